@@ -1,0 +1,159 @@
+"""Broker settings: data with opinions. Every default works; every limit has its reason beside it.
+
+In:    values, typed by config.py.
+Out:   frozen configs, each with ``problems()``: everything wrong with it, in words and with the path a user typed.
+State: none.
+Not here: reading TOML and the environment (config.py), certificates and key files (live/tls.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from heliograph.model.identity import Role, entity_is_valid
+from heliograph.model.topics import filter_fault
+from heliograph.wire.limits import PAYLOAD_BYTES_MAX
+
+DEFAULT_PORT = 4717
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+AUTH = ("none", "token", "certificate", "any")
+VERBS = ("publish", "subscribe", "ask")
+EFFECTS = ("allow", "deny")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerConfig:
+    """One address on which peers may dial in."""
+
+    name: str = "main"
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    secure: bool = False  # TLS 1.3
+    auth: str = "none"  # "none" (anonymous clients), "token", "certificate" (mutual TLS) or "any" of the two
+
+    @property
+    def is_local(self) -> bool:
+        """True if only this machine can reach it."""
+        return self.host in LOOPBACK or self.host.startswith("127.")
+
+    def problems(self, path: str = "listener") -> list[str]:
+        """Everything wrong with it."""
+        found = []
+        if not 0 <= self.port <= 65_535:
+            found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
+        if self.auth not in AUTH:
+            found.append(f"{path}.auth = {self.auth!r}: must be one of {', '.join(AUTH)}")
+        if self.auth in ("certificate", "any") and not self.secure:
+            found.append(f"{path}.auth = {self.auth!r} needs {path}.secure = true: certificates are shown in TLS")
+        if not self.is_local and not self.secure and self.auth == "token":
+            found.append(f"{path}: tokens would cross the network in clear text; set {path}.secure = true")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsConfig:
+    """How much a broker takes on before it says no."""
+
+    links_max: int = 16_384
+    links_unproven_max: int = 1_024  # links that have not finished their handshake
+    handshake_ms: int = 2_000  # from attach to a complete Hello
+    handshake_bytes: int = 16_384  # what a link may send before it is welcomed
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX
+    subscriptions_max: int = 1_000_000
+    subscriptions_per_link_max: int = 100_000
+    queue_bytes_max: int = 8 << 20  # per link, beyond the driver's own buffer
+    queue_frames_max: int = 65_536
+    hold_bytes: int = 1 << 20  # a queue this long holds publishers that opted in
+    hold_ms_max: int = 10_000  # a consumer that holds others and takes nothing for so long loses its link
+    keep_alive_ms_min: int = 1_000
+    keep_alive_ms_max: int = 120_000
+    routes_max: int = 262_144  # cached topics per access profile: about 150 bytes each
+    origins_max: int = 131_072  # publishers remembered for duplicate detection …
+    origin_horizon_ms: int = 120_000  # … for so long after their last link ended
+    gaps_max: int = 1_024  # missing sequence spans remembered per origin
+    drain_grace_ms: int = 10_000
+
+    def problems(self, path: str = "limits") -> list[str]:
+        """Everything wrong with it."""
+        found = [f"{path}.{name} = {getattr(self, name)}: must be above 0" for name in self.__slots__ if getattr(self, name) <= 0]
+        if self.payload_bytes_max > PAYLOAD_BYTES_MAX:
+            found.append(f"{path}.payload_bytes_max = {self.payload_bytes_max}: the wire carries at most {PAYLOAD_BYTES_MAX}")
+        if self.hold_bytes > self.queue_bytes_max:
+            found.append(f"{path}.hold_bytes must not be above {path}.queue_bytes_max")
+        if self.keep_alive_ms_min > self.keep_alive_ms_max:
+            found.append(f"{path}.keep_alive_ms_min must not be above {path}.keep_alive_ms_max")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleConfig:
+    """One line of the access list; the first line that fits decides."""
+
+    effect: str  # "allow" or "deny"
+    verbs: tuple[str, ...] = VERBS[:2]
+    topics: tuple[str, ...] = ("#",)  # filters; {entity} stands for the peer's entity id. For "ask": service names
+    who: tuple[str, ...] = ("*",)  # "*", an entity id, a prefix such as "sensor-*", or "role:admin"
+
+    def problems(self, path: str) -> list[str]:
+        """Everything wrong with it."""
+        found = []
+        if self.effect not in EFFECTS:
+            found.append(f"{path}.effect = {self.effect!r}: must be one of {', '.join(EFFECTS)}")
+        found += [f"{path}.verbs has {verb!r}: must be of {', '.join(VERBS)}" for verb in self.verbs if verb not in VERBS]
+        for topic in self.topics:
+            fault = filter_fault(topic.replace("{entity}", "entity").encode())
+            if fault is not None:
+                found.append(f"{path}.topics has {topic!r}: {fault}")
+        for who in self.who:
+            if who.startswith("role:") and who[5:] not in list(Role):
+                found.append(f"{path}.who has {who!r}: the roles are {', '.join(Role)}")
+            elif not who.startswith("role:") and not entity_is_valid(who.removesuffix("*") or "x"):
+                found.append(f"{path}.who has {who!r}: not an entity id, a prefix ending in '*', or 'role:…'")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessConfig:
+    """Who may publish, subscribe and ask for what. System topics are for admins and brokers unless a rule opens them."""
+
+    rules: tuple[RuleConfig, ...] = ()
+    default: str = "allow"  # for ordinary topics that no rule fits
+
+    def problems(self, path: str = "access") -> list[str]:
+        """Everything wrong with it."""
+        found = [problem for number, rule in enumerate(self.rules) for problem in rule.problems(f"{path}.rules[{number}]")]
+        if self.default not in EFFECTS:
+            found.append(f"{path}.default = {self.default!r}: must be one of {', '.join(EFFECTS)}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A token as it is kept: never the token itself, only its scrypt hash."""
+
+    entity: str
+    roles: tuple[Role, ...]
+    salt: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """All that one broker needs to know."""
+
+    name: str = "broker"
+    listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
+    tokens: tuple[TokenRecord, ...] = ()
+    local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator finds beside the process
+
+    def problems(self) -> list[str]:
+        """Everything wrong with it."""
+        found = [] if entity_is_valid(self.name) else [f"broker.name = {self.name!r}: letters, digits and . _ @ - only"]
+        names = [listener.name for listener in self.listeners]
+        for listener in self.listeners:
+            found += listener.problems(f"listener.{listener.name}")
+            if names.count(listener.name) > 1:
+                found.append(f"listener.{listener.name}: two listeners have this name")
+        return found + self.limits.problems() + self.access.problems()

@@ -1,0 +1,1 @@
+"""Where a publication goes next, and whether it was here before."""

@@ -1,0 +1,129 @@
+"""Errors: who is at fault, and the reasons that a peer, a log line and a counter share.
+
+In:    nothing.
+Out:   Reason (one enum for wire, log and counter) and the exceptions.
+State: none.
+Not here: what is done about an error (the room that meets it decides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """Why something was refused or ended. Numbers are part of the protocol: they are never reused."""
+
+    # 1xx: the peer broke the rules of the wire.
+    FRAME_TOO_SHORT = 100
+    FRAME_OVER_LIMIT = 101
+    TOPIC_OVER_FRAME = 102
+    HEADERS_OVER_FRAME = 103
+    KIND_UNKNOWN = 104
+    KIND_UNEXPECTED = 105
+    FLAGS_UNKNOWN = 106
+    BODY_MALFORMED = 107
+    VERSION_UNSUPPORTED = 108
+    FEATURE_UNSUPPORTED = 109
+    ORIGIN_FOREIGN = 110
+    TOPIC_INVALID = 111
+    FILTER_INVALID = 112
+    LANGUAGE_UNSUPPORTED = 113
+    SUBSCRIPTION_TAKEN = 114
+    SUBSCRIPTION_UNKNOWN = 115
+    HEADERS_MALFORMED = 116
+
+    # 2xx: the peer may not do this.
+    CREDENTIAL_MISSING = 200
+    CREDENTIAL_WRONG = 201
+    CERTIFICATE_EXPIRED = 202
+    CERTIFICATE_UNTRUSTED = 203
+    ROLE_MISSING = 204
+    PUBLISH_DENIED = 205
+    SUBSCRIBE_DENIED = 206
+    ASK_DENIED = 207
+
+    # 3xx: a limit with a name was reached.
+    HANDSHAKE_TOO_SLOW = 300
+    HANDSHAKE_OVER_BUDGET = 301
+    LINKS_OVER_LIMIT = 302
+    SUBSCRIPTIONS_OVER_LIMIT = 303
+    SLOW_CONSUMER = 304
+    SILENT = 305
+    PUBLICATION_EXPIRED = 306
+    DUPLICATE = 307
+    REQUESTS_OVER_LIMIT = 308
+
+    # 4xx: the life of a link or a node.
+    GOODBYE = 400
+    CLOSED = 401
+    RESET = 402
+    DRAINING = 403
+    STOPPING = 404
+    TAKEN_OVER = 405
+    DIAL_FAILED = 406
+    TLS_FAILED = 407
+    TIME_OUT = 408
+    ADDRESS_IN_USE = 409
+
+    # 5xx: this node cannot do it, whoever asks.
+    SERVICE_UNKNOWN = 500
+    SERVICE_GONE = 501
+    VAULT_MISSING = 502
+    SOCKET_MISSING = 503
+    CONFIG_INVALID = 504
+    JOB_FAILED = 505
+    QUESTION_UNKNOWN = 506
+
+    @property
+    def word(self) -> str:
+        """The reason as it is written in JSON, logs and metrics."""
+        return self.name.lower()
+
+
+class HeliographError(Exception):
+    """Base of all errors that this package raises."""
+
+
+class ProtocolError(HeliographError):
+    """The peer broke the rules. The link ends; the broker does not."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"{reason.word}: {detail}" if detail else reason.word)
+        self.reason = reason
+        self.detail = detail
+
+
+class UsageError(HeliographError):
+    """The caller asked for something that makes no sense. Raised at once, nothing was done."""
+
+
+class ConfigError(HeliographError):
+    """The configuration has problems; all of them are listed."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+class RefusedError(HeliographError):
+    """The broker said no; ``reason`` says why and the text says what to do."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"{reason.word}: {detail}" if detail else reason.word)
+        self.reason = reason
+        self.detail = detail
+
+
+class NotConnectedError(HeliographError):
+    """There is no link to a broker and none could be made."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"{reason.word}: {detail}" if detail else reason.word)
+        self.reason = reason
+        self.detail = detail
+
+
+class ClosedError(HeliographError):
+    """The client or subscription was closed before or while this was asked."""

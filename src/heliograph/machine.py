@@ -1,0 +1,299 @@
+"""The contract between machines, which decide, and drivers, which act.
+
+In:    what happened (bytes, links, time), as calls on a Machine.
+Out:   what should be done, as Effects.
+State: Outbox and Timers, one of each per machine, shared by all its rooms.
+Not here: any machine (client/session.py, broker/broker.py, services/) or driver (live/, sim/).
+
+The rules, which every machine and both drivers keep:
+
+ 1. An input never raises for what a peer sent: a bad peer becomes a hangup and a note.
+ 2. ``receive`` may be given any split of the byte stream.
+ 3. Event bytes are forwarded as received; what changes per hop is a separate prefix, one per run.
+ 4. What depends on durability waits inside the machine until ``done(ticket)``.
+ 5. ``now`` is this node's monotonic time in nanoseconds; wall time comes only by ``clock``. Seed and incarnation are
+    constructor arguments. Nobody iterates over a set of strings.
+ 6. Every table and queue has a limit.
+ 7. Every attach is followed by exactly one detach, also after our own hangup; after a machine's hangup the driver
+    drops what still arrives on that link.
+ 8. No input runs much longer than a millisecond. Slow pure work is a job; a long run is sliced, and the machine asks
+    to be woken at once.
+ 9. ``take`` empties the outbox; it never replaces it.
+10. What is queued is ``bytes``, never a view of a larger buffer.
+11. An assert that fires is our own fault: the driver logs it, stops the node and exits non-zero.
+12. The driver calls ``take`` after each input, or after all inputs of one loop turn.
+13. A dial ends in exactly one of: ``attach`` with its ticket in the peer, or ``failed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+from heliograph.errors import Reason
+from heliograph.model.identity import Identity
+from heliograph.notes import Note
+
+LinkId = int
+"""A link's number in its driver; never reused while the process lives."""
+Instant = int
+"""Monotonic nanoseconds of one node."""
+Ticket = int
+"""A promise that something will be done; numbered by the machine that asks."""
+SocketName = str
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a link, as far as the driver knows."""
+
+    transport: str  # "tcp", "tls" or "pipe"
+    address: str  # "127.0.0.1:50312"; for a pipe, the name of the machine at the other end
+    listener: str | None = None  # the listener that accepted it; None where we dialled, or on a pipe
+    identity: Identity | None = None  # proven by the transport (a verified certificate), else None
+    ticket: Ticket | None = None  # the dial that made this link; None where the peer dialled
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Open a link to this address."""
+
+    host: str
+    port: int
+    secure: bool = False  # TLS with the driver's client settings
+    server_name: str | None = None  # whose certificate to expect, where it differs from ``host``
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Add a record to a log of the node's vault."""
+
+    log: str
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set or, with None, delete a key of the node's vault."""
+
+    key: str
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Forget a log's records before this position."""
+
+    log: str
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read a log's records from a position on; answered by ``done(ticket, records)``."""
+
+    ticket: Ticket
+    log: str
+    start: int
+    records_max: int
+
+
+class Job(Protocol):
+    """Slow pure work, run beside the machine. It must not touch the machine: data in, data out."""
+
+    def run(self) -> Any:
+        """Do the work; an exception becomes ``failed(ticket, Reason.JOB_FAILED)``."""
+        ...
+
+
+class Effects:
+    """Everything a machine wants done since the last ``take``. A field that holds nothing is an empty tuple."""
+
+    __slots__ = (  # fmt: skip
+        "commits", "datagrams", "dials", "hangups", "holds", "jobs", "notes", "reads", "stop", "wake_at", "writes",
+    )
+
+    def __init__(self) -> None:
+        self.writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
+        self.holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
+        self.datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()
+        self.dials: Sequence[tuple[Ticket, Dial]] = ()
+        self.hangups: Sequence[tuple[LinkId, Reason]] = ()  # after the writes, which are flushed for at most 1 s
+        self.commits: Sequence[tuple[Ticket, list[Append | Put | Trim]]] = ()  # each atomic; they finish in order
+        self.reads: Sequence[Read] = ()
+        self.jobs: Sequence[tuple[Ticket, Job]] = ()
+        self.notes: Sequence[Note] = ()
+        self.wake_at: Instant | None = None  # absolute; every take() states it
+        self.stop: bool = False  # the machine has finished for good: the driver may end the node
+
+
+class Machine(Protocol):
+    """A decider: no socket, clock, thread, file or random source. See the rules above."""
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """A link exists from now on."""
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """The next bytes of a link's stream, split anywhere."""
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """One datagram; it may come twice, late or never."""
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """The link is gone."""
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """The driver's buffer for this link is above (True) or below (False) its mark."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """A commit, read or job succeeded."""
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """A dial, commit, read or job did not succeed."""
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """A typed command from the program that owns this machine."""
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """What the wall clock (Unix time) says now; it may step."""
+
+    def wake(self, now: Instant) -> None:
+        """The instant named by the last ``wake_at`` has come; being woken early does no harm."""
+
+    def take(self) -> Effects:
+        """Everything wanted since the last take, and when to be woken."""
+        ...
+
+    def report(self, question: str) -> Any:
+        """A read-only answer about state, made of plain JSON values; an unknown question raises UsageError."""
+        ...
+
+
+class Outbox:
+    """Where the rooms of one machine write down what they want. Emptied by ``take``, never replaced (rule 9)."""
+
+    __slots__ = (  # fmt: skip
+        "_next_ticket", "commits", "datagrams", "dials", "hangups", "holds", "jobs", "notes", "reads", "stop", "writes",
+    )
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[LinkId, list[bytes]]] = []
+        self.holds: list[tuple[LinkId, bool]] = []
+        self.datagrams: list[tuple[SocketName, Address, bytes]] = []
+        self.dials: list[tuple[Ticket, Dial]] = []
+        self.hangups: list[tuple[LinkId, Reason]] = []
+        self.commits: list[tuple[Ticket, list[Append | Put | Trim]]] = []
+        self.reads: list[Read] = []
+        self.jobs: list[tuple[Ticket, Job]] = []
+        self.notes: list[Note] = []
+        self.stop = False
+        self._next_ticket: Ticket = 1
+
+    def ticket(self) -> Ticket:
+        """A number that this machine has not used before."""
+        ticket = self._next_ticket
+        self._next_ticket = ticket + 1
+        return ticket
+
+    def dial(self, dial: Dial) -> Ticket:
+        """Ask for a link; its ticket comes back in the peer of ``attach`` or in ``failed``."""
+        ticket = self.ticket()
+        self.dials.append((ticket, dial))
+        return ticket
+
+    def job(self, job: Job) -> Ticket:
+        """Ask for slow work; its ticket comes back in ``done`` or ``failed``."""
+        ticket = self.ticket()
+        self.jobs.append((ticket, job))
+        return ticket
+
+    def hang_up(self, link: LinkId, reason: Reason) -> None:
+        """End a link after what was written to it."""
+        self.hangups.append((link, reason))
+
+    def note(self, note: Note) -> None:
+        """Write down an observation."""
+        self.notes.append(note)
+
+    def empty(self, wake_at: Instant | None) -> Effects:
+        """Hand over everything. This runs once per read, so untouched fields cost one test each."""
+        effects = Effects()
+        effects.wake_at = wake_at
+        if self.writes:
+            effects.writes = self.writes
+            self.writes = []
+        if self.notes:
+            effects.notes = self.notes
+            self.notes = []
+        if self.holds:
+            effects.holds = self.holds
+            self.holds = []
+        if self.hangups:
+            effects.hangups = self.hangups
+            self.hangups = []
+        if self.dials:
+            effects.dials = self.dials
+            self.dials = []
+        if self.jobs:
+            effects.jobs = self.jobs
+            self.jobs = []
+        if self.datagrams:
+            effects.datagrams = self.datagrams
+            self.datagrams = []
+        if self.commits:
+            effects.commits = self.commits
+            self.commits = []
+        if self.reads:
+            effects.reads = self.reads
+            self.reads = []
+        if self.stop:
+            effects.stop = True
+        return effects
+
+
+class Timers:
+    """The one timer heap of a machine. Setting a key again moves it; equal instants fire in the order they were set."""
+
+    __slots__ = ("_at", "_count", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Instant, int, Any, Callable[[Instant], None]]] = []
+        self._at: dict[Any, int] = {}  # key -> the count of its live entry; older entries are stale
+        self._count = 0
+
+    def set(self, key: Any, at: Instant, call: Callable[[Instant], None]) -> None:
+        """Call ``call(now)`` once ``at`` has come, in place of what ``key`` was set to before."""
+        self._count += 1
+        self._at[key] = self._count
+        heappush(self._heap, (at, self._count, key, call))
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._at):
+            self._sweep()
+
+    def cancel(self, key: Any) -> None:
+        """Forget ``key``; it need not be set."""
+        self._at.pop(key, None)
+
+    def next(self) -> Instant | None:
+        """When the machine wants to be woken."""
+        heap = self._heap
+        while heap and self._at.get(heap[0][2]) != heap[0][1]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def run(self, now: Instant) -> None:
+        """Fire what is due. What a call sets for ``now`` or earlier fires at the next wake, so this always ends."""
+        heap = self._heap
+        last = self._count
+        while heap and heap[0][0] <= now and heap[0][1] <= last:
+            _, count, key, call = heappop(heap)
+            if self._at.get(key) == count:
+                del self._at[key]
+                call(now)
+
+    def _sweep(self) -> None:
+        """Drop stale entries, so that keys moved often cannot grow the heap."""
+        self._heap = [entry for entry in self._heap if self._at.get(entry[2]) == entry[1]]
+        self._heap.sort(key=lambda entry: entry[:2])

@@ -1,0 +1,1 @@
+"""Which subscriptions want a publication: one room per subscription language."""

@@ -1,0 +1,45 @@
+"""Identities: who a peer has proven to be.
+
+In:    what a transport or a credential proved.
+Out:   Identity and Role.
+State: none.
+Not here: proving it (broker/credentials.py, live/tls.py), what it may do (broker/access.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+ENTITY_LENGTH_MAX = 128
+_ENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*\Z")
+
+
+class Role(StrEnum):
+    """What kind of party an entity is. A certificate or token names one or more."""
+
+    CLIENT = "client"
+    BROKER = "broker"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A proven entity and its roles."""
+
+    entity: str
+    roles: tuple[Role, ...] = (Role.CLIENT,)
+    proof: str = "none"  # "certificate", "token", "local" (the node's own admin token), "pipe" or "none"
+
+    def has(self, role: Role) -> bool:
+        """True if the entity was given this role."""
+        return role in self.roles
+
+
+ANONYMOUS = Identity("anonymous")
+
+
+def entity_is_valid(entity: str) -> bool:
+    """Entity ids become topic levels and file names, so they are short and plain."""
+    return len(entity) <= ENTITY_LENGTH_MAX and _ENTITY.match(entity) is not None

@@ -1,0 +1,91 @@
+"""Publications: an event as a program sees it.
+
+In:    the parts of an EVENT frame.
+Out:   Publication, with headers decoded only when somebody looks.
+State: none.
+Not here: frame bytes (wire/frames.py), routing (broker/).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+# Reserved headers begin with "$"; users' own never do.
+TIMESTAMP = "$t"  # network time in microseconds since 1970 at the publisher
+UNSYNCHRONISED = "$u"  # present and true while the publisher's clock has not met network time
+EXPIRY = "$x"  # network time in microseconds after which nobody wants it
+TYPE = "$y"  # content type of the payload
+SYNOPSIS = "$s"  # synopsis type, where the topic alone does not say what the event is about
+QUALITY = "$q"  # delivery constraints
+DESTINATIONS = "$d"  # explicit list of destination clients
+REPLY_TO = "$r"  # topic on which the publisher awaits an answer
+TRACE = "$p"  # where it passed, if tracing was asked for
+RESERVED = (TIMESTAMP, UNSYNCHRONISED, EXPIRY, TYPE, SYNOPSIS, QUALITY, DESTINATIONS, REPLY_TO, TRACE)
+
+Scalar = str | int | float | bool
+Headers = dict[str, Any]
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Publication:
+    """An event that arrived: topic, headers, payload and its id (origin, sequence)."""
+
+    __slots__ = ("_headers", "_raw_headers", "flags", "origin", "payload", "sequence", "topic")
+
+    def __init__(self, topic: str, payload: bytes, origin: int, sequence: int, raw_headers: bytes, flags: int = 0) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.origin = origin
+        self.sequence = sequence
+        self.flags = flags
+        self._raw_headers = raw_headers
+        self._headers: Headers | None = None
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """Unique in the whole network."""
+        return (self.origin, self.sequence)
+
+    @property
+    def all_headers(self) -> Headers:
+        """Every header, reserved ones included; a malformed header block reads as empty."""
+        if self._headers is None:
+            try:
+                self._headers = _decode(self._raw_headers) if self._raw_headers else {}
+            except msgspec.MsgspecError:
+                self._headers = {}
+        return self._headers
+
+    @property
+    def headers(self) -> Headers:
+        """The publisher's own headers."""
+        return {key: value for key, value in self.all_headers.items() if not key.startswith("$")}
+
+    @property
+    def timestamp_us(self) -> int | None:
+        """When it was published, in microseconds since 1970, if the publisher said so."""
+        stamp = self.all_headers.get(TIMESTAMP)
+        return stamp if isinstance(stamp, int) else None
+
+    @property
+    def synchronised(self) -> bool:
+        """False while the publisher's clock had not met network time."""
+        return not self.all_headers.get(UNSYNCHRONISED, False)
+
+    @property
+    def expiry_us(self) -> int | None:
+        """After this network time nobody wants it; None: always wanted."""
+        expiry = self.all_headers.get(EXPIRY)
+        return expiry if isinstance(expiry, int) else None
+
+    @property
+    def content_type(self) -> str | None:
+        """What the payload is, if the publisher said so."""
+        kind = self.all_headers.get(TYPE)
+        return kind if isinstance(kind, str) else None
+
+    def __repr__(self) -> str:
+        return f"Publication({self.topic!r}, {len(self.payload)} bytes, origin={self.origin:016x}, sequence={self.sequence})"

@@ -1,0 +1,31 @@
+"""Subscriptions: what a client asked for, and what becomes of it when the client is slow.
+
+In:    a SUBSCRIBE frame's body, or the program's call.
+Out:   Subscription and Policy.
+State: none.
+Not here: tables of them (matching/), carrying out a policy (broker/links.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Policy(StrEnum):
+    """What happens to a publication for a link that does not keep up."""
+
+    DROP_OLDEST = "drop_oldest"  # the oldest queued publication makes room, and is counted
+    DISCONNECT = "disconnect"  # the subscriber loses its link rather than a publication
+    HOLD = "hold"  # publishers that opted in wait; what others publish is treated as drop_oldest
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription of one client, under the client's own number."""
+
+    number: int
+    filter: bytes
+    policy: Policy = Policy.DROP_OLDEST
+    echo: bool = True  # False: not what this same session published
+    language: str = "topic"

@@ -1,0 +1,94 @@
+"""Topics and topic filters: what a name may look like and what a wildcard matches.
+
+In:    bytes as they stand in a frame.
+Out:   is it valid, does this filter match this topic, does this filter cover that one.
+State: none.
+Not here: looking a topic up among many filters (matching/topics.py).
+
+Levels are separated by "/". "+" stands for one level, "#" as the last level for any number of levels, none included:
+``a/#`` matches ``a``. At the first level neither matches a system topic (Services, Entity, System).
+"""
+
+from __future__ import annotations
+
+TOPIC_BYTES_MAX = 1_024
+TOPIC_LEVELS_MAX = 32  # deeper names are mistakes, and each level costs a step of the trie
+SYSTEM_ROOTS = (b"Services", b"Entity", b"System")
+
+
+def topic_fault(topic: bytes) -> str | None:
+    """What is wrong with this topic, or None."""
+    fault = _name_fault(topic)
+    if fault is None and (b"+" in topic or b"#" in topic):
+        return "a topic to publish on has no wildcards"
+    return fault
+
+
+def filter_fault(pattern: bytes) -> str | None:
+    """What is wrong with this topic filter, or None."""
+    fault = _name_fault(pattern)
+    if fault is not None:
+        return fault
+    levels = pattern.split(b"/")
+    for position, level in enumerate(levels):
+        if b"#" in level and (level != b"#" or position != len(levels) - 1):
+            return "'#' stands alone and last"
+        if b"+" in level and level != b"+":
+            return "'+' stands alone in its level"
+    return None
+
+
+def is_wild(pattern: bytes) -> bool:
+    """True if a valid filter has a wildcard."""
+    return b"+" in pattern or b"#" in pattern
+
+
+def is_system(topic: bytes) -> bool:
+    """True if a topic or filter lies under a protected root."""
+    return topic.split(b"/", 1)[0] in SYSTEM_ROOTS
+
+
+def matches(pattern: bytes, topic: bytes) -> bool:
+    """True if a valid filter matches a valid topic. The plain form: matching/topics.py is the fast one."""
+    wanted, given = pattern.split(b"/"), topic.split(b"/")
+    if wanted[0] in (b"+", b"#") and given[0] in SYSTEM_ROOTS:
+        return False
+    for position, level in enumerate(wanted):
+        if level == b"#":
+            return True
+        if position >= len(given) or level not in (b"+", given[position]):
+            return False
+    return len(wanted) == len(given)
+
+
+def covers(wide: bytes, narrow: bytes) -> bool:
+    """True if every topic that ``narrow`` matches is matched by ``wide``. Both are valid filters."""
+    outer, inner = wide.split(b"/"), narrow.split(b"/")
+    if outer[0] in (b"+", b"#") and inner[0] in SYSTEM_ROOTS:
+        return False
+    for position, level in enumerate(outer):
+        if level == b"#":
+            return True
+        if position >= len(inner) or inner[position] == b"#":
+            return False
+        if level not in (b"+", inner[position]):
+            return False
+    return len(outer) == len(inner)
+
+
+def _name_fault(name: bytes) -> str | None:
+    if not name:
+        return "it is empty"
+    if len(name) > TOPIC_BYTES_MAX:
+        return f"it has {len(name)} bytes, at most {TOPIC_BYTES_MAX} are allowed"
+    if name.count(b"/") >= TOPIC_LEVELS_MAX:
+        return f"it has more than {TOPIC_LEVELS_MAX} levels"
+    if name.startswith(b"/") or name.endswith(b"/") or b"//" in name:
+        return "it has an empty level"
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    if not text.isprintable():
+        return "it has a control or unprintable character"
+    return None

@@ -1,0 +1,203 @@
+"""Notes: what a machine observed. All kinds are here; observe/ makes log lines and counters of them.
+
+In:    nothing.
+Out:   frozen structs, named noun_verb in the past tense.
+State: none.
+Not here: one note per publication. Traffic is counted in the rooms and shown by ``report``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from heliograph.errors import Reason
+
+
+class Note(msgspec.Struct, frozen=True, tag_field="note"):
+    """Base of all notes. ``tag`` is the kind as logs and counters show it."""
+
+    @property
+    def level(self) -> str:
+        """How loud the log line is: "debug", "info", "warning" or "error"."""
+        return "info"
+
+
+class LinkAttached(Note, frozen=True, tag="link_attached"):
+    """A link came up; nothing is known of the peer beyond its address."""
+
+    link: int
+    transport: str
+    address: str
+
+    @property
+    def level(self) -> str:
+        """Every dial of a scanner makes one; not worth a line by default."""
+        return "debug"
+
+
+class SessionWelcomed(Note, frozen=True, tag="session_welcomed"):
+    """A client finished its handshake."""
+
+    link: int
+    entity: str
+    proof: str
+    name: str
+
+
+class LinkDetached(Note, frozen=True, tag="link_detached"):
+    """A link ended, by either side's wish or by accident."""
+
+    link: int
+    entity: str
+    reason: Reason
+
+
+class PeerRefused(Note, frozen=True, tag="peer_refused"):
+    """A peer broke a rule and lost its link."""
+
+    link: int
+    reason: Reason
+    detail: str
+
+    @property
+    def level(self) -> str:
+        """The operator may want to know who it was."""
+        return "warning"
+
+
+class ActionDenied(Note, frozen=True, tag="action_denied"):
+    """A peer asked for what it may not do; it keeps its link."""
+
+    link: int
+    entity: str
+    reason: Reason
+    subject: str
+
+    @property
+    def level(self) -> str:
+        """A rule did its work, or is wrong."""
+        return "warning"
+
+
+class PublicationRefused(Note, frozen=True, tag="publication_refused"):
+    """A publication was malformed inside a good frame; it was discarded and counted."""
+
+    link: int
+    reason: Reason
+    detail: str
+
+    @property
+    def level(self) -> str:
+        """The publisher was told; the operator may want to know too."""
+        return "warning"
+
+
+class PublicationsDropped(Note, frozen=True, tag="publications_dropped"):
+    """A slow consumer lost publications; at most one note per link and second."""
+
+    link: int
+    entity: str
+    frames: int
+    bytes: int
+
+    @property
+    def level(self) -> str:
+        """Somebody loses data, as its policy says."""
+        return "warning"
+
+
+class PublisherHeld(Note, frozen=True, tag="publisher_held"):
+    """A publisher that opted in waits for a slow consumer (or no longer does)."""
+
+    link: int
+    held: bool
+
+    @property
+    def level(self) -> str:
+        """Frequent under load, and harmless."""
+        return "debug"
+
+
+class OriginsForgotten(Note, frozen=True, tag="origins_forgotten"):
+    """The duplicate table was full: origins were forgotten before their horizon."""
+
+    count: int
+
+    @property
+    def level(self) -> str:
+        """The stated horizon was not kept."""
+        return "warning"
+
+
+class DrainStarted(Note, frozen=True, tag="drain_started"):
+    """The broker takes no new links and asks its clients to leave."""
+
+    links: int
+
+
+class DrainEnded(Note, frozen=True, tag="drain_ended"):
+    """The broker has no more links, or its grace was over."""
+
+    links: int
+
+
+class SettingsReloaded(Note, frozen=True, tag="settings_reloaded"):
+    """Rules, tokens and limits were replaced while running."""
+
+    rules: int
+    tokens: int
+
+
+class ReloadFailed(Note, frozen=True, tag="reload_failed"):
+    """The new settings were refused; the old ones stay in force."""
+
+    problems: list[str]
+
+    @property
+    def level(self) -> str:
+        """Somebody believes that new settings are in force."""
+        return "error"
+
+
+class ServiceLost(Note, frozen=True, tag="service_lost"):
+    """A service's pipe went away."""
+
+    service: str
+
+    @property
+    def level(self) -> str:
+        """Requests to it are refused from now on."""
+        return "warning"
+
+
+class DialFailed(Note, frozen=True, tag="dial_failed"):
+    """A client could not reach a broker; it tries again."""
+
+    address: str
+    reason: Reason
+    retry_ms: int
+
+    @property
+    def level(self) -> str:
+        """Retried, so not an error yet."""
+        return "warning"
+
+
+class SessionRestored(Note, frozen=True, tag="session_restored"):
+    """A client is back on a broker, with all its subscriptions in force."""
+
+    address: str
+    subscriptions: int
+    repeated: int
+
+
+class PublicationsLost(Note, frozen=True, tag="publications_lost"):
+    """A client's own queue was full: publications that nobody read, or that no broker took, were dropped."""
+
+    frames: int
+    where: str  # "inbox": a subscription nobody reads; "outgoing": no broker for too long
+
+    @property
+    def level(self) -> str:
+        """The program loses data."""
+        return "warning"

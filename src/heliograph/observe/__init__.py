@@ -1,0 +1,1 @@
+"""Notes made visible: log lines and counters."""

@@ -1,0 +1,1 @@
+"""Services: machines joined to a broker by a pipe."""

@@ -1,0 +1,122 @@
+"""Bodies: the JSON payloads of control frames, as typed structs.
+
+In:    JSON bytes from a peer, already bounded by CONTROL_BYTES_MAX.
+Out:   structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit. Unknown fields are ignored, so that a newer
+       peer can say more than we understand.
+State: none.
+Not here: frame heads (wire/frames.py), what the fields mean for a broker (broker/).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from heliograph.errors import ProtocolError, Reason
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of all bodies; a field at its default is left out."""
+
+
+class Hello(Body, frozen=True):
+    """The first frame of a client."""
+
+    versions: list[int]
+    secret: str  # the session secret, 32 to 128 hex digits; its hash is the session's origin
+    features: list[str] = []  # wanted if the broker has them
+    needs: list[str] = []  # refused without them
+    name: str = ""  # for logs
+    entity: str = ""  # with a token: whose
+    token: str = ""
+    keep_alive_ms: int = 20_000
+    hold: bool = False  # this publisher is ready to wait for slow consumers
+
+
+class Welcome(Body, frozen=True):
+    """The broker's answer to a good Hello."""
+
+    version: int
+    broker: str
+    incarnation: int
+    origin: str  # 16 hex digits: under which the session publishes
+    entity: str
+    roles: list[str]
+    features: list[str]
+    limits: dict[str, int]
+    keep_alive_ms: int
+    seen: str = ""  # 16 hex digits: the highest sequence known of this origin; empty if the origin is new here
+
+
+class Goodbye(Body, frozen=True):
+    """The last frame before a link ends, or a warning that it will (``grace_ms`` > 0)."""
+
+    reason: str
+    code: int
+    text: str = ""
+    grace_ms: int = 0
+
+
+class Subscribe(Body, frozen=True):
+    """Ask for publications, under a number of the client's choice."""
+
+    number: int
+    filter: str
+    language: str = "topic"
+    policy: str = "drop_oldest"
+    echo: bool = True
+
+
+class Unsubscribe(Body, frozen=True):
+    """End a subscription."""
+
+    number: int
+
+
+class Refusal(Body, frozen=True):
+    """A request, named by the frame's sequence, was refused; 0: a publication on ``subject`` was."""
+
+    reason: str
+    code: int
+    text: str = ""
+    subject: str = ""
+
+
+_encoder = msgspec.json.Encoder()
+_B = TypeVar("_B", bound=Body)
+_decoders: dict[type[Body], msgspec.json.Decoder[Any]] = {
+    body: msgspec.json.Decoder(body) for body in (Hello, Welcome, Goodbye, Subscribe, Unsubscribe, Refusal)
+}
+
+
+def encode(body: Body) -> bytes:
+    """The body as JSON."""
+    return _encoder.encode(body)
+
+
+def decode(kind: type[_B], data: bytes) -> _B:
+    """JSON as a body of this type."""
+    try:
+        body: _B = _decoders[kind].decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
+    return body
+
+
+def goodbye(reason: Reason, text: str = "", grace_ms: int = 0) -> bytes:
+    """The encoded body of a GOODBYE."""
+    return _encoder.encode(Goodbye(reason.word, reason, text, grace_ms))
+
+
+def refusal(reason: Reason, text: str = "", subject: str = "") -> bytes:
+    """The encoded body of a REFUSED."""
+    return _encoder.encode(Refusal(reason.word, reason, text, subject))
+
+
+def reason_of(code: int) -> Reason:
+    """A peer's reason code as ours; a code we do not know reads as GOODBYE."""
+    try:
+        return Reason(code)
+    except ValueError:
+        return Reason.GOODBYE

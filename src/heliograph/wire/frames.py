@@ -1,0 +1,128 @@
+"""Frames: the layout of everything that crosses a link, and how to write it.
+
+In:    fields.
+Out:   bytes; and the Structs with which scans read them.
+State: none.
+Not here: cutting a stream into frames (wire/scan.py), the JSON bodies (wire/bodies.py).
+
+Every frame begins with the same 28 bytes, little endian (docs/reference/protocol.md is the specification):
+
+    u32 length          of what follows these four bytes
+    u8  kind
+    u8  flags
+    u16 topic length
+    u64 origin
+    u64 sequence
+    u32 header length
+    topic | headers | payload
+
+An EVENT uses all of it. A control frame carries a JSON payload and its request number as sequence. A DELIVERY carries
+the receiver's subscription numbers (u32 each) as headers, how many publications the link has lost so far as origin,
+and whole EVENT frames as payload. A PARCEL, between brokers, is a hop prefix with whole frames; it reads the same
+bytes as: ttl for flags, cluster epoch for topic length, member mask for origin, parcel number for sequence.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+from struct import Struct
+
+from heliograph.wire.limits import CLUSTERS_MAX, HEAD_BYTES, TRACE_MAX
+
+HEAD = Struct("<IBBHQQI")
+SCAN = Struct("<IIQQI")  # the same bytes with kind, flags and topic length as one word, which compare at once
+LENGTH = Struct("<I")
+HOP_COUNTS = Struct("<HHI")  # clusters, brokers in the trace, reserved
+BODY_BYTES = HEAD_BYTES - 4  # what ``length`` counts before topic, headers and payload
+VERSION = 1
+
+
+class Kind(IntEnum):
+    """Kinds of frames. 1-15 carry publications and services, 16-31 are between client and broker, 32-47 between brokers."""
+
+    EVENT = 1
+    PARCEL = 2
+    DELIVERY = 3
+    SERVICE = 4
+    HELLO = 16
+    WELCOME = 17
+    GOODBYE = 18
+    PING = 19
+    PONG = 20
+    SUBSCRIBE = 21
+    UNSUBSCRIBE = 22
+    CONFIRMED = 23
+    REFUSED = 24
+
+
+class Flag(IntFlag):
+    """Flags of an EVENT. A frame with a flag that its broker does not know is refused."""
+
+    PACKED = 1  # many events of one topic under one head: reserved
+    FOREIGN = 2  # the id was made elsewhere (a gateway, a peer): reserved
+    EXPIRES = 4  # the headers carry an expiry, so brokers look
+    DIRECTED = 8  # the headers carry an explicit destination list: reserved
+
+
+class ServiceFlag(IntFlag):
+    """Flags of a SERVICE frame."""
+
+    ANSWER = 1
+    REFUSAL = 2  # the answer is no: the payload is a Refusal
+
+
+EVENT_FLAGS_KNOWN = Flag.EXPIRES
+
+
+def event(topic: bytes, payload: bytes, origin: int, sequence: int, headers: bytes = b"", flags: int = 0) -> bytes:
+    """An EVENT frame."""
+    topic_length, header_length = len(topic), len(headers)
+    head = HEAD.pack(
+        BODY_BYTES + topic_length + header_length + len(payload),
+        1,
+        flags,
+        topic_length,
+        origin,
+        sequence,
+        header_length,
+    )
+    return head + topic + headers + payload
+
+
+def control(kind: Kind, number: int = 0, body: bytes = b"") -> bytes:
+    """A control frame with its JSON body; ``number`` ties an answer to its request."""
+    return HEAD.pack(BODY_BYTES + len(body), kind, 0, 0, 0, number, 0) + body
+
+
+def service(name: bytes, body: bytes, number: int, asker: int = 0, headers: bytes = b"", flags: int = 0) -> bytes:
+    """A SERVICE frame: a request to the service of that name, or its answer. ``asker`` is the broker's to fill in."""
+    length = BODY_BYTES + len(name) + len(headers) + len(body)
+    return HEAD.pack(length, Kind.SERVICE, flags, len(name), asker, number, len(headers)) + name + headers + body
+
+
+def delivery(numbers: bytes, size: int, dropped: int) -> bytes:
+    """The prefix of a DELIVERY whose frames have ``size`` bytes; ``numbers`` are packed u32s."""
+    return HEAD.pack(BODY_BYTES + len(numbers) + size, Kind.DELIVERY, 0, 0, dropped, 0, len(numbers)) + numbers
+
+
+def parcel(
+    size: int, ttl: int, epoch: int, members: int, number: int, clusters: tuple[int, ...] = (), trace: tuple[int, ...] = ()
+) -> bytes:
+    """The hop prefix of a PARCEL whose frames have ``size`` bytes; clusters and trace are 64-bit ids."""
+    assert len(clusters) <= CLUSTERS_MAX
+    assert len(trace) <= TRACE_MAX
+    hops = HOP_COUNTS.pack(len(clusters), len(trace), 0) + b"".join(id.to_bytes(8, "little") for id in clusters + trace)
+    return HEAD.pack(BODY_BYTES + len(hops) + size, Kind.PARCEL, ttl, epoch, members, number, len(hops)) + hops
+
+
+class Frame:
+    """One frame, taken apart. For the slow path, clients and tests; the fast path is wire/scan.py."""
+
+    __slots__ = ("flags", "headers", "kind", "origin", "payload", "sequence", "topic")
+
+    def __init__(self, raw: bytes) -> None:
+        _, self.kind, self.flags, topic_length, self.origin, self.sequence, header_length = HEAD.unpack_from(raw)
+        top = HEAD_BYTES + (0 if self.kind == Kind.PARCEL else topic_length)
+        self.topic = raw[HEAD_BYTES:top]
+        self.headers = raw[top : top + header_length]
+        self.payload = raw[top + header_length :]

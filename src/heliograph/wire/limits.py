@@ -1,0 +1,20 @@
+"""Limits of the wire: every length is checked against one of these before memory is taken.
+
+In:    nothing.
+Out:   named numbers, with their reasons.
+State: none.
+Not here: limits that an operator sets (broker/config.py).
+"""
+
+HEAD_BYTES = 28
+FRAME_BYTES_MAX = 1 << 20 | 1 << 16  # 1 MiB of payload and what stands before it; larger payloads travel as fragments
+PAYLOAD_BYTES_MAX = 1 << 20
+HEADERS_BYTES_MAX = 1 << 16
+CONTROL_BYTES_MAX = 1 << 16  # a control frame's JSON body
+DELIVERY_BYTES = 1 << 18  # a delivery is closed once it holds this much, so that a client's buffer stays small
+DELIVERY_BYTES_MAX = FRAME_BYTES_MAX + DELIVERY_BYTES + (1 << 16)  # … after at most one more chunk
+PARCEL_BYTES_MAX = 1 << 16  # between brokers; one larger frame makes a parcel of its own
+SUBSCRIPTIONS_PER_DELIVERY_MAX = 0xFFFF
+TRACE_MAX = 16  # brokers named in a parcel's trace
+CLUSTERS_MAX = 64  # clusters named as a parcel's targets
+SEQUENCE_MAX = (1 << 64) - 1
