@@ -112,8 +112,18 @@ class Job(Protocol):
 class Effects:
     """Everything a machine wants done since the last ``take``. A field that holds nothing is an empty tuple."""
 
-    __slots__ = (  # fmt: skip
-        "commits", "datagrams", "dials", "hangups", "holds", "jobs", "notes", "reads", "stop", "wake_at", "writes",
+    __slots__ = (
+        "commits",
+        "datagrams",
+        "dials",
+        "hangups",
+        "holds",
+        "jobs",
+        "notes",
+        "reads",
+        "stop",
+        "wake_at",
+        "writes",
     )
 
     def __init__(self) -> None:
@@ -175,8 +185,18 @@ class Machine(Protocol):
 class Outbox:
     """Where the rooms of one machine write down what they want. Emptied by ``take``, never replaced (rule 9)."""
 
-    __slots__ = (  # fmt: skip
-        "_next_ticket", "commits", "datagrams", "dials", "hangups", "holds", "jobs", "notes", "reads", "stop", "writes",
+    __slots__ = (
+        "_next_ticket",
+        "commits",
+        "datagrams",
+        "dials",
+        "hangups",
+        "holds",
+        "jobs",
+        "notes",
+        "reads",
+        "stop",
+        "writes",
     )
 
     def __init__(self) -> None:

@@ -9,9 +9,11 @@ Not here: reading TOML and the environment (config.py), certificates and key fil
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.topics import filter_fault
+from heliograph.trust.tokens import TokenRecord as TokenRecord
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
 
 DEFAULT_PORT = 4717
@@ -30,15 +32,23 @@ class ListenerConfig:
     port: int = DEFAULT_PORT
     secure: bool = False  # TLS 1.3
     auth: str = "none"  # "none" (anonymous clients), "token", "certificate" (mutual TLS) or "any" of the two
+    allow_open: bool = False  # anonymous clients from other machines are meant, not an oversight
 
     @property
     def is_local(self) -> bool:
         """True if only this machine can reach it."""
-        return self.host in LOOPBACK or self.host.startswith("127.")
+        if self.host in LOOPBACK:
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False  # a name, even one that begins with "127."
 
     def problems(self, path: str = "listener") -> list[str]:
         """Everything wrong with it."""
         found = []
+        if not entity_is_valid(self.name):
+            found.append(f"{path}.name = {self.name!r}: letters, digits and . _ @ - only")
         if not 0 <= self.port <= 65_535:
             found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
         if self.auth not in AUTH:
@@ -47,6 +57,11 @@ class ListenerConfig:
             found.append(f"{path}.auth = {self.auth!r} needs {path}.secure = true: certificates are shown in TLS")
         if not self.is_local and not self.secure and self.auth == "token":
             found.append(f"{path}: tokens would cross the network in clear text; set {path}.secure = true")
+        if not self.is_local and self.auth == "none" and not self.allow_open:
+            found.append(
+                f"{path}.host = {self.host!r} with {path}.auth = 'none': anyone could use it from other machines; set "
+                f"{path}.auth to token, certificate or any, or {path}.allow_open = true if that is meant"
+            )
         return found
 
 
@@ -75,9 +90,15 @@ class LimitsConfig:
 
     def problems(self, path: str = "limits") -> list[str]:
         """Everything wrong with it."""
-        found = [f"{path}.{name} = {getattr(self, name)}: must be above 0" for name in self.__slots__ if getattr(self, name) <= 0]
+        found = [
+            f"{path}.{name} = {getattr(self, name)}: must be above 0"
+            for name in self.__slots__
+            if getattr(self, name) <= 0
+        ]
         if self.payload_bytes_max > PAYLOAD_BYTES_MAX:
-            found.append(f"{path}.payload_bytes_max = {self.payload_bytes_max}: the wire carries at most {PAYLOAD_BYTES_MAX}")
+            found.append(
+                f"{path}.payload_bytes_max = {self.payload_bytes_max}: the wire carries at most {PAYLOAD_BYTES_MAX}"
+            )
         if self.hold_bytes > self.queue_bytes_max:
             found.append(f"{path}.hold_bytes must not be above {path}.queue_bytes_max")
         if self.keep_alive_ms_min > self.keep_alive_ms_max:
@@ -99,7 +120,9 @@ class RuleConfig:
         found = []
         if self.effect not in EFFECTS:
             found.append(f"{path}.effect = {self.effect!r}: must be one of {', '.join(EFFECTS)}")
-        found += [f"{path}.verbs has {verb!r}: must be of {', '.join(VERBS)}" for verb in self.verbs if verb not in VERBS]
+        found += [
+            f"{path}.verbs has {verb!r}: must be of {', '.join(VERBS)}" for verb in self.verbs if verb not in VERBS
+        ]
         for topic in self.topics:
             fault = filter_fault(topic.replace("{entity}", "entity").encode())
             if fault is not None:
@@ -114,27 +137,19 @@ class RuleConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig:
-    """Who may publish, subscribe and ask for what. System topics are for admins and brokers unless a rule opens them."""
+    """Who may publish, subscribe and ask for what. System topics are for admins and brokers unless a rule says so."""
 
     rules: tuple[RuleConfig, ...] = ()
     default: str = "allow"  # for ordinary topics that no rule fits
 
     def problems(self, path: str = "access") -> list[str]:
         """Everything wrong with it."""
-        found = [problem for number, rule in enumerate(self.rules) for problem in rule.problems(f"{path}.rules[{number}]")]
+        found = [
+            problem for number, rule in enumerate(self.rules) for problem in rule.problems(f"{path}.rules[{number}]")
+        ]
         if self.default not in EFFECTS:
             found.append(f"{path}.default = {self.default!r}: must be one of {', '.join(EFFECTS)}")
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
-    """A token as it is kept: never the token itself, only its scrypt hash."""
-
-    entity: str
-    roles: tuple[Role, ...]
-    salt: bytes
-    digest: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +167,13 @@ class BrokerConfig:
         """Everything wrong with it."""
         found = [] if entity_is_valid(self.name) else [f"broker.name = {self.name!r}: letters, digits and . _ @ - only"]
         names = [listener.name for listener in self.listeners]
-        for listener in self.listeners:
-            found += listener.problems(f"listener.{listener.name}")
+        for number, listener in enumerate(self.listeners):
+            found += listener.problems(self.listener_path(number))
             if names.count(listener.name) > 1:
                 found.append(f"listener.{listener.name}: two listeners have this name")
         return found + self.limits.problems() + self.access.problems()
+
+    def listener_path(self, number: int) -> str:
+        """How a listener is called in problems: by its name where it has a good one, else by its number."""
+        name = self.listeners[number].name
+        return f"listener.{name}" if entity_is_valid(name) else f"listener[{number}]"

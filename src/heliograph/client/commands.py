@@ -1,40 +1,61 @@
 """What a program tells its session, and what it hears back.
 
 In:    values of the program.
-Out:   frozen commands for ``Session.tell``; Outcome and Inbox for the way back.
+Out:   commands for ``Session.tell``; Outcome for the way back.
 State: none.
-Not here: the session itself (client/session.py), the asyncio face (live/client.py).
+Not here: settings (client/config.py, whose names can be imported from here too), the session (client/session.py), the
+          asyncio face (live/client.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from heliograph.client.config import ClientConfig as ClientConfig
+from heliograph.client.config import Target as Target
 from heliograph.errors import HeliographError
 from heliograph.model.subscription import Policy
 
 Request = int
-"""The face's own number for something it awaits."""
+"""The face's own number, above 0, for something it awaits; 0 where nobody does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """The outcome comes when a broker has welcomed the session; refused if none has by then and each was tried."""
+
+    request: Request
+    ms_max: int = 5_000
 
 
 @dataclass(slots=True)
 class Publish:
-    """Publish now, or as soon as a broker is there. Encoded headers may be given instead of ``headers``."""
+    """Publish now, or as soon as a broker is there. Without room it is dropped, counted, and ``request`` is refused."""
 
     topic: str
     payload: bytes
     headers: dict[str, Any] | None = None
     expires_in_ms: int | None = None
+    content_type: str | None = None
+    request: Request = 0  # hears of it only where there was no room
 
 
 @dataclass(slots=True)
 class PublishBatch:
-    """Many payloads on one topic; they stay together."""
+    """Many payloads on one topic; they stay together, and either all or none find room."""
 
     topic: str
     payloads: list[bytes]
     headers: dict[str, Any] | None = None
+    expires_in_ms: int | None = None
+    content_type: str | None = None
+    request: Request = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Carry out now what ``Session.publish`` has gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,30 +122,3 @@ class Outcome:
     request: Request
     value: Any = None
     error: HeliographError | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A broker's address as a program names it."""
-
-    host: str
-    port: int
-    secure: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """How a session behaves; every default works."""
-
-    targets: tuple[Target, ...]
-    name: str = ""
-    entity: str = ""
-    token: str = field(default="", repr=False)
-    hold: bool = False  # ready to wait for slow consumers
-    keep_alive_ms: int = 20_000
-    dial_ms_max: int = 5_000
-    request_ms_max: int = 10_000
-    retry_ms: int = 50  # first pause after a lost link; doubled up to the maximum, with jitter
-    retry_ms_max: int = 5_000
-    give_up_ms: int | None = None  # None: a session that was once welcomed tries for ever
-    outgoing_bytes_max: int = 8 << 20  # published and not yet confirmed by the broker

@@ -35,7 +35,9 @@ class Publication:
 
     __slots__ = ("_headers", "_raw_headers", "flags", "origin", "payload", "sequence", "topic")
 
-    def __init__(self, topic: str, payload: bytes, origin: int, sequence: int, raw_headers: bytes, flags: int = 0) -> None:
+    def __init__(
+        self, topic: str, payload: bytes, origin: int, sequence: int, raw_headers: bytes, flags: int = 0
+    ) -> None:
         self.topic = topic
         self.payload = payload
         self.origin = origin
@@ -88,4 +90,4 @@ class Publication:
         return kind if isinstance(kind, str) else None
 
     def __repr__(self) -> str:
-        return f"Publication({self.topic!r}, {len(self.payload)} bytes, origin={self.origin:016x}, sequence={self.sequence})"
+        return f"Publication({self.topic!r}, {len(self.payload)} bytes, id={self.origin:016x}/{self.sequence})"

@@ -76,6 +76,24 @@ def covers(wide: bytes, narrow: bytes) -> bool:
     return len(outer) == len(inner)
 
 
+def overlaps(one: bytes, other: bytes) -> bool:
+    """True if some topic is matched by both valid filters."""
+    left, right = one.split(b"/"), other.split(b"/")
+    for wild, plain in ((left, right), (right, left)):
+        if wild[0] in (b"+", b"#") and plain[0] in SYSTEM_ROOTS:
+            return False
+    for position in range(max(len(left), len(right))):
+        a = left[position] if position < len(left) else None
+        b = right[position] if position < len(right) else None
+        if a == b"#" or b == b"#":
+            return True
+        if a is None or b is None:
+            return False
+        if a != b and b"+" not in (a, b):
+            return False
+    return True
+
+
 def _name_fault(name: bytes) -> str | None:
     if not name:
         return "it is empty"

@@ -38,7 +38,7 @@ VERSION = 1
 
 
 class Kind(IntEnum):
-    """Kinds of frames. 1-15 carry publications and services, 16-31 are between client and broker, 32-47 between brokers."""
+    """Kinds of frames: 1-15 carry publications and services, 16-31 client and broker, 32-47 broker and broker."""
 
     EVENT = 1
     PARCEL = 2
@@ -106,7 +106,13 @@ def delivery(numbers: bytes, size: int, dropped: int) -> bytes:
 
 
 def parcel(
-    size: int, ttl: int, epoch: int, members: int, number: int, clusters: tuple[int, ...] = (), trace: tuple[int, ...] = ()
+    size: int,
+    ttl: int,
+    epoch: int,
+    members: int,
+    number: int,
+    clusters: tuple[int, ...] = (),
+    trace: tuple[int, ...] = (),
 ) -> bytes:
     """The hop prefix of a PARCEL whose frames have ``size`` bytes; clusters and trace are 64-bit ids."""
     assert len(clusters) <= CLUSTERS_MAX
@@ -118,9 +124,10 @@ def parcel(
 class Frame:
     """One frame, taken apart. For the slow path, clients and tests; the fast path is wire/scan.py."""
 
-    __slots__ = ("flags", "headers", "kind", "origin", "payload", "sequence", "topic")
+    __slots__ = ("flags", "headers", "kind", "origin", "payload", "raw", "sequence", "topic")
 
     def __init__(self, raw: bytes) -> None:
+        self.raw = raw
         _, self.kind, self.flags, topic_length, self.origin, self.sequence, header_length = HEAD.unpack_from(raw)
         top = HEAD_BYTES + (0 if self.kind == Kind.PARCEL else topic_length)
         self.topic = raw[HEAD_BYTES:top]

@@ -1,0 +1,80 @@
+# Heliograph: every command a developer needs. `make` alone shows them.
+# Each target works from any state of the checkout: the environment in .venv is made when it is missing, out of date or
+# moved, and nothing else has to be installed first but Python 3.11 (or newer) and make.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check bench bench-peers fuzz soak clean FORCE
+
+# The first Python that really runs (a pyenv shim may exist and still fail), is new enough and can make environments.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; \
+	done)
+
+RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest -n auto --dist worksteal
+INPUTS ?= 100000
+SEEDS ?= 10000
+SCENARIOS = $(basename $(notdir $(wildcard src/heliograph/sim/scenarios/*.toml)))
+
+help: ## show this text
+	@echo 'Heliograph. Targets:'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@echo 'Options: PYTHON=python3.12 (which Python makes .venv), INPUTS=100000 (fuzz), SEEDS=10000 (soak).'
+
+demo: .venv/.stamp ## run a broker, clients and a simulation, and report what happened (under a minute)
+	@.venv/bin/heliograph demo
+
+test: .venv/.stamp ## run all tests
+	$(PYTEST)
+
+quick: .venv/.stamp ## lint and the fast tests, for every commit (at most a minute)
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(PYTEST) -m 'not slow'
+
+check: .venv/.stamp ## ruff, mypy strict and the architecture tests
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy
+	$(RUN) -m pytest tests/architecture
+
+bench: .venv/.stamp ## the short form of every benchmark, one after another
+	@$(RUN) -m benchmarks all --quick --json
+
+bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ubuntu)
+	@benchmarks/install-peers.sh
+
+fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a broker
+	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
+
+soak: .venv/.stamp ## simulate every shipped scenario over SEEDS seeds, on all cores
+	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
+		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
+
+clean: ## remove everything that make made
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf src/*.egg-info
+
+# The stamp holds the place of the checkout: an environment that was moved with it is made anew.
+ifneq ($(shell cat .venv/.stamp 2>/dev/null),$(CURDIR))
+.venv/.stamp: FORCE
+endif
+
+.venv/.stamp: pyproject.toml constraints.txt
+	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ] || ! $(RUN) -m pip --version >/dev/null 2>&1; then \
+		if [ -z '$(PYTHON)' ]; then \
+			echo 'No Python 3.11 or newer that can make environments was found.' \
+				'Install it (Debian: python3 and python3-venv) or name it: make PYTHON=/path/to/python3.12' >&2; \
+			exit 1; \
+		fi; \
+		echo 'Making .venv with $(PYTHON) …'; \
+		rm -f $@; \
+		$(PYTHON) -m venv --clear .venv || exit 1; \
+	fi
+	@echo 'Installing Heliograph and its tools into .venv (about a minute the first time) …'
+	@$(RUN) -m pip install --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
+	@echo '$(CURDIR)' > $@
+
+FORCE:

@@ -1,0 +1,134 @@
+"""Servers: real processes on loopback, each in a folder of its own, ended by their id.
+
+In:    a System, the core it may use, TLS files where it is to be secure.
+Out:   a running server with its port; how long it took to start and to stop.
+State: the process and its folder.
+Not here: what to run (the systems' own files).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from benchmarks.certificates import TlsFiles
+from benchmarks.links import LinkEnded
+from benchmarks.machine import family
+from benchmarks.peers.system import System
+
+READY_S = 15.0
+STOP_S = 10.0
+
+
+class ServerFailed(Exception):
+    """A server did not start, or ended on its own."""
+
+
+class Server:
+    """One running broker. A context manager: it ends with the block, whatever happens."""
+
+    def __init__(self, system: System, on_cores: Iterable[int], tls: TlsFiles | None = None) -> None:
+        self.system = system
+        self.tls = tls
+        self.port = free_port()
+        self._cores = set(on_cores)
+        self._folder = tempfile.TemporaryDirectory(prefix=f"bench-{system.name}-")
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port_open_s = 0.0  # from exec until the port accepts
+        self.ready_s = 0.0  # from exec until the first handshake is done
+        self.stop_s = 0.0  # from SIGTERM until the process is gone
+        self.stop_code: int | None = None
+
+    @property
+    def ca_file(self) -> str | None:
+        """What clients check the server against."""
+        return str(self.tls.ca) if self.tls else None
+
+    @property
+    def pids(self) -> list[int]:
+        """Its processes."""
+        assert self._process is not None
+        return family(self._process.pid)
+
+    def __enter__(self) -> Server:
+        folder = Path(self._folder.name)
+        command = self.system.command(folder, self.port, self.tls)
+        cores = self._cores
+        with (folder / "output").open("wb") as output:
+            begin = time.perf_counter()
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),  # before exec, so that every thread inherits it
+            )
+        try:
+            self._await_ready(begin)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        process = self._process
+        assert process is not None
+        begin = time.perf_counter()
+        if process.poll() is None:
+            process.terminate()
+        try:
+            self.stop_code = process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self.stop_s = time.perf_counter() - begin
+        self._folder.cleanup()
+
+    def check_running(self) -> None:
+        """Raise if it has ended."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise ServerFailed(f"{self.system.name} ended with {self._process.returncode}: {self._said()}")
+
+    def _await_ready(self, begin: float) -> None:
+        while True:
+            self.check_running()
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.0005)
+            self._check_time(begin)
+        self.port_open_s = time.perf_counter() - begin
+        while True:
+            self.check_running()
+            try:
+                self.system.connect(self.port, self.ca_file).close()
+                break
+            except (OSError, LinkEnded):
+                time.sleep(0.0005)
+            self._check_time(begin)
+        self.ready_s = time.perf_counter() - begin
+
+    def _check_time(self, begin: float) -> None:
+        if time.perf_counter() - begin > READY_S:
+            raise ServerFailed(f"{self.system.name} was not ready within {READY_S:.0f} s: {self._said()}")
+
+    def _said(self) -> str:
+        output = (Path(self._folder.name) / "output").read_text(errors="replace").strip()
+        return output[-2000:] or "it printed nothing"
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

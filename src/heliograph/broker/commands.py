@@ -1,0 +1,41 @@
+"""What the program around a broker tells it, and what the broker asks of that program.
+
+In:    values.
+Out:   frozen commands for ``Broker.tell``; LoadSettings, a job that only a driver can do.
+State: none.
+Not here: what clients ask for (wire/bodies.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heliograph.broker.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Say goodbye to every peer and end now; what is written is still flushed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take no new links, ask clients to leave, end when they have or when the grace is over."""
+
+    grace_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Put these rules, tokens and limits in force; listeners and name stay."""
+
+    config: BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """A job whose result is a BrokerConfig, read anew from where the first one came from. Drivers know its type."""
+
+    def run(self) -> BrokerConfig:
+        """Drivers answer this job themselves: only they know where settings are kept."""
+        raise LookupError("this node has no settings to load")

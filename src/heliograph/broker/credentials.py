@@ -1,0 +1,90 @@
+"""Credentials: from what a peer shows to who it is.
+
+In:    the peer as the transport knows it, its Hello, and the listener's demand.
+Out:   an Identity at once, a job to wait for (a token's hash is slow on purpose), or a Reason to refuse.
+State: tokens in force and a bounded memory of those that were right.
+Not here: certificates (the transport has verified them before attach), rights (access.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Peer
+from heliograph.model.identity import ANONYMOUS, Identity, Role
+from heliograph.trust.tokens import TokenRecord, token_digest
+from heliograph.wire.bodies import Hello
+
+REMEMBERED_MAX = 4_096  # tokens found right, so that a reconnect storm does not cost a hash each
+
+
+@dataclass(frozen=True, slots=True)
+class CheckToken:
+    """The job: does this token hash to this digest?"""
+
+    token: str
+    salt: bytes
+    digest: bytes
+
+    def run(self) -> bool:
+        """True if it does."""
+        return compare_digest(token_digest(self.token, self.salt), self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A token that still has to be checked; ``identity`` is who it is if the check succeeds."""
+
+    job: CheckToken
+    identity: Identity
+    memory: bytes
+
+
+class Credentials:
+    """Which tokens are good, and what a listener demands."""
+
+    def __init__(self, tokens: tuple[TokenRecord, ...], local_digest: bytes) -> None:
+        self._tokens = {record.entity: record for record in tokens}
+        self._local_digest = local_digest
+        self._remembered: dict[bytes, None] = {}
+
+    def judge(self, peer: Peer, hello: Hello, auth: str) -> Identity | Claim:
+        """Who this is; ProtocolError if the listener demands more than was shown, or the token is unknown."""
+        if hello.token:
+            return self._judge_token(peer, hello, auth)
+        if peer.identity is not None and auth != "token":
+            if not peer.identity.roles:
+                raise ProtocolError(Reason.ROLE_MISSING, "the certificate names no role")
+            return peer.identity
+        if auth == "none":
+            return ANONYMOUS
+        wanted = {"token": "a token", "certificate": "a certificate", "any": "a certificate or a token"}[auth]
+        raise ProtocolError(Reason.CREDENTIAL_MISSING, f"this listener asks for {wanted}")
+
+    def _judge_token(self, peer: Peer, hello: Hello, auth: str) -> Identity | Claim:
+        digest = sha256(hello.token.encode()).digest()
+        if self._local_digest and _is_local(peer) and compare_digest(digest, self._local_digest):
+            return Identity("local-admin", (Role.CLIENT, Role.ADMIN), "local")
+        if auth == "certificate":
+            raise ProtocolError(Reason.CREDENTIAL_MISSING, "this listener asks for a certificate, not a token")
+        record = self._tokens.get(hello.entity)
+        if record is None:
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, "unknown entity or wrong token")
+        identity = Identity(record.entity, record.roles, "token")
+        memory = sha256(record.salt + record.digest + hello.token.encode()).digest()
+        if memory in self._remembered:
+            return identity
+        return Claim(CheckToken(hello.token, record.salt, record.digest), identity, memory)
+
+    def remember(self, claim: Claim) -> None:
+        """The claim was right: the same token need not be hashed again soon."""
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.clear()
+        self._remembered[claim.memory] = None
+
+
+def _is_local(peer: Peer) -> bool:
+    return peer.address.startswith(("127.", "::1", "[::1]"))

@@ -1,0 +1,404 @@
+"""Links: what a broker knows of each peer, and how runs reach it, also when it is slow.
+
+In:    sinks with chunks of whole frames; control frames; press and release by the driver.
+Out:   writes, holds, hangups in the outbox.
+State: per link the gathered output, the queue behind a pressed driver, who is held because of it.
+Not here: reading (broker.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
+
+While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
+consecutive equal sinks when the broker is emptied. When the driver is pressed, runs wait in the link's backlog, bounded
+in bytes and frames. What gives way then is said by each run's own sink: droppable runs lose their oldest frames, held
+publishers wait, and where nothing may be dropped the consumer loses its link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from heliograph.broker.config import LimitsConfig
+from heliograph.broker.routing.routes import Route, RouteTable, Sink
+from heliograph.broker.routing.seen import NS_PER_MS, Seen
+from heliograph.errors import Reason
+from heliograph.machine import Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.model.identity import ANONYMOUS, Identity
+from heliograph.model.subscription import Subscription
+from heliograph.notes import PublicationsDropped, PublisherHeld
+from heliograph.wire.bodies import goodbye
+from heliograph.wire.frames import HEAD, LENGTH, Kind, control, delivery
+from heliograph.wire.limits import DELIVERY_BYTES
+
+HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
+NOTE_EVERY_NS = 1_000_000_000
+
+NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
+
+
+class Waiting:
+    """A run (or, without a sink, control frames) in a backlog. ``start`` moves when the oldest frames are dropped."""
+
+    __slots__ = ("chunk", "frames", "sink", "start")
+
+    def __init__(self, sink: Sink | None, chunk: bytes, frames: int) -> None:
+        self.sink = sink
+        self.chunk = chunk
+        self.frames = frames
+        self.start = 0
+
+
+class Link:
+    """One peer's end, as the broker sees it."""
+
+    __slots__ = (
+        "backlog",
+        "backlog_bytes",
+        "backlog_frames",
+        "bytes_in",
+        "deliveries",
+        "droppable",
+        "dropped",
+        "heard_at",
+        "held_by",
+        "holding",
+        "id",
+        "identity",
+        "keep_alive_ns",
+        "mark",
+        "may_be_held",
+        "name",
+        "need",
+        "noted_at",
+        "noted_dropped",
+        "origin",
+        "out",
+        "parts",
+        "parts_bytes",
+        "peer",
+        "pinged",
+        "pressed",
+        "progress_at",
+        "routes",
+        "seen",
+        "service",
+        "sink",
+        "sinks",
+        "state",
+        "subscriptions",
+        "table",
+        "ticket",
+        "told",
+        "touched",
+        "warned",
+    )
+
+    def __init__(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        self.id = link
+        self.peer = peer
+        self.state = NEW
+        self.identity: Identity = ANONYMOUS
+        self.name = ""
+        self.service = ""  # the service at the other end, for a pipe
+        # reading
+        self.parts: list[bytes] = []  # of a frame that has not arrived in full
+        self.parts_bytes = 0
+        self.need = 0  # bytes until the next frame is whole
+        self.bytes_in = 0
+        self.heard_at = now
+        self.origin = 0
+        self.seen: Seen | None = None
+        self.table: RouteTable | None = None
+        self.routes: dict[bytes, Route] = {}
+        # writing
+        self.out: list[bytes] = []
+        self.sink: Sink | None = None  # of the delivery being gathered in ``out``, whose prefix goes to ``mark``
+        self.mark = 0
+        self.touched = False
+        self.deliveries = 0
+        # slow
+        self.pressed = False
+        self.backlog: deque[Waiting] = deque()
+        self.backlog_bytes = 0
+        self.backlog_frames = 0
+        self.droppable: deque[Waiting] = deque()
+        self.dropped = 0
+        self.noted_dropped = 0
+        self.noted_at = -NOTE_EVERY_NS
+        self.progress_at = now
+        self.may_be_held = False
+        self.holding: dict[Link, None] = {}  # publishers that wait for this link
+        self.held_by: dict[Link, None] = {}  # slow links for which this one waits
+        # the session
+        self.subscriptions: dict[int, Subscription] = {}
+        self.sinks: dict[tuple[int, ...], Sink] = {}
+        self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
+        self.keep_alive_ns = 0
+        self.pinged = False
+        self.ticket: Ticket | None = None
+        self.warned = False
+
+    @property
+    def is_pipe(self) -> bool:
+        """True if a service of this node is at the other end."""
+        return self.peer.transport == "pipe"
+
+
+def frames_of(chunk: bytes, start: int = 0) -> Iterator[int]:
+    """Where each of the whole frames in a chunk ends."""
+    size = len(chunk)
+    while start < size:
+        start += 4 + LENGTH.unpack_from(chunk, start)[0]
+        yield start
+
+
+class Links:
+    """All links of a broker, and everything that is written to them."""
+
+    def __init__(self, limits: LimitsConfig, outbox: Outbox, timers: Timers) -> None:
+        self.limits = limits
+        self.by_id: dict[LinkId, Link] = {}
+        self._outbox = outbox
+        self._timers = timers
+        self._touched: list[Link] = []
+        self.refused: dict[str, int] = {}  # reason word -> how often it was said, for reports
+        self.frames_dropped = 0
+        self.bytes_dropped = 0
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def deliver(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
+        """Send whole frames to a sink, or queue them behind what it has not taken yet."""
+        link = sink.link
+        if link.state != READY:
+            return
+        if link.pressed or link.backlog:
+            self._queue(publisher, sink, chunk, now)
+            return
+        self._open(link, sink)
+        link.out.append(chunk)
+
+    def put(self, link: Link, frame: bytes) -> None:
+        """Send a control frame, in order with the deliveries."""
+        if link.state == GONE:
+            return
+        if link.pressed or link.backlog:
+            link.backlog.append(Waiting(None, frame, 1))
+            link.backlog_bytes += len(frame)
+            link.backlog_frames += 1
+            self._keep_bounds(link)
+            return
+        if link.sink is not None:
+            self._close(link)
+        link.out.append(frame)
+        self._touch(link)
+
+    def flush(self) -> None:
+        """Hand what was gathered to the outbox: one write per link."""
+        writes = self._outbox.writes
+        for link in self._touched:
+            link.touched = False
+            if link.sink is not None:
+                self._close(link)
+            if link.out:
+                writes.append((link.id, link.out))
+                link.out = []
+        self._touched.clear()
+
+    def hang_up(self, link: Link, reason: Reason, text: str = "") -> None:
+        """Say goodbye and end the link. What waited for it is given up."""
+        if link.state == GONE:
+            return
+        self.count(reason)
+        link.backlog.clear()
+        link.droppable.clear()
+        link.backlog_bytes = link.backlog_frames = 0
+        if not link.is_pipe:
+            if link.sink is not None:
+                self._close(link)
+            link.out.append(control(Kind.GOODBYE, 0, goodbye(reason, text)))
+            self._touch(link)
+        link.state = GONE
+        self._release_all(link)
+        self._outbox.hang_up(link.id, reason)
+
+    def count(self, reason: Reason) -> None:
+        """Something was refused or ended for this reason."""
+        self.refused[reason.word] = self.refused.get(reason.word, 0) + 1
+
+    def _touch(self, link: Link) -> None:
+        if not link.touched:
+            link.touched = True
+            self._touched.append(link)
+
+    def _open(self, link: Link, sink: Sink) -> None:
+        """Begin a delivery: a place for its prefix, then chunks may follow straight into ``out``."""
+        if link.sink is not None:
+            self._close(link)
+        if not link.touched:
+            link.touched = True
+            self._touched.append(link)
+        link.mark = len(link.out)
+        link.out.append(b"")
+        link.sink = sink
+
+    def _close(self, link: Link) -> None:
+        """End a delivery: now its size is known, and the prefix can be written."""
+        out, mark, sink = link.out, link.mark, link.sink
+        assert sink is not None
+        link.sink = None
+        link.deliveries += 1
+        if len(out) == mark + 2:
+            size = len(out[mark + 1])
+        else:
+            size = sum(map(len, out[mark + 1 :]))
+            if size > DELIVERY_BYTES:
+                out[mark:] = _split(out[mark + 1 :], sink.numbers, link.dropped)
+                return
+        numbers = sink.numbers
+        out[mark] = HEAD.pack(24 + len(numbers) + size, 3, 0, 0, link.dropped, 0, len(numbers)) + numbers
+
+    # -- pressure ---------------------------------------------------------------------------------------------
+
+    def press(self, link: Link, pressed: bool, now: Instant) -> None:
+        """The driver's buffer for this link is full, or has room again."""
+        if link.sink is not None:
+            self._close(link)  # so that the next run is looked at again
+        link.pressed = pressed
+        link.progress_at = now
+        if not pressed:
+            self._hand_over(link, now)
+
+    def _queue(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
+        link = sink.link
+        waiting = Waiting(sink, chunk, sum(1 for _ in frames_of(chunk)))
+        link.backlog.append(waiting)
+        link.backlog_bytes += len(chunk)
+        link.backlog_frames += waiting.frames
+        holds = sink.holds and publisher.may_be_held
+        if not (sink.disconnects or holds):
+            link.droppable.append(waiting)
+        if holds and self._is_long(link):
+            self._hold(publisher, link, now)
+        self._keep_bounds(link)
+        self._note_drops(link, now)
+
+    def _is_long(self, link: Link) -> bool:
+        limits = self.limits
+        return link.backlog_bytes >= limits.hold_bytes or 2 * link.backlog_frames >= limits.queue_frames_max
+
+    def _keep_bounds(self, link: Link) -> None:
+        """Drop the oldest frames that may be dropped; where none may, the consumer loses its link."""
+        limits = self.limits
+        while link.backlog_bytes > limits.queue_bytes_max or link.backlog_frames > limits.queue_frames_max:
+            while link.droppable and not link.droppable[0].frames:
+                link.droppable.popleft()
+            if not link.droppable:
+                self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
+                return
+            self._drop_oldest(link, link.droppable[0])
+
+    def _drop_oldest(self, link: Link, waiting: Waiting) -> None:
+        limits = self.limits
+        for end in frames_of(waiting.chunk, waiting.start):
+            size = end - waiting.start
+            waiting.start = end
+            waiting.frames -= 1
+            link.backlog_bytes -= size
+            link.backlog_frames -= 1
+            link.dropped += 1
+            self.frames_dropped += 1
+            self.bytes_dropped += size
+            if link.backlog_bytes <= limits.queue_bytes_max and link.backlog_frames <= limits.queue_frames_max:
+                return
+
+    def _note_drops(self, link: Link, now: Instant) -> None:
+        lost = link.dropped - link.noted_dropped
+        if lost and now - link.noted_at >= NOTE_EVERY_NS:
+            link.noted_at = now
+            link.noted_dropped = link.dropped
+            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, self.bytes_dropped))
+
+    def _hand_over(self, link: Link, now: Instant) -> None:
+        """Give the driver a portion of the backlog; if more is left, go on at the next wake."""
+        given = 0
+        while link.backlog and given < HANDOVER_BYTES and not link.pressed:
+            waiting = link.backlog.popleft()
+            if not waiting.frames:
+                continue
+            chunk = waiting.chunk[waiting.start :]
+            given += len(chunk)
+            link.backlog_bytes -= len(chunk)
+            link.backlog_frames -= waiting.frames
+            waiting.frames = 0  # its place in ``droppable``, if any, is void
+            if waiting.sink is None:
+                if link.sink is not None:
+                    self._close(link)
+                self._touch(link)
+            elif link.sink is not waiting.sink:
+                self._open(link, waiting.sink)
+            link.out.append(chunk)
+        if not link.backlog:
+            link.droppable.clear()
+        elif not link.pressed:
+            self._timers.set(("backlog", link.id), now, lambda at: self._hand_over(link, at))
+        if link.holding and not self._is_long(link):
+            self._release_all(link)
+
+    def _hold(self, publisher: Link, slow: Link, now: Instant) -> None:
+        if publisher in slow.holding:
+            return
+        if not slow.holding:
+            slow.progress_at = now
+            self._watch(slow, now)
+        slow.holding[publisher] = None
+        publisher.held_by[slow] = None
+        if len(publisher.held_by) == 1:
+            self._outbox.holds.append((publisher.id, True))
+            self._outbox.note(PublisherHeld(publisher.id, True))
+
+    def _watch(self, slow: Link, now: Instant) -> None:
+        """A consumer that holds others must at least go on taking something."""
+        at = slow.progress_at + self.limits.hold_ms_max * NS_PER_MS
+        if now >= at:
+            self.hang_up(slow, Reason.SLOW_CONSUMER, "it held publishers and took nothing for too long")
+            return
+        self._timers.set(("hold", slow.id), at, lambda now: self._watch(slow, now) if slow.holding else None)
+
+    def _release_all(self, slow: Link) -> None:
+        for publisher in slow.holding:
+            del publisher.held_by[slow]
+            if not publisher.held_by and publisher.state != GONE:
+                self._outbox.holds.append((publisher.id, False))
+                self._outbox.note(PublisherHeld(publisher.id, False))
+        slow.holding.clear()
+
+    # -- coming and going -------------------------------------------------------------------------------------
+
+    def remove(self, link: Link) -> None:
+        """The link is gone: nobody waits for it, and it waits for nobody."""
+        link.state = GONE
+        self._release_all(link)
+        for slow in link.held_by:
+            del slow.holding[link]
+        link.held_by.clear()
+        link.backlog.clear()
+        link.droppable.clear()
+        link.out = []
+        link.sink = None
+        for key in ("backlog", "hold", "alive", "handshake"):
+            self._timers.cancel((key, link.id))
+        del self.by_id[link.id]
+
+
+def _split(chunks: list[bytes], numbers: bytes, dropped: int) -> list[bytes]:
+    """A delivery too large for one frame, as several: each is closed once it is large enough."""
+    parts: list[bytes] = []
+    group: list[bytes] = []
+    size = 0
+    for position, chunk in enumerate(chunks):
+        group.append(chunk)
+        size += len(chunk)
+        if size > DELIVERY_BYTES or position == len(chunks) - 1:
+            parts.append(delivery(numbers, size, dropped))
+            parts += group
+            group, size = [], 0
+    return parts

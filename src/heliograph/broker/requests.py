@@ -1,0 +1,106 @@
+"""Requests: frames for services, on their way from a client to a service's pipe and back.
+
+In:    SERVICE frames from clients and from pipes.
+Out:   SERVICE frames to pipes and back to the asker; orders to the broker itself.
+State: which requests are under way.
+Not here: what a service does (services/), who may ask (access.py).
+
+A service is a machine at the other end of a pipe. The broker puts the asker's link into the frame's origin and who it
+is into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker" means
+the broker itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.broker.links import Link, Links
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Outbox
+from heliograph.notes import ActionDenied, ServiceLost
+from heliograph.wire import bodies
+from heliograph.wire.frames import Frame, ServiceFlag, service
+
+REQUESTS_PER_LINK_MAX = 64  # asked and not answered
+BROKER_NAME = b"broker"
+
+_encode = msgspec.json.Encoder().encode
+Order = Callable[[Link, int, bytes, Instant], None]
+
+
+class Requests:
+    """The way of a request to a service and of its answer back."""
+
+    def __init__(self, links: Links, outbox: Outbox, order: Order) -> None:
+        self._links = links
+        self._outbox = outbox
+        self._order = order  # a request to the broker itself, from a pipe: (pipe, number, body, now)
+        self._pipes: dict[bytes, Link] = {}
+        self._open: dict[Link, dict[tuple[bytes, int], None]] = {}
+
+    def join(self, pipe: Link) -> None:
+        """A service is there."""
+        self._pipes[pipe.service.encode()] = pipe
+
+    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+        """A SERVICE frame."""
+        if not link.is_pipe:
+            self._ask(link, frame)
+        elif frame.flags & ServiceFlag.ANSWER:
+            self._answer(frame)
+        elif frame.topic == BROKER_NAME:
+            self._order(link, frame.sequence, frame.payload, now)
+        else:
+            self.refuse(link, frame.topic, frame.sequence, Reason.SERVICE_UNKNOWN, "pipes reach the broker only")
+
+    def _ask(self, link: Link, frame: Frame) -> None:
+        assert link.table is not None
+        if frame.flags:
+            raise ProtocolError(Reason.FLAGS_UNKNOWN, "a request has no flags")
+        name, number = frame.topic, frame.sequence
+        pipe = self._pipes.get(name)
+        if not link.table.profile.may("ask", name):
+            subject = name.decode(errors="replace")[:256]
+            self._outbox.note(ActionDenied(link.id, link.identity.entity, Reason.ASK_DENIED, subject))
+            self.refuse(link, name, number, Reason.ASK_DENIED, f"{link.identity.entity} may not ask this service")
+        elif pipe is None:
+            self.refuse(link, name, number, Reason.SERVICE_UNKNOWN, "this broker has no such service")
+        elif len(self._open.get(link, ())) >= REQUESTS_PER_LINK_MAX:
+            self.refuse(link, name, number, Reason.REQUESTS_OVER_LIMIT, f"{REQUESTS_PER_LINK_MAX} are under way")
+        else:
+            self._open.setdefault(link, {})[(name, number)] = None
+            asker = {"entity": link.identity.entity, "roles": [role.value for role in link.identity.roles]}
+            self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))
+
+    def _answer(self, frame: Frame) -> None:
+        link = self._links.by_id.get(frame.origin)
+        if link is None or (frame.topic, frame.sequence) not in self._open.get(link, ()):
+            return  # the asker has gone meanwhile
+        del self._open[link][(frame.topic, frame.sequence)]
+        self._links.put(link, service(frame.topic, frame.payload, frame.sequence, flags=frame.flags))
+
+    def answer_order(self, pipe: Link, number: int, answer: Any) -> None:
+        """What became of an order to the broker itself."""
+        self._links.put(pipe, service(BROKER_NAME, _encode(answer), number, flags=ServiceFlag.ANSWER))
+
+    def refuse(self, link: Link, name: bytes, number: int, reason: Reason, text: str) -> None:
+        """The answer is no."""
+        self._links.count(reason)
+        flags = ServiceFlag.ANSWER | ServiceFlag.REFUSAL
+        self._links.put(link, service(name, bodies.refusal(reason, text), number, flags=flags))
+
+    def leave(self, link: Link) -> None:
+        """A link is gone: an asker needs no answers, and a lost service gives none."""
+        self._open.pop(link, None)
+        if not link.is_pipe:
+            return
+        name = link.service.encode()
+        self._pipes.pop(name, None)
+        self._outbox.note(ServiceLost(link.service))
+        for asker, requests in self._open.items():
+            for request in [request for request in requests if request[0] == name]:
+                del requests[request]
+                self.refuse(asker, name, request[1], Reason.SERVICE_GONE, "the service ended")

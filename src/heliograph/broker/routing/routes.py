@@ -1,0 +1,108 @@
+"""Routes: from a topic to the links that get it, remembered per access profile.
+
+In:    topics, and word of every subscription that comes or goes.
+Out:   Route (who gets a run) and Sink (one link with the subscription numbers that matched).
+State: per profile a bounded cache topic → Route, and which topics are in it, so that a change forgets only what it
+       touches.
+Not here: finding subscriptions (matching/topics.py), queues and writes (broker/links.py).
+
+The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A change of
+one subscription forgets the topics that its filter matches and no others; with 100,000 topics in use and 100 changes a
+second, forgetting everything would resolve every publication anew.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from heliograph.broker.access import Profile
+from heliograph.matching.topics import TopicSet
+from heliograph.model.topics import is_wild
+
+if TYPE_CHECKING:
+    from heliograph.broker.links import Link
+
+FORGET_STEPS_MAX = 4_096  # a filter that touches more is cheaper to serve by forgetting everything
+EVICTED_AT_ONCE = 1_024
+SHARED_MAX = 4_096
+
+
+class Sink:
+    """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow."""
+
+    __slots__ = ("disconnects", "holds", "link", "numbers", "own")
+
+    def __init__(self, link: Link, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
+        self.link = link
+        self.numbers = numbers  # the client's own, packed u32, ascending
+        # What the link itself gets of what it publishes: True: the same; a Sink: fewer numbers; False: nothing.
+        self.own = own
+        self.holds = holds
+        self.disconnects = disconnects
+
+
+class Route:
+    """Who gets publications of one topic. ``one`` is the only sink where that is all there is to know."""
+
+    __slots__ = ("denied", "one", "sinks")
+
+    def __init__(self, sinks: tuple[Sink, ...], denied: bool = False) -> None:
+        self.sinks = sinks
+        self.denied = denied
+        self.one = sinks[0] if len(sinks) == 1 and sinks[0].own is True else None
+
+
+class RouteTable:
+    """The cached routes of one profile. ``routes`` is handed to the scan and never replaced."""
+
+    __slots__ = ("_shared", "_topics", "links", "profile", "routes")
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.routes: dict[bytes, Route] = {}
+        self.links = 0  # how many links use this table
+        self._topics = TopicSet()
+        self._shared: dict[tuple[Sink, ...], Route] = {}
+
+    def keep(self, topic: bytes, sinks: tuple[Sink, ...], denied: bool, routes_max: int) -> Route:
+        """Remember a topic's route. Topics with the same sinks share one Route, so that their frames form one run."""
+        if len(self.routes) >= routes_max:
+            self._evict()
+        route = self._shared.get(sinks) if not denied else None
+        if route is None:
+            route = Route(sinks, denied)
+            if not denied and len(self._shared) < SHARED_MAX:
+                self._shared[sinks] = route
+        self.routes[topic] = route
+        self._topics.add(topic)
+        return route
+
+    def forget(self, pattern: bytes) -> None:
+        """A subscription to this filter came or went."""
+        if not is_wild(pattern):
+            if self.routes.pop(pattern, None) is not None:
+                self._topics.discard(pattern)
+            return
+        topics = self._topics.matching(pattern, FORGET_STEPS_MAX)
+        if topics is None:
+            self.clear()
+            return
+        for topic in topics:
+            del self.routes[topic]
+            self._topics.discard(topic)
+
+    def clear(self) -> None:
+        """Forget every route."""
+        self.routes.clear()
+        self._topics.clear()
+        self._shared.clear()
+
+    def unshare(self) -> None:
+        """Sinks have gone: let no new topic take a route that names them."""
+        self._shared.clear()
+
+    def _evict(self) -> None:
+        for topic in list(islice(self.routes, EVICTED_AT_ONCE)):
+            del self.routes[topic]
+            self._topics.discard(topic)

@@ -1,0 +1,125 @@
+"""Seen: which sequence numbers of which origins have come by, so that nothing is delivered twice.
+
+In:    (origin, sequence) of publications, as they come.
+Out:   is it new; the highest known.
+State: per origin the next expected number and a bounded list of gaps; a bounded table of origins.
+Not here: reading numbers from frames (wire/scan.py, on the fields of Seen), who may use an origin (sessions.py).
+Paper: [grid] §1.2, traces and event ids against echoes.
+
+A number above the highest is new, and the numbers between become a gap. A lower number is new only if it lies in a
+remembered gap. When the list of gaps is full the oldest gap is closed: its numbers then count as seen. All doubt errs
+toward a counted loss, never toward a duplicate.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from heliograph.machine import Instant
+
+NS_PER_MS = 1_000_000
+
+
+class Seen:
+    """What one origin has published. ``next`` is -1 until the first number sets the base."""
+
+    __slots__ = ("accepted", "duplicates", "gaps", "gaps_closed", "gaps_max", "next", "origin")
+
+    def __init__(self, origin: int, gaps_max: int) -> None:
+        self.origin = origin
+        self.next = -1
+        self.gaps: list[tuple[int, int]] = []  # missing numbers [first, end), ascending
+        self.gaps_max = gaps_max
+        self.accepted = 0
+        self.duplicates = 0
+        self.gaps_closed = 0
+
+    def admit(self, sequence: int) -> bool:
+        """True if this number is new; from now on it is not. ``accepted`` and ``duplicates`` count."""
+        if sequence >= self.next:
+            if self.next >= 0 and sequence > self.next:
+                self._open_gap(self.next, sequence)
+            self.next = sequence + 1
+        elif not self._fill(sequence):
+            self.duplicates += 1
+            return False
+        self.accepted += 1
+        return True
+
+    def _open_gap(self, first: int, end: int) -> None:
+        if len(self.gaps) >= self.gaps_max:
+            del self.gaps[0]
+            self.gaps_closed += 1
+        self.gaps.append((first, end))
+
+    def _fill(self, sequence: int) -> bool:
+        """Take a late number out of the gap it lies in."""
+        at = bisect_right(self.gaps, (sequence, 1 << 65)) - 1
+        if at < 0 or sequence >= self.gaps[at][1]:
+            return False
+        first, end = self.gaps[at]
+        pieces = [piece for piece in ((first, sequence), (sequence + 1, end)) if piece[0] < piece[1]]
+        if len(pieces) == 2 and len(self.gaps) >= self.gaps_max:
+            # No room for both halves: the oldest gap goes, which may be the older half itself.
+            self.gaps_closed += 1
+            if at == 0:
+                pieces = pieces[1:]
+            else:
+                del self.gaps[0]
+                at -= 1
+        self.gaps[at : at + 1] = pieces
+        return True
+
+
+class Origins:
+    """The origins that a broker remembers: those with a link, and others for a horizon after their last link."""
+
+    __slots__ = ("_gaps_max", "_horizon_ns", "_idle", "_known", "_max", "forgotten")
+
+    def __init__(self, origins_max: int, horizon_ms: int, gaps_max: int) -> None:
+        self._max = origins_max
+        self._horizon_ns = horizon_ms * NS_PER_MS
+        self._gaps_max = gaps_max
+        self._known: dict[int, Seen] = {}
+        self._idle: dict[int, Instant] = {}  # origin -> since when, oldest first
+        self.forgotten = 0  # before their horizon, because the table was full
+
+    def use(self, origin: int, now: Instant) -> Seen:
+        """The record of an origin that has a link from now on."""
+        self._idle.pop(origin, None)
+        seen = self._known.get(origin)
+        if seen is None:
+            self._make_room(now)
+            seen = self._known[origin] = Seen(origin, self._gaps_max)
+        return seen
+
+    def rest(self, origin: int, now: Instant) -> None:
+        """The origin's link is gone: remember it for the horizon."""
+        if origin in self._known:
+            self._idle.pop(origin, None)
+            self._idle[origin] = now
+
+    def _make_room(self, now: Instant) -> None:
+        """Forget what is past its horizon, a few at a time, and the oldest idle one if the table is still full."""
+        for origin in self._oldest(8):
+            if now - self._idle[origin] < self._horizon_ns:
+                break
+            self._forget(origin)
+        if len(self._known) >= self._max:
+            for origin in self._oldest(1):
+                self._forget(origin)
+                self.forgotten += 1
+
+    def _oldest(self, count: int) -> list[int]:
+        return [origin for origin, _ in zip(self._idle, range(count), strict=False)]
+
+    def _forget(self, origin: int) -> None:
+        del self._idle[origin]
+        del self._known[origin]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Seen]:
+        return iter(self._known.values())

@@ -1,0 +1,288 @@
+"""Sessions: how a link becomes a client's, stays alive and ends in good order.
+
+In:    HELLO, PING, PONG, GOODBYE; the outcome of a token's check; time.
+Out:   WELCOME or GOODBYE; pings; the end of silent, unproven and overtaken links; drain.
+State: which origin is on which link, and how many links are not yet proven.
+Not here: whether a credential is good (credentials.py), what the client does then (subscriptions.py, broker.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heliograph.broker.access import Access
+from heliograph.broker.config import BrokerConfig
+from heliograph.broker.credentials import Claim, Credentials
+from heliograph.broker.links import GONE, NEW, PROVING, READY, Link, Links
+from heliograph.broker.routing.seen import NS_PER_MS, Origins
+from heliograph.broker.subscriptions import Subscriptions
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Outbox, Ticket, Timers
+from heliograph.model.identity import Identity
+from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_of
+from heliograph.notes import DrainEnded, DrainStarted, OriginsForgotten, SessionWelcomed
+from heliograph.wire import bodies
+from heliograph.wire.frames import VERSION, Frame, Kind, control
+
+FEATURES: tuple[str, ...] = ()  # version 1 has none yet; names are added here and in docs/reference/protocol.md
+NAME_LENGTH_MAX = 128
+SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
+UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
+
+
+class Sessions:
+    """The handshakes and lives of client links."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        incarnation: int,
+        links: Links,
+        subscriptions: Subscriptions,
+        outbox: Outbox,
+        timers: Timers,
+        resume: Callable[[Link, Instant], None],
+    ) -> None:
+        self._config = config
+        self._incarnation = incarnation
+        self._links = links
+        self._subscriptions = subscriptions
+        self._outbox = outbox
+        self._timers = timers
+        self._resume = resume  # go on reading a link that has just been welcomed
+        self._access = Access(config.access)
+        self._credentials = Credentials(config.tokens, config.local_digest)
+        limits = config.limits
+        self.origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
+        self._by_origin: dict[int, Link] = {}
+        self._claims: dict[Ticket, tuple[Link, bodies.Hello, Claim]] = {}
+        self._auth = {listener.name: listener.auth for listener in config.listeners}
+        self._unproven: dict[Link, None] = {}
+        self.draining = False
+        self.welcomed = 0
+
+    # -- coming -------------------------------------------------------------------------------------------------
+
+    def attach(self, link: Link, now: Instant) -> None:
+        """A peer dialled in; it has a byte and a time budget to say who it is."""
+        limits = self._config.limits
+        if self.draining:
+            self._links.hang_up(link, Reason.DRAINING, "this broker takes no new links")
+        elif len(self._links.by_id) > limits.links_max:
+            self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, f"this broker has {limits.links_max} links already")
+        elif len(self._unproven) >= limits.links_unproven_max:
+            self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, "too many links are in their handshake; try again")
+        else:
+            self._unproven[link] = None
+            at = now + limits.handshake_ms * NS_PER_MS
+            self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
+
+    def attach_pipe(self, link: Link) -> None:
+        """A service of this node: trusted, and never silent or slow."""
+        link.state = READY
+        link.service = link.peer.address
+        link.identity = Identity(link.service, (), "pipe")
+
+    def hello(self, link: Link, frame: Frame, now: Instant) -> None:
+        """A HELLO frame. ProtocolError where it cannot be welcomed."""
+        if link.state != NEW:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a HELLO")
+        hello = bodies.decode(bodies.Hello, frame.payload)
+        _check(hello)
+        auth = self._auth.get(link.peer.listener or "", "none")
+        verdict = self._credentials.judge(link.peer, hello, auth)
+        if isinstance(verdict, Identity):
+            self._welcome(link, hello, verdict, now)
+            return
+        ticket = self._outbox.job(verdict.job)
+        self._claims[ticket] = (link, hello, verdict)
+        link.state = PROVING
+        link.need = UNTIL_PROVEN
+        self._outbox.holds.append((link.id, True))
+
+    def proven(self, ticket: Ticket, right: bool, now: Instant) -> bool:
+        """A token's check ended; False if the ticket is not ours."""
+        claimed = self._claims.pop(ticket, None)
+        if claimed is None:
+            return False
+        link, hello, claim = claimed
+        if link.state != PROVING:
+            return True
+        if not right:
+            self._links.hang_up(link, Reason.CREDENTIAL_WRONG, "unknown entity or wrong token")
+            return True
+        self._credentials.remember(claim)
+        self._outbox.holds.append((link.id, False))
+        link.need = 0
+        self._welcome(link, hello, claim.identity, now)
+        self._resume(link, now)
+        return True
+
+    def _welcome(self, link: Link, hello: bodies.Hello, identity: Identity, now: Instant) -> None:
+        limits = self._config.limits
+        origin = origin_of(bytes.fromhex(hello.secret))
+        older = self._by_origin.get(origin)
+        if older is not None:
+            self._links.hang_up(older, Reason.TAKEN_OVER, "the same session came on another link")
+        self._by_origin[origin] = link
+        forgotten = self.origins.forgotten
+        seen = self.origins.use(origin, now)
+        if self.origins.forgotten > forgotten:
+            self._outbox.note(OriginsForgotten(self.origins.forgotten - forgotten))
+        keep_alive_ms = min(max(hello.keep_alive_ms, limits.keep_alive_ms_min), limits.keep_alive_ms_max)
+        link.state = READY
+        link.identity = identity
+        link.name = hello.name
+        link.origin = origin
+        link.seen = seen
+        link.may_be_held = hello.hold
+        link.keep_alive_ns = keep_alive_ms * NS_PER_MS
+        self._give_table(link)
+        self._unproven.pop(link, None)
+        self._timers.cancel(("handshake", link.id))
+        self._watch(link, now)
+        self.welcomed += 1
+        body = bodies.Welcome(
+            version=VERSION,
+            broker=self._config.name,
+            incarnation=self._incarnation,
+            origin=f"{origin:016x}",
+            entity=identity.entity,
+            roles=[role.value for role in identity.roles],
+            features=[feature for feature in FEATURES if feature in hello.features or feature in hello.needs],
+            limits={
+                "payload_bytes_max": limits.payload_bytes_max,
+                "subscriptions_per_link_max": limits.subscriptions_per_link_max,
+            },
+            keep_alive_ms=keep_alive_ms,
+            seen=f"{seen.next - 1:016x}" if seen.next > 0 else "",
+        )
+        self._links.put(link, control(Kind.WELCOME, 0, bodies.encode(body)))
+        self._outbox.note(SessionWelcomed(link.id, identity.entity, identity.proof, link.name))
+
+    def _give_table(self, link: Link) -> None:
+        table = self._subscriptions.table(self._access.profile(link.identity))
+        table.links += 1
+        link.table = table
+        link.routes = table.routes
+
+    def _too_slow(self, link: Link) -> None:
+        if link.state in (NEW, PROVING):
+            self._links.hang_up(link, Reason.HANDSHAKE_TOO_SLOW, "no complete HELLO in time")
+
+    # -- staying ------------------------------------------------------------------------------------------------
+
+    def ping(self, link: Link, frame: Frame, now: Instant) -> None:
+        """Answered behind everything that came before it."""
+        self._links.put(link, control(Kind.PONG, frame.sequence))
+
+    def pong(self, link: Link, frame: Frame, now: Instant) -> None:
+        """That it came is all there is to know; ``heard_at`` has it already."""
+
+    def _watch(self, link: Link, now: Instant) -> None:
+        """Ask a quiet peer for a sign of life, and give up a silent one."""
+        if link.state != READY:
+            return
+        if link.held_by:
+            link.heard_at = now  # we do not read it: its silence is our doing
+        quiet = now - link.heard_at
+        if quiet >= SILENCES_MAX * link.keep_alive_ns:
+            self._links.hang_up(link, Reason.SILENT, "nothing was heard for three keep-alive intervals")
+            return
+        if quiet >= link.keep_alive_ns or link.held_by:
+            self._links.put(link, control(Kind.PING))
+            at = now + link.keep_alive_ns
+        else:
+            at = link.heard_at + link.keep_alive_ns
+        self._timers.set(("alive", link.id), at, lambda now: self._watch(link, now))
+
+    # -- going --------------------------------------------------------------------------------------------------
+
+    def goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
+        """The client leaves: answer with an end once everything before is written."""
+        bodies.decode(bodies.Goodbye, frame.payload)
+        self._links.hang_up(link, Reason.GOODBYE)
+
+    def leave(self, link: Link, now: Instant) -> None:
+        """The link is gone."""
+        self._unproven.pop(link, None)
+        if link.seen is None:
+            return
+        if self._by_origin.get(link.origin) is link:
+            del self._by_origin[link.origin]
+            self.origins.rest(link.origin, now)
+        self._drop_table(link)
+
+    def _drop_table(self, link: Link) -> None:
+        table = link.table
+        assert table is not None
+        table.links -= 1
+        if not table.links:
+            self._subscriptions.drop_table(table)
+            self._access.forget(table.profile)
+
+    def drain(self, grace_ms: int | None, now: Instant) -> None:
+        """Take no new links, ask clients to leave, end when they have or when the grace is over."""
+        grace_ms = self._config.limits.drain_grace_ms if grace_ms is None else grace_ms
+        clients = self._clients()
+        self.draining = True
+        self._outbox.note(DrainStarted(len(clients)))
+        warning = control(Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, "please leave", max(1, grace_ms)))
+        for link in clients:
+            self._links.put(link, warning)
+        self._timers.set("drain", now + grace_ms * NS_PER_MS, self.stop)
+        self.check_drained(now)
+
+    def check_drained(self, now: Instant) -> None:
+        """While draining: are all clients gone?"""
+        if self.draining and not self._clients():
+            self.stop(now)
+
+    def stop(self, now: Instant) -> None:
+        """End every client's link, and then the broker."""
+        if self._outbox.stop:
+            return
+        clients = self._clients()
+        reason = Reason.DRAINING if self.draining else Reason.STOPPING
+        for link in clients:
+            self._links.hang_up(link, reason, "this broker stops")
+        self.draining = True
+        self._timers.cancel("drain")
+        self._outbox.stop = True
+        self._outbox.note(DrainEnded(len(clients)))
+
+    def _clients(self) -> list[Link]:
+        return [link for link in self._links.by_id.values() if not link.is_pipe and link.state != GONE]
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def reload(self, config: BrokerConfig) -> None:
+        """Put new rules, tokens and limits in force for everybody who is here and who comes."""
+        self._config = config
+        self._access = Access(config.access)
+        self._credentials = Credentials(config.tokens, config.local_digest)
+        for link in self._links.by_id.values():
+            if link.seen is None:
+                continue
+            assert link.table is not None
+            link.table.links -= 1
+            if not link.table.links:
+                self._subscriptions.drop_table(link.table)
+            self._give_table(link)
+            link.told.clear()
+
+
+def _check(hello: bodies.Hello) -> None:
+    if VERSION not in hello.versions:
+        raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"this broker speaks version {VERSION}")
+    missing = [feature for feature in hello.needs if feature not in FEATURES]
+    if missing:
+        raise ProtocolError(Reason.FEATURE_UNSUPPORTED, f"this broker has no {missing[0][:64]!r}")
+    try:
+        secret = bytes.fromhex(hello.secret)
+    except ValueError:
+        raise ProtocolError(Reason.BODY_MALFORMED, "secret is not hexadecimal") from None
+    if not SECRET_BYTES_MIN <= len(secret) <= SECRET_BYTES_MAX:
+        raise ProtocolError(Reason.BODY_MALFORMED, "secret must have 32 to 128 hex digits")
+    if len(hello.name) > NAME_LENGTH_MAX or not hello.name.isprintable():
+        raise ProtocolError(Reason.BODY_MALFORMED, f"name must be printable, of at most {NAME_LENGTH_MAX} characters")

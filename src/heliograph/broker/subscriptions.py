@@ -1,0 +1,235 @@
+"""Subscriptions: the broker's table of who wants what, and the making of routes from it.
+
+In:    SUBSCRIBE and UNSUBSCRIBE frames; topics that the route cache does not have.
+Out:   CONFIRMED and REFUSED; routes.
+State: the topic table, and one route table per access profile.
+Not here: the trie (matching/topics.py), the cache's rules (routing/routes.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import pack
+
+from heliograph.broker.access import Profile
+from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.routing.routes import Route, RouteTable, Sink
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Outbox, Timers
+from heliograph.matching.topics import TopicTable
+from heliograph.model.subscription import Policy, Subscription
+from heliograph.model.topics import filter_fault
+from heliograph.notes import ActionDenied
+from heliograph.wire import bodies
+from heliograph.wire.frames import Frame, Kind, control
+from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
+
+REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
+SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
+
+
+class Want:
+    """A subscription in the table. Compared by identity."""
+
+    __slots__ = ("link", "subscription")
+
+    def __init__(self, link: Link, subscription: Subscription) -> None:
+        self.link = link
+        self.subscription = subscription
+
+
+class Subscriptions:
+    """Who wants what."""
+
+    def __init__(self, links: Links, outbox: Outbox, timers: Timers) -> None:
+        self._links = links
+        self._outbox = outbox
+        self._timers = timers
+        self._topics: TopicTable[Want] = TopicTable()
+        self._wants: dict[Link, dict[int, Want]] = {}
+        self._tables: dict[Profile, RouteTable] = {}
+        self._departed: deque[list[Want]] = deque()
+        self.count = 0
+
+    # -- what clients ask ---------------------------------------------------------------------------------------
+
+    def subscribe(self, link: Link, frame: Frame, now: Instant) -> None:
+        """A SUBSCRIBE frame: in force when CONFIRMED is written."""
+        body = bodies.decode(bodies.Subscribe, frame.payload)
+        try:
+            subscription = self._checked(link, body)
+        except ProtocolError as error:
+            if error.reason is Reason.SUBSCRIBE_DENIED:
+                self._outbox.note(ActionDenied(link.id, link.identity.entity, error.reason, body.filter[:256]))
+            self._refuse(link, frame.sequence, error)
+            return
+        want = Want(link, subscription)
+        self._topics.add(subscription.filter, want)
+        self._wants.setdefault(link, {})[subscription.number] = want
+        link.subscriptions[subscription.number] = subscription
+        self.count += 1
+        self._forget(subscription.filter)
+        self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
+
+    def unsubscribe(self, link: Link, frame: Frame, now: Instant) -> None:
+        """An UNSUBSCRIBE frame."""
+        body = bodies.decode(bodies.Unsubscribe, frame.payload)
+        want = self._wants.get(link, {}).pop(body.number, None)
+        if want is None:
+            error = ProtocolError(Reason.SUBSCRIPTION_UNKNOWN, f"no subscription has number {body.number}")
+            self._refuse(link, frame.sequence, error)
+            return
+        del link.subscriptions[body.number]
+        link.sinks.clear()
+        self._remove(want)
+        self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
+
+    def _checked(self, link: Link, body: bodies.Subscribe) -> Subscription:
+        limits = self._links.limits
+        if body.language != "topic":
+            raise ProtocolError(Reason.LANGUAGE_UNSUPPORTED, f"this broker does not speak {body.language[:64]!r}")
+        if body.policy not in list(Policy):
+            raise ProtocolError(Reason.BODY_MALFORMED, f"policy must be one of {', '.join(Policy)}")
+        if not 0 <= body.number < 1 << 32:
+            raise ProtocolError(Reason.BODY_MALFORMED, "number must fit 32 bits")
+        if body.number in link.subscriptions:
+            raise ProtocolError(Reason.SUBSCRIPTION_TAKEN, f"number {body.number} is in use on this link")
+        if len(link.subscriptions) >= limits.subscriptions_per_link_max:
+            raise ProtocolError(
+                Reason.SUBSCRIPTIONS_OVER_LIMIT, f"at most {limits.subscriptions_per_link_max} on one link"
+            )
+        if self.count >= limits.subscriptions_max:
+            raise ProtocolError(Reason.SUBSCRIPTIONS_OVER_LIMIT, f"at most {limits.subscriptions_max} at this broker")
+        pattern = body.filter.encode("utf-8", "surrogatepass")
+        fault = filter_fault(pattern)
+        if fault is not None:
+            raise ProtocolError(Reason.FILTER_INVALID, f"{body.filter[:128]!r}: {fault}")
+        assert link.table is not None
+        if not link.table.profile.may_filter(pattern):
+            raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{link.identity.entity} may not subscribe to {body.filter}")
+        return Subscription(body.number, pattern, Policy(body.policy), body.echo)
+
+    def _refuse(self, link: Link, number: int, error: ProtocolError) -> None:
+        self._links.count(error.reason)
+        self._links.put(link, control(Kind.REFUSED, number, bodies.refusal(error.reason, error.detail)))
+
+    # -- routes -------------------------------------------------------------------------------------------------
+
+    def table(self, profile: Profile) -> RouteTable:
+        """The route table of a profile."""
+        table = self._tables.get(profile)
+        if table is None:
+            table = self._tables[profile] = RouteTable(profile)
+        return table
+
+    def drop_table(self, table: RouteTable) -> None:
+        """Nobody uses this table any more."""
+        del self._tables[table.profile]
+
+    def resolve(self, table: RouteTable, topic: bytes) -> Route:
+        """Work out and remember who gets a valid topic, for publishers of this table's profile."""
+        routes_max = max(1, self._links.limits.routes_max // max(1, len(self._tables)))
+        if not table.profile.may("publish", topic):
+            return table.keep(topic, (), True, routes_max)
+        return table.keep(topic, self._sinks(topic), False, routes_max)
+
+    def _sinks(self, topic: bytes) -> tuple[Sink, ...]:
+        per_link: dict[Link, list[Subscription]] = {}
+        allowed: dict[RouteTable, bool] = {}
+        for want in self._topics.match(topic):
+            link = want.link
+            if link.state != READY:
+                continue
+            table = link.table
+            assert table is not None
+            may = allowed.get(table)
+            if may is None:
+                may = allowed[table] = table.profile.may("subscribe", topic)
+            if may:
+                per_link.setdefault(link, []).append(want.subscription)
+        return tuple(_sink(link, subscriptions) for link, subscriptions in per_link.items())
+
+    def _forget(self, pattern: bytes) -> None:
+        for table in self._tables.values():
+            table.forget(pattern)
+
+    def forget_all(self) -> None:
+        """The rules changed: every route has to be worked out anew."""
+        for table in self._tables.values():
+            table.clear()
+
+    # -- going --------------------------------------------------------------------------------------------------
+
+    def leave(self, link: Link, now: Instant) -> None:
+        """A link is gone: take its subscriptions out, a slice at a time."""
+        wants = self._wants.pop(link, None)
+        for table in self._tables.values():
+            table.unshare()
+        if wants:
+            self._departed.append(list(wants.values()))
+            self._remove_some(now)
+
+    def _remove_some(self, now: Instant) -> None:
+        budget = REMOVED_AT_ONCE
+        while self._departed and budget:
+            wants = self._departed[0]
+            while wants and budget:
+                self._remove(wants.pop())
+                budget -= 1
+            if not wants:
+                self._departed.popleft()
+        if self._departed:
+            self._timers.set("departed", now, self._remove_some)
+
+    def _remove(self, want: Want) -> None:
+        self._topics.remove(want.subscription.filter, want)
+        self.count -= 1
+        self._forget(want.subscription.filter)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def report(self) -> list[dict[str, object]]:
+        """Every subscription, as a row."""
+        return [
+            {
+                "link": link.id,
+                "entity": link.identity.entity,
+                "number": subscription.number,
+                "filter": subscription.filter.decode(),
+                "policy": subscription.policy.value,
+                "echo": subscription.echo,
+            }
+            for link in self._wants
+            for subscription in link.subscriptions.values()
+        ]
+
+    @property
+    def routes_cached(self) -> int:
+        """How many topics are in the route caches."""
+        return sum(len(table.routes) for table in self._tables.values())
+
+
+def _sink(link: Link, subscriptions: list[Subscription]) -> Sink:
+    """The sink of a link for these matching subscriptions; the same combination gives the same sink."""
+    subscriptions.sort(key=lambda subscription: subscription.number)
+    del subscriptions[SUBSCRIPTIONS_PER_DELIVERY_MAX:]
+    key = tuple(subscription.number for subscription in subscriptions)
+    sink = link.sinks.get(key)
+    if sink is None:
+        if len(link.sinks) >= SINKS_MAX:
+            link.sinks.clear()
+        sink = link.sinks[key] = _new_sink(link, subscriptions)
+    return sink
+
+
+def _new_sink(link: Link, subscriptions: list[Subscription]) -> Sink:
+    echoed = [subscription for subscription in subscriptions if subscription.echo]
+    own: Sink | bool
+    if len(echoed) == len(subscriptions):
+        own = True
+    else:
+        own = _new_sink(link, echoed) if echoed else False
+    numbers = pack(f"<{len(subscriptions)}I", *(subscription.number for subscription in subscriptions))
+    holds = any(subscription.policy is Policy.HOLD for subscription in subscriptions)
+    disconnects = any(subscription.policy is Policy.DISCONNECT for subscription in subscriptions)
+    return Sink(link, numbers, own, holds, disconnects)

@@ -1,0 +1,148 @@
+"""`heliograph config`: check, show and explain settings.
+
+In:    a settings file, the environment.
+Out:   every problem at once; every value in force and where it came from; what a key means.
+State: none.
+Not here: reading and checking (heliograph/config.py), keys and their words (heliograph/config_keys.py).
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heliograph.cli.shape import examples, fail, group
+from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from heliograph.config import Settings
+    from heliograph.config_keys import Key
+    from heliograph.config_sources import Option
+
+app = group("Check, show and explain settings.")
+
+Chosen = Annotated[
+    Path | None,
+    typer.Option("--config", help="The settings file. Default: $HELIOGRAPH_CONFIG, ./heliograph.toml, or none."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As one JSON object.")]
+
+
+def settings_from(chosen: Path | None, options: Sequence[Option] = ()) -> Settings:
+    """The settings that a command run here and now would use."""
+    import os
+
+    from heliograph.config import load_settings
+
+    return load_settings(chosen, os.environ, Path.cwd(), options)
+
+
+@app.command(epilog=examples("heliograph config check", "heliograph config check /etc/heliograph/heliograph.toml"))
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(help="The settings file. Default: the one `broker run` would use.")
+    ] = None,
+) -> None:
+    """Check a settings file, with the environment on top; list every problem."""
+    from heliograph.live.tls import TlsFiles, check_files
+
+    settings = settings_from(file)
+    paths = {
+        name: Path(value) for name in ("certificate", "key", "authority") if (value := getattr(settings.tls, name))
+    }
+    problems = check_files(TlsFiles(**paths))
+    if problems:
+        fail("\n".join(problems))
+    given = sum(origin.source != "default" for origin in settings.origins)
+    print(f"{settings.file or 'no settings file'}: good ({given} of {len(settings.origins)} keys set)")
+
+
+@app.command(
+    epilog=examples("heliograph config show", "HELIOGRAPH_LIMITS__LINKS_MAX=100 heliograph config show --json")
+)
+def show(config: Chosen = None, as_json: AsJson = False) -> None:
+    """Show every value in force and where it came from."""
+    settings = settings_from(config)
+    if as_json:
+        import json
+
+        values = {
+            each.key: {"value": each.value, "source": each.source, "typed": each.typed} for each in settings.origins
+        }
+        print(json.dumps({"file": str(settings.file) if settings.file else None, "values": values}))
+        return
+    print(f"# {settings.file or 'no settings file'}")
+    rows = [(f"{each.key} = {_toml(each.value)}", each) for each in settings.origins]
+    width = min(60, max(len(text) for text, _ in rows))
+    for text, each in rows:
+        source = f"{each.source} {each.typed}" if each.source in ("environment", "option") else each.source
+        print(f"{text:<{width}}  # {source}")
+
+
+@app.command(epilog=examples("heliograph config explain", "heliograph config explain limits.links_max"))
+def explain(
+    key: Annotated[str | None, typer.Argument(help="A key, such as limits.links_max. Default: list all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a key: meaning, type, default, what is allowed; or list all keys."""
+    import json
+
+    from heliograph.config_keys import KEYS
+
+    if key is None:
+        if as_json:
+            print(json.dumps({path: _described(each) for path, each in KEYS.items()}))
+            return
+        width = max(len(path) for path in KEYS)
+        for path, each in KEYS.items():
+            print(f"{path:<{width}}  {each.meaning}")
+        return
+    found = _find(key)
+    if as_json:
+        print(json.dumps(_described(found)))
+        return
+    print(f"{found.path}: {found.meaning}")
+    for name, value in _described(found).items():
+        if name not in ("key", "meaning"):
+            print(f"  {name:<12} {_toml(value) if name == 'default' else value}")
+
+
+def _find(text: str) -> Key:
+    from heliograph.config_keys import KEYS, PREFIX
+
+    # What a user may have copied: a path with a listener's name or a rule's number, or a variable's name.
+    plain = text.removeprefix(PREFIX).replace("__", ".").lower() if text.startswith(PREFIX) else text
+    parts = [part.partition("[")[0] for part in plain.split(".")]
+    short = f"{'.'.join(parts[:-2])}.{parts[-1]}"
+    for path in (".".join(parts), short):
+        if path in KEYS:
+            return KEYS[path]
+    near = get_close_matches(plain, KEYS, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}?" if near else "`heliograph config explain` lists all keys"
+    raise UsageError(f"{text}: unknown key; {hint}")
+
+
+def _described(key: Key) -> dict[str, Any]:
+    return {
+        "key": key.path,
+        "meaning": key.meaning,
+        "type": key.type_words,
+        "default": key.default if key.default is not None else "(must be given)",
+        "allowed": key.allowed,
+        "in file": f"{key.in_file} {key.path.rpartition('.')[2]}",
+        "environment": key.in_environment,
+    }
+
+
+def _toml(value: Any) -> str:
+    """A value as it would stand in the file."""
+    import json
+
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_toml(part) for part in value)}]"
+    return json.dumps(value, ensure_ascii=False)

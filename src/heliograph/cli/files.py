@@ -1,0 +1,86 @@
+"""Files that hold secrets: written whole or not at all, readable by their owner, never overwritten by accident.
+
+In:    paths and bytes.
+Out:   files.
+State: none.
+Not here: what is in them (trust/).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from heliograph.errors import UsageError
+
+PRIVATE = 0o600
+PUBLIC = 0o644
+FILE_BYTES_MAX = 4 << 20
+
+
+def write_file(path: Path, data: bytes, *, mode: int = PRIVATE, force: bool = False) -> None:
+    """Write a file in one step: others see the old one or the new one. Without ``force`` an old one stays."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # private from its first moment
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        if force:
+            Path(name).replace(path)
+        else:
+            os.link(name, path)  # unlike a rename, this fails if the file exists
+    except FileExistsError:
+        raise UsageError(f"{path} exists; add --force to overwrite it") from None
+    finally:
+        Path(name).unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def refuse_existing(*paths: Path) -> None:
+    """Say no before any work is done; ``write_file`` says it again if somebody was faster."""
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"{path} exists; add --force to overwrite it")
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner can look into, unless it is there already."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def read_file(path: Path, what: str) -> bytes:
+    """The bytes of a small file; ``what`` says in an error what it should have been."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror or error}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise UsageError(f"{what} {path} is larger than {FILE_BYTES_MAX} bytes")
+    return data
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody else changes this folder's files in the same way meanwhile. The lock ends with the process at the latest."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

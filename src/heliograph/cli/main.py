@@ -1,0 +1,62 @@
+"""The command `heliograph`: all commands in one list.
+
+In:    arguments.
+Out:   an exit code.
+State: none.
+Not here: what a command does (its own file).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from heliograph.cli import broker, ca, config, publish, simulate, subscribe, token, version
+from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
+from heliograph.errors import HeliographError
+
+app = typer.Typer(
+    name="heliograph",
+    help="Heliograph: a publish/subscribe broker network.",
+    epilog=examples("heliograph broker run", "heliograph subscribe 'sensors/#'", "heliograph publish sensors/7 21.5"),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    invoke_without_command=True,
+    context_settings=HELP_OPTIONS,
+)
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if show_version:
+        version.show(as_json=False)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+app.add_typer(broker.app, name="broker")
+publish.register(app)
+subscribe.register(app)
+simulate.register(app)
+app.add_typer(config.app, name="config")
+app.add_typer(ca.app, name="ca")
+app.add_typer(token.app, name="token")
+version.register(app)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit. A user's mistake is one line on standard error, never a traceback."""
+    try:
+        app(arguments, prog_name="heliograph")
+    except (HeliographError, OSError) as error:
+        fail_with(error)
+
+
+if __name__ == "__main__":
+    main()

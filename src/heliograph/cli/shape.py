@@ -1,0 +1,61 @@
+"""The shape of the command line: plain help, one way to group commands, one way to fail.
+
+In:    errors that commands raise.
+Out:   typer groups; one line on standard error and an exit code: 0 done, 1 failed, 2 not understood.
+State: none.
+Not here: commands (one file each), what they connect with (connection.py).
+
+Nothing heavy is imported at the top of any file of this room: `heliograph --help` has to be there at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import typer
+
+from heliograph.errors import HeliographError, UsageError
+
+FAILED = 1
+NOT_UNDERSTOOD = 2
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
+
+def group(help: str) -> typer.Typer:
+    """A command with commands of its own."""
+    return typer.Typer(
+        help=help,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        no_args_is_help=True,
+        context_settings=HELP_OPTIONS,
+    )
+
+
+def examples(*lines: str) -> str:
+    """An epilog that keeps its lines (the mark keeps them from being joined)."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def say(text: str) -> None:
+    """A remark for people: on standard error, so that standard output holds nothing but results."""
+    print(text, file=sys.stderr)
+
+
+def fail(text: str, code: int = FAILED) -> NoReturn:
+    """End with a message of what is wrong, where, and what to do."""
+    for line in text.splitlines() or [""]:
+        say(f"heliograph: {line}")
+    raise SystemExit(code)
+
+
+def fail_with(error: HeliographError | OSError) -> NoReturn:
+    """End because of an error that a user can do something about."""
+    if isinstance(error, UsageError):
+        fail(str(error), NOT_UNDERSTOOD)
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        fail(f"{where}{error.strerror}")
+    fail(str(error))

@@ -1,0 +1,38 @@
+"""`heliograph version`: which version this is.
+
+In:    nothing.
+Out:   the version, or with --json also the protocol's and Python's.
+State: none.
+Not here: the numbers themselves (pyproject.toml, wire/).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="version", help="Print the version.")(_version)
+
+
+def show(*, as_json: bool) -> None:
+    """Print it."""
+    from importlib.metadata import version
+
+    ours = version("heliograph")
+    if not as_json:
+        print(f"heliograph {ours}")
+        return
+    import json
+    import platform
+
+    from heliograph.wire.frames import VERSION
+
+    print(json.dumps({"heliograph": ours, "protocol": VERSION, "python": platform.python_version()}))
+
+
+def _version(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
+    show(as_json=as_json)

@@ -1,0 +1,119 @@
+"""Client settings: where the brokers are and how patient a session is. Every default works.
+
+In:    values, or addresses as people write them.
+Out:   frozen Target and ClientConfig; ``check`` raises UsageError with everything that is wrong.
+State: none.
+Not here: the environment, token files and certificates (live/client.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from heliograph.broker.config import DEFAULT_PORT
+from heliograph.errors import UsageError
+from heliograph.model.identity import entity_is_valid
+
+PLAIN, SECURE = "heliograph", "heliographs"
+NAME_LENGTH_MAX = 256
+TOKEN_LENGTH_MAX = 4_096  # a Hello must fit the broker's handshake budget
+
+
+def is_loopback(host: str) -> bool:
+    """True if what is sent to this host never leaves this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A broker's address as a program names it."""
+
+    host: str
+    port: int
+    secure: bool = False
+    server_name: str | None = None  # whose certificate to expect, where it differs from ``host``
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{SECURE if self.secure else PLAIN}://{host}:{self.port}"
+
+
+def parse_target(address: str, server_name: str | None = None) -> Target:
+    """``heliograph://host:port`` as a Target; scheme and port may be left out."""
+    text = address if "://" in address else f"{PLAIN}://{address}"
+    try:
+        parts = urlsplit(text)
+        port = DEFAULT_PORT if parts.port is None else parts.port
+    except ValueError as error:
+        raise UsageError(f"{address!r} is not an address: {error}") from None
+    if parts.scheme not in (PLAIN, SECURE):
+        raise UsageError(f"{address!r}: addresses are written {PLAIN}://host:port, or {SECURE}://host:port for TLS")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError("an address has no room for secrets: give entity and token (or token_file) instead")
+    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment or port == 0:
+        raise UsageError(f"{address!r} is not an address: write {PLAIN}://host:port")
+    return Target(host=parts.hostname, port=port, secure=parts.scheme == SECURE, server_name=server_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How a session behaves; every default works."""
+
+    targets: tuple[Target, ...]
+    name: str = ""
+    entity: str = ""
+    token: str = field(default="", repr=False)
+    hold: bool = False  # ready to wait for slow consumers
+    keep_alive_ms: int = 20_000
+    dial_ms_max: int = 5_000  # for the dial, and again for the handshake
+    request_ms_max: int = 10_000
+    retry_ms: int = 50  # first pause after a lost link; doubled up to the maximum, with jitter
+    retry_ms_max: int = 5_000
+    give_up_ms: int | None = None  # so long without a broker ends the session; None: it tries for ever
+    outgoing_bytes_max: int = 8 << 20  # published and not yet confirmed by the broker
+    requests_max: int = 65_536  # awaited at the same time
+
+    def check(self) -> None:
+        """Raise UsageError with everything that is wrong."""
+        found = [] if self.targets else ["there is no address to connect to"]
+        for name in (
+            "keep_alive_ms",
+            "dial_ms_max",
+            "request_ms_max",
+            "retry_ms",
+            "outgoing_bytes_max",
+            "requests_max",
+        ):
+            if getattr(self, name) <= 0:
+                found.append(f"{name} must be above 0")
+        if self.retry_ms_max < self.retry_ms:
+            found.append("retry_ms_max must not be below retry_ms")
+        if self.give_up_ms is not None and self.give_up_ms <= 0:
+            found.append("give_up_ms must be above 0, or None to try for ever")
+        if len(self.name) > NAME_LENGTH_MAX:
+            found.append(f"a name has at most {NAME_LENGTH_MAX} characters")
+        found += self._credential_problems()
+        if found:
+            raise UsageError("; ".join(found))
+
+    def _credential_problems(self) -> list[str]:
+        found = []
+        if self.entity and not entity_is_valid(self.entity):
+            found.append(f"{self.entity!r} is not an entity id: letters, digits and . _ @ - only")
+        if not self.token:
+            return found
+        if len(self.token) > TOKEN_LENGTH_MAX:
+            found.append(f"a token has at most {TOKEN_LENGTH_MAX} characters")
+        for target in self.targets:
+            if not target.secure and not is_loopback(target.host):
+                found.append(
+                    f"the token would cross the network to {target} in clear text: use {SECURE}://{target.host}:{target.port}"
+                )
+        return found

@@ -1,0 +1,97 @@
+"""The inbox: publications of one subscription that the program has not read yet, bounded.
+
+In:    publications, as the session receives them.
+Out:   publications, oldest first; ``pressing`` while a full inbox asks the session to stop reading.
+State: the queue, and how many were lost because nobody read them.
+Not here: holding the link (client/session.py), waiting for the next publication (live/client.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from heliograph.errors import HeliographError
+from heliograph.model.publication import Publication
+from heliograph.model.subscription import Policy
+
+OBJECT_BYTES = 256  # what a publication takes beside its payload and headers
+
+
+class Inbox:
+    """What waits to be read. With policy ``drop_oldest`` it forgets; with the others it presses."""
+
+    __slots__ = (  # fmt: skip
+        "_queue", "bytes", "bytes_max", "drops", "ended", "error", "frames_max", "fresh", "lost", "number", "pressing",
+        "received",
+    )
+
+    def __init__(self, number: int, policy: Policy, frames_max: int, bytes_max: int) -> None:
+        self.number = number
+        self.frames_max = frames_max
+        self.bytes_max = bytes_max
+        self.drops = policy is Policy.DROP_OLDEST
+        self.bytes = 0
+        self.received = 0
+        self.lost = 0
+        self.pressing = False  # until it is half empty again
+        self.fresh = False  # something came, or it ended, since the session was last asked
+        self.ended = False  # nothing will come any more
+        self.error: HeliographError | None = None  # why it ended, if not by the program's wish
+        self._queue: deque[Publication] = deque()
+
+    def put(self, publications: list[Publication]) -> int:
+        """Add what arrived; returns how many of the oldest had to go."""
+        queue = self._queue
+        queue.extend(publications)
+        self.received += len(publications)
+        self.fresh = True
+        size = self.bytes
+        for publication in publications:
+            size += OBJECT_BYTES + publication.size
+        self.bytes = size
+        if size <= self.bytes_max and len(queue) <= self.frames_max:
+            return 0
+        if self.drops:
+            return self._drop_oldest()
+        self.pressing = True
+        return 0
+
+    def take(self) -> Publication | None:
+        """The oldest publication, or None."""
+        if not self._queue:
+            return None
+        publication = self._queue.popleft()
+        self.bytes -= OBJECT_BYTES + publication.size
+        return publication
+
+    def take_all(self) -> list[Publication]:
+        """Everything that waits."""
+        publications = list(self._queue)
+        self._queue.clear()
+        self.bytes = 0
+        return publications
+
+    def fills(self, times: int) -> bool:
+        """True if it holds more than ``times`` its limits."""
+        return self.bytes > times * self.bytes_max or len(self._queue) > times * self.frames_max
+
+    def is_half_empty(self) -> bool:
+        """True if there is room enough to read on."""
+        return 2 * self.bytes <= self.bytes_max and 2 * len(self._queue) <= self.frames_max
+
+    def end(self, error: HeliographError | None = None) -> None:
+        """Nothing will come any more; what is there can still be read."""
+        if not self.ended:
+            self.ended = self.fresh = True
+            self.error = error
+
+    def _drop_oldest(self) -> int:
+        dropped = 0
+        while self._queue and self.fills(1):
+            self.take()
+            dropped += 1
+        self.lost += dropped
+        return dropped
+
+    def __len__(self) -> int:
+        return len(self._queue)

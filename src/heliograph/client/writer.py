@@ -1,0 +1,125 @@
+"""The writer: from a program's topic, headers and payload to EVENT frames.
+
+In:    values of the program; the time of publishing; sequence numbers.
+Out:   frames, or UsageError for what no broker would take.
+State: a bounded memory of topics found valid.
+Not here: keeping frames until they are confirmed (client/outgoing.py).
+
+Most publications have no headers of their own, so the reserved ones are formatted as bytes, without a JSON encoder.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from heliograph.errors import UsageError
+from heliograph.model.topics import topic_fault
+from heliograph.wire.frames import BODY_BYTES, HEAD, Flag
+from heliograph.wire.limits import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
+
+TOPICS_MAX = 4_096  # remembered as valid; beyond it the memory starts anew
+Headers = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+_pack = HEAD.pack
+
+
+class Writer:
+    """Writes the EVENT frames of one session."""
+
+    __slots__ = ("_origin", "_topics", "payload_bytes_max")
+
+    def __init__(self, origin: int) -> None:
+        self._origin = origin
+        self._topics: dict[str, bytes] = {}
+        self.payload_bytes_max = PAYLOAD_BYTES_MAX  # the broker may take less
+
+    def topic(self, topic: str) -> bytes:
+        """The topic as it stands in frames."""
+        known = self._topics.get(topic)
+        return known if known is not None else self._learn(topic)
+
+    def forget(self, topic: str) -> None:
+        """Look at this topic again when it is used next."""
+        self._topics.pop(topic, None)
+
+    def knows(self, topic: str) -> bool:
+        """True if the topic was used, and not forgotten since."""
+        return topic in self._topics
+
+    def frame(self, topic: bytes, block: bytes, payload: bytes, sequence: int, flags: int = 0) -> bytes:
+        """One EVENT."""
+        if len(payload) > self.payload_bytes_max:
+            raise UsageError(self._too_large(payload))
+        topic_length, header_length = len(topic), len(block)
+        length = BODY_BYTES + topic_length + header_length + len(payload)
+        head = _pack(length, 1, flags, topic_length, self._origin, sequence, header_length)
+        return b"".join((head, topic, block, payload))
+
+    def frames(self, topic: bytes, block: bytes, payloads: list[bytes], first: int, flags: int = 0) -> bytes:
+        """Consecutive EVENTs that differ in payload and sequence only."""
+        bytes_max = self.payload_bytes_max
+        for payload in payloads:
+            if len(payload) > bytes_max:
+                raise UsageError(self._too_large(payload))
+        topic_length, header_length, origin = len(topic), len(block), self._origin
+        inner = BODY_BYTES + topic_length + header_length
+        common = topic + block
+        parts = [
+            _pack(inner + len(payload), 1, flags, topic_length, origin, sequence, header_length) + common + payload
+            for sequence, payload in enumerate(payloads, first)
+        ]
+        return b"".join(parts)
+
+    def _learn(self, topic: str) -> bytes:
+        if not isinstance(topic, str):
+            raise UsageError(f"a topic is a str, not {type(topic).__name__}")
+        name = topic.encode("utf-8", "surrogatepass")  # what is not text is found below
+        fault = topic_fault(name)
+        if fault is not None:
+            raise UsageError(f"{topic!r} is not a topic: {fault}")
+        if len(self._topics) >= TOPICS_MAX:
+            self._topics.clear()
+        self._topics[topic] = name
+        return name
+
+    def _too_large(self, payload: bytes) -> str:
+        return f"a payload of {len(payload)} bytes is too large: at most {self.payload_bytes_max} are taken"
+
+
+def plain_block(stamp_us: int) -> bytes:
+    """The headers of a publication that has none of its own. Its clock has not met network time: ``$u``."""
+    return b'{"$t":%d,"$u":true}' % stamp_us
+
+
+def header_block(
+    stamp_us: int | None, headers: Headers | None, expires_in_ms: int | None, content_type: str | None
+) -> tuple[bytes, int]:
+    """All headers as JSON, and the flags that go with them."""
+    reserved: Headers = {} if stamp_us is None else {"$t": stamp_us, "$u": True}
+    flags = 0
+    if expires_in_ms is not None:
+        if stamp_us is None:
+            raise UsageError("a publication cannot expire while nobody told the session what time it is")
+        if expires_in_ms <= 0:
+            raise UsageError("a publication expires in more than 0 ms")
+        reserved["$x"] = stamp_us + expires_in_ms * 1_000
+        flags = Flag.EXPIRES
+    if content_type is not None:
+        reserved["$y"] = content_type
+    if headers:
+        for key in headers:
+            if not isinstance(key, str) or key.startswith("$"):
+                raise UsageError(f"header {key!r}: keys are text, and those that begin with '$' are reserved")
+        reserved.update(headers)
+    if not reserved:
+        return b"", flags
+    try:
+        block = _encode(reserved)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise UsageError(f"headers must be JSON values: {error}") from None
+    if len(block) > HEADERS_BYTES_MAX:
+        raise UsageError(f"headers of {len(block)} bytes are too large: at most {HEADERS_BYTES_MAX} are taken")
+    return block, int(flags)

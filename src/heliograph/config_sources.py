@@ -1,0 +1,254 @@
+"""Where settings come from: a TOML document, environment variables, options of a command.
+
+In:    the text of a file, a mapping of variables, options; all of them untrusted.
+Out:   Draft: the values given, each with its source, typed by its key; and every problem met on the way.
+State: a Draft while it is filled.
+Not here: which keys exist (config_keys.py), finding the file, defaults and checks across keys (config.py).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from heliograph.config_keys import KEYS, PREFIX, SECTIONS, Key, section_fields
+from heliograph.model.identity import entity_is_valid
+
+# Variables that belong to commands, not to the settings file.
+OTHER_VARIABLES = (
+    "HELIOGRAPH_CONFIG",
+    "HELIOGRAPH_URL",
+    "HELIOGRAPH_ENTITY",
+    "HELIOGRAPH_TOKEN_FILE",
+    "HELIOGRAPH_AUTHORITY",
+    "HELIOGRAPH_CERTIFICATE",
+    "HELIOGRAPH_KEY",
+    "HELIOGRAPH_RUNTIME_DIR",
+)
+_INT_MAX = 2**63 - 1  # TOML's own range; larger numbers are mistakes
+_SHOWN_MAX = 60
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that somebody gave."""
+
+    value: Any
+    source: str  # "file", "environment" or "option"
+    typed: str  # the key in the file, the variable or the option, as the user typed it
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A value from the command line. ``listener.port`` and its like mean the only listener."""
+
+    key: str
+    text: str
+    typed: str  # "--listen"
+
+
+@dataclass(slots=True)
+class Draft:
+    """What was given so far. Later sources replace earlier ones, key by key."""
+
+    values: dict[str, Given] = field(default_factory=dict)
+    listeners: list[dict[str, Given]] = field(default_factory=list)
+    rules: list[dict[str, Given]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def read_file(self, text: str) -> None:
+        """Take everything from a TOML document."""
+        try:
+            document = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # ValueError: also a number with too many digits
+            self.problems.append(f"not TOML: {error}")
+            return
+        for section, content in document.items():
+            if section == "listener":
+                self.listeners = self._elements("listener", content, "listener")
+            elif section not in SECTIONS:
+                self._unknown(
+                    shown(section, quote=False), section, [name for name in SECTIONS if "." not in name], "section"
+                )
+            elif not isinstance(content, dict):
+                self.problems.append(f"{section} = {shown(content)}: must be a table, written [{section}]")
+            else:
+                if section == "access" and "rules" in content:
+                    self.rules = self._elements("access.rules", content["rules"], "access.rules")
+                    content = {name: value for name, value in content.items() if name != "rules"}
+                self._table(section, content, section, self.values, f"{section}.")
+
+    def read_environment(self, variables: Mapping[str, str]) -> None:
+        """Take every variable that begins with HELIOGRAPH_, by name and number, so that new rules append in order."""
+        for variable in sorted(variables, key=_by_number):
+            if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
+                self._variable(variable, variables[variable])
+
+    def read_options(self, options: Iterable[Option]) -> None:
+        """Take what was given on the command line."""
+        for option in options:
+            section, _, name = option.key.rpartition(".")
+            if section != "listener":
+                self._put(self.values, option.key, KEYS[option.key], option.text, "option", option.typed)
+            elif len(self.listeners) > 1:
+                names = ", ".join(listener_path(each, number) for number, each in enumerate(self.listeners))
+                self.problems.append(f"{option.typed}: there are several listeners ({names}); set them in the file")
+            else:
+                self._put(self._listener(0), name, KEYS[option.key], option.text, "option", option.typed)
+
+    def _elements(self, section: str, content: Any, typed: str) -> list[dict[str, Given]]:
+        if not isinstance(content, list) or not all(isinstance(element, dict) for element in content):
+            self.problems.append(f"{typed} = {shown(content)}: must be written as [[{section}]] tables")
+            return []
+        found = []
+        for number, element in enumerate(content):
+            given: dict[str, Given] = {}
+            where = f"{typed}[{number}]"
+            name = element.get("name", KEYS["listener.name"].default)
+            if section == "listener" and isinstance(name, str) and entity_is_valid(name):
+                where = f"listener.{name}"
+            self._table(section, element, where, given, "")
+            found.append(given)
+        return found
+
+    def _table(self, section: str, content: dict[str, Any], typed: str, into: dict[str, Given], prefix: str) -> None:
+        known = [known.name for known in section_fields(section)]
+        for name, value in content.items():
+            if name not in known:
+                choices = known + (["rules"] if section == "access" else [])
+                self._unknown(f"{typed}.{shown(name, quote=False)}", name, choices, "key")
+                continue
+            key, path = KEYS[f"{section}.{name}"], f"{typed}.{name}"
+            fault = _fault(key, value)
+            if fault is None:
+                into[prefix + name] = Given(tuple(value) if isinstance(value, list) else value, "file", path)
+            else:
+                self.problems.append(f"{path} = {shown(value)}: {fault}")
+
+    def _variable(self, variable: str, text: str) -> None:
+        parts = variable.removeprefix(PREFIX).lower().split("__")
+        if len(parts) == 3 and parts[0] == "listener":
+            self._listener_variable(variable, parts[1], parts[2], text)
+        elif len(parts) == 4 and parts[:2] == ["access", "rules"]:
+            self._rule_variable(variable, parts[2], parts[3], text)
+        elif len(parts) == 2 and f"{parts[0]}.{parts[1]}" in KEYS and parts[0] != "listener":
+            path = f"{parts[0]}.{parts[1]}"
+            self._put(self.values, path, KEYS[path], text, "environment", variable)
+        else:
+            self._unknown_variable(variable)
+
+    def _listener_variable(self, variable: str, label: str, name: str, text: str) -> None:
+        if not self.listeners:
+            self._listener(0)
+        paths = [listener_path(each, number) for number, each in enumerate(self.listeners)]
+        known = [_as_variable(path.removeprefix("listener.")) for path in paths]
+        if label not in known:
+            self._unknown(variable, label, known, "listener")
+        elif f"listener.{name}" not in KEYS:
+            self._unknown_variable(variable, [f"{PREFIX}LISTENER__{label.upper()}__"])
+        else:
+            into = self.listeners[known.index(label)]
+            self._put(into, name, KEYS[f"listener.{name}"], text, "environment", variable)
+
+    def _rule_variable(self, variable: str, number: str, name: str, text: str) -> None:
+        if f"access.rules.{name}" not in KEYS:
+            self._unknown_variable(variable, [f"{PREFIX}ACCESS__RULES__{number.upper()}__"])
+            return
+        if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) <= len(self.rules)):
+            self.problems.append(
+                f"{variable}: the rules are numbered 0 to {len(self.rules)}, where the last is a new one"
+            )
+            return
+        if int(number) == len(self.rules):
+            self.rules.append({})
+        self._put(self.rules[int(number)], name, KEYS[f"access.rules.{name}"], text, "environment", variable)
+
+    def _listener(self, number: int) -> dict[str, Given]:
+        while len(self.listeners) <= number:
+            self.listeners.append({})
+        return self.listeners[number]
+
+    def _put(self, into: dict[str, Given], name: str, key: Key, text: str, source: str, typed: str) -> None:
+        value = _from_text(key, text)
+        fault = _fault(key, value)
+        if fault is None:
+            into[name] = Given(tuple(value) if isinstance(value, list) else value, source, typed)
+        else:
+            self.problems.append(f"{typed} = {shown(text)}: {fault}")
+
+    def _unknown(self, typed: str, name: str, choices: list[str], what: str) -> None:
+        near = get_close_matches(name[:_SHOWN_MAX], choices, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(choices)}"
+        self.problems.append(f"{typed}: unknown {what}; {hint}")
+
+    def _unknown_variable(self, variable: str, starts: Iterable[str] = ()) -> None:
+        choices = [start + key.path.rpartition(".")[2].upper() for start in starts for key in KEYS.values()]
+        if not choices:
+            choices = [*(key.in_environment for key in KEYS.values()), *OTHER_VARIABLES]
+        near = get_close_matches(variable[: 2 * _SHOWN_MAX], choices, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "`heliograph config explain` lists all keys"
+        self.problems.append(f"{shown(variable, quote=False)}: unknown variable; {hint}")
+
+
+def listener_path(listener: Mapping[str, Given], number: int) -> str:
+    """How a listener is called in problems: by its name where it has a good one, else by its number."""
+    name = str(listener["name"].value) if "name" in listener else str(KEYS["listener.name"].default)
+    return f"listener.{name}" if entity_is_valid(name) else f"listener[{number}]"
+
+
+def shown(value: Any, *, quote: bool = True) -> str:
+    """A value in a problem: one line, bounded, whatever it is."""
+    try:
+        text = repr(value) if quote or not str(value).isprintable() else str(value)
+    except (ValueError, RecursionError):  # a number with thousands of digits, a table a thousand levels deep
+        return "(too long to show)"
+    text = {"True": "true", "False": "false"}.get(text, text)
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
+
+
+def _as_variable(name: str) -> str:
+    """A listener's name as it can stand in a variable: web-1 is found under WEB_1."""
+    return "".join(char if char.isalnum() else "_" for char in name.lower())
+
+
+def _by_number(variable: str) -> list[tuple[int, str]]:
+    """Sorts RULES__2 before RULES__10."""
+    return [(len(part) if part.isdigit() else 0, part) for part in variable.split("__")]
+
+
+def _from_text(key: Key, text: str) -> Any:
+    """The value that a text stands for; the text itself where it stands for none, so that the check can refuse it."""
+    plain = text.strip()
+    if key.type is int:
+        try:
+            return int(plain)
+        except ValueError:
+            return text
+    if key.type is bool:
+        return True if plain.lower() in _TRUE else False if plain.lower() in _FALSE else text
+    if key.type is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def _fault(key: Key, value: Any) -> str | None:
+    """Why this is not a value for this key as far as its type goes, or None."""
+    allowed = f"must be a {key.type_words}" + (f" ({key.allowed})" if key.allowed and key.type is not bool else "")
+    if key.type is int:
+        return None if type(value) is int and -_INT_MAX <= value <= _INT_MAX else allowed
+    if key.type is bool:
+        return None if isinstance(value, bool) else "must be true or false"
+    if key.type is str:
+        return None if _is_text(value) else allowed
+    return (
+        None if isinstance(value, list) and value and all(_is_text(part) for part in value) else f"{allowed}, not empty"
+    )
+
+
+def _is_text(value: Any) -> bool:
+    """Text that can be written down: undecodable bytes of the environment and NUL, which no path may hold, cannot."""
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)

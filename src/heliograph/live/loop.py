@@ -1,0 +1,328 @@
+"""The live loop: runs machines on asyncio and carries out their effects.
+
+In:    bytes and the ends of links from network.py, alarms of the loop, results of workers, commands of the program.
+Out:   one vectored write per link and read; everything else that machines want done.
+State: per machine its next alarm; a work list, so that what machines cause each other keeps its order.
+Not here: decisions about publications (machines), sockets (network.py), signals and listeners of a node (node.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.errors import Reason, UsageError
+from heliograph.live.clock import CLOCK_S, wall_ns
+from heliograph.live.jobs import Workers
+from heliograph.live.network import Network
+from heliograph.machine import Address, Instant, LinkId, Machine, Peer
+from heliograph.notes import Note
+
+if TYPE_CHECKING:
+    from heliograph.live.tls import TlsContexts
+    from heliograph.node import Pipe
+
+FAR: Instant = 1 << 63
+"""Later than any alarm."""
+INPUTS_KEPT = 32  # shown when a machine crashes
+WORK_PER_TURN = 1_024  # machines that keep each other busy over a pipe must not starve the sockets
+
+_T = TypeVar("_T")
+
+
+def run(main: Coroutine[Any, Any, _T]) -> _T:
+    """Run a program on the fastest loop there is here."""
+    try:
+        import uvloop
+    except ImportError:  # uvloop is not built for every platform
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+class Runner:
+    """One machine on the loop: hands it its inputs and carries out what it wants."""
+
+    __slots__ = (
+        "_alarm",
+        "_alarm_at",
+        "_driver",
+        "_heard",
+        "_on_carried",
+        "_outlets",
+        "_receive",
+        "_take",
+        "_wanted",
+        "machine",
+        "name",
+    )
+
+    def __init__(self, driver: Driver, name: str, machine: Machine) -> None:
+        self._driver = driver
+        self.name = name
+        self.machine = machine
+        self._receive = machine.receive
+        self._take = machine.take
+        self._outlets = driver.network.outlets
+        self._heard = driver.heard
+        self._on_carried = driver.on_carried
+        self._wanted: Instant | None = None
+        self._alarm_at: Instant = FAR
+        self._alarm: asyncio.Handle | None = None
+
+    def receive(self, link: LinkId, data: bytes) -> None:
+        """Bytes came in. This is the hot path: everything of one read happens below here."""
+        driver = self._driver
+        driver.inputs.append(("receive", link, len(data)))
+        try:
+            self._receive(link, data, monotonic_ns())
+            self._settle()
+        except Exception as error:
+            driver.crash(self.name, error)
+
+    def hand(self, kind: str, number: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Any other input; ``number`` is its link or ticket."""
+        driver = self._driver
+        if driver.failure is not None:
+            return
+        driver.inputs.append((kind, number, 0))
+        try:
+            call(*arguments, monotonic_ns())
+            self._settle()
+        except Exception as error:
+            driver.crash(self.name, error)
+
+    def tell(self, command: Any) -> None:
+        """A command; the caller's own mistakes are raised to it."""
+        driver = self._driver
+        if driver.failure is not None:
+            return
+        driver.inputs.append((type(command).__name__, 0, 0))
+        try:
+            self.machine.tell(command, monotonic_ns())
+            self._settle()
+        except UsageError:
+            raise
+        except Exception as error:
+            driver.crash(self.name, error)
+
+    def _settle(self) -> None:
+        """Carry out what follows from an input. Inputs that come up meanwhile wait their turn in the work list."""
+        driver = self._driver
+        if driver.settling:
+            driver.work.append((self, None, ()))
+            return
+        driver.settling = True
+        try:
+            self.carry_out()
+            if driver.work:
+                driver.work_off()
+        finally:
+            driver.settling = False
+
+    def carry_out(self) -> None:
+        """Take the effects and do them. Most fields are empty most of the time: one truth test each."""
+        effects = self._take()
+        if effects.writes:
+            outlets = self._outlets
+            for link, frames in effects.writes:
+                outlet = outlets.get(link)
+                if outlet is not None:  # else it ended before the machine could know
+                    outlet(frames)
+        if effects.notes and self._heard is not None:
+            for note in effects.notes:
+                self._heard(self.name, note)
+        if effects.holds or effects.hangups:
+            network = self._driver.network
+            for link, held in effects.holds:
+                network.hold(link, held)
+            for link, reason in effects.hangups:
+                network.hang_up(link, reason)
+        if effects.dials or effects.jobs or effects.commits or effects.reads or effects.datagrams:
+            self._start_work(effects)
+        wanted = self._wanted = effects.wake_at
+        if wanted is not None and wanted < self._alarm_at:
+            self._set_alarm(wanted)
+        if effects.stop:
+            self._driver.stopped.set()
+        if self._on_carried is not None:
+            self._on_carried(self.name)
+
+    def _start_work(self, effects: Any) -> None:
+        """What is answered later, by ``done`` or ``failed``."""
+        driver = self._driver
+        for ticket, dial in effects.dials:
+            driver.network.dial(self, ticket, dial)
+        for ticket, job in effects.jobs:
+            driver.workers.start(self, ticket, job)
+        for ticket, _ in effects.commits:
+            self.fail_soon(ticket, Reason.VAULT_MISSING)
+        for read in effects.reads:
+            self.fail_soon(read.ticket, Reason.VAULT_MISSING)
+        driver.datagrams_dropped += len(effects.datagrams)  # no listener of this version opens a datagram socket
+
+    def done(self, ticket: int, result: Any) -> None:
+        """A job succeeded."""
+        self.hand("done", ticket, self.machine.done, ticket, result)
+
+    def failed(self, ticket: int, reason: Reason) -> None:
+        """A dial or job did not succeed."""
+        self.hand("failed", ticket, self.machine.failed, ticket, reason)
+
+    def fail_soon(self, ticket: int, reason: Reason) -> None:
+        """The same, from within an effect."""
+        self._driver.loop.call_soon(self.failed, ticket, reason)
+
+    def note(self, note: Note) -> None:
+        """Something that the driver observed on this machine's behalf."""
+        if self._heard is not None:
+            self._heard(self.name, note)
+
+    def _set_alarm(self, at: Instant) -> None:
+        """Be woken at ``at``. An alarm only ever moves to earlier; one that rings too early is set again."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        loop = self._driver.loop
+        self._alarm_at = at
+        delay = at - monotonic_ns()
+        if delay <= 0:
+            self._alarm = loop.call_soon(self._ring)
+        else:  # whole milliseconds, rounded up: uvloop counts in them, and must not ring before its time
+            self._alarm = loop.call_later(-(-delay // 1_000_000) / 1_000, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._alarm_at = FAR
+        if self._wanted is None:
+            return
+        if self._wanted > monotonic_ns():
+            self._set_alarm(self._wanted)
+        else:
+            self.hand("wake", 0, self.machine.wake)
+
+    def end(self) -> None:
+        """Ring no more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_at = -1  # earlier than anything: no alarm is set again
+
+
+class Driver:
+    """Runs machines on the running asyncio loop and carries out their effects."""
+
+    def __init__(
+        self,
+        machines: Mapping[str, Machine],
+        pipes: Sequence[Pipe] = (),
+        *,
+        tls: TlsContexts | None = None,
+        heard: Callable[[str, Note], None] | None = None,
+        carried: Callable[[str], None] | None = None,
+        crashed: Callable[[str, BaseException], None] | None = None,
+        load_settings: Callable[[], BrokerConfig] | None = None,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.stopped = asyncio.Event()
+        self.failure: BaseException | None = None  # what a machine crashed with
+        self.inputs: deque[tuple[str, int, int]] = deque(maxlen=INPUTS_KEPT)  # kind, link or ticket, length
+        self.work: deque[tuple[Runner, Callable[..., None] | None, tuple[Any, ...]]] = deque()
+        self.settling = False
+        self.datagrams_dropped = 0
+        self.heard = heard
+        self.on_carried = carried
+        self.network = Network(self, tls)
+        self.workers = Workers(self.loop, load_settings)
+        self.runners = {name: Runner(self, name, machine) for name, machine in machines.items()}
+        self._pipes = pipes
+        self._crashed = crashed
+        self._clock: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Join the pipes, say what time it is, and do what the machines want first."""
+        self.settling = True  # nobody acts before everybody is joined
+        for pipe in self._pipes:
+            self._join(self.runners[pipe.broker], self.runners[pipe.service])
+        self._tell_time()
+        self.settling = False
+        self._go_on()
+
+    def tell(self, name: str, command: Any) -> None:
+        """Give a machine a command. UsageError if it makes no sense."""
+        self.runners[name].tell(command)
+
+    def report(self, name: str, question: str) -> Any:
+        """Ask a machine about its state."""
+        return self.runners[name].machine.report(question)
+
+    async def listen(self, name: str, listener: ListenerConfig) -> Address:
+        """Let peers dial in to a machine. OSError, with a text for people, if that address cannot be had."""
+        return await self.network.listen(self.runners[name], listener)
+
+    async def stop(self) -> None:
+        """End all links and listeners, after at most a second of flushing, and the workers."""
+        if self._clock is not None:
+            self._clock.cancel()
+        self.workers.end()
+        await self.network.close()
+        for runner in self.runners.values():
+            runner.end()
+        self.stopped.set()
+
+    def crash(self, name: str, error: BaseException) -> None:
+        """A machine failed: our own fault. Say so with its last inputs and end everything, now."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self.work.clear()
+        if self._crashed is not None:
+            self._crashed(name, error)
+        else:
+            sys.stderr.write(describe_crash(name, error, self.inputs))
+        for runner in self.runners.values():
+            runner.end()
+        self.network.abort()
+        self.stopped.set()
+
+    def work_off(self) -> None:
+        """Do what the last effects caused, oldest first; the rest after the sockets had their turn."""
+        for _ in range(WORK_PER_TURN):
+            if not self.work:
+                return
+            runner, call, arguments = self.work.popleft()
+            try:
+                if call is not None:
+                    call(*arguments, monotonic_ns())
+                runner.carry_out()
+            except Exception as error:
+                self.crash(runner.name, error)
+        self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self.work and not self.settling:
+            self.settling = True
+            self.work_off()
+            self.settling = False
+
+    def _join(self, broker: Runner, service: Runner) -> None:
+        here, there = self.network.join(broker, service)
+        broker.hand("attach", here, broker.machine.attach, here, Peer("pipe", service.name))
+        service.hand("attach", there, service.machine.attach, there, Peer("pipe", broker.name))
+
+    def _tell_time(self) -> None:
+        for runner in self.runners.values():
+            runner.hand("clock", 0, runner.machine.clock, wall_ns())
+        if self.failure is None:
+            self._clock = self.loop.call_later(CLOCK_S, self._tell_time)
+
+
+def describe_crash(name: str, error: BaseException, inputs: Sequence[tuple[str, int, int]]) -> str:
+    """What the log says of a crash. Payloads are not shown: they may be secret."""
+    lines = [f"{name} crashed; its last inputs (kind, link or ticket, bytes), newest last:\n"]
+    lines += [f"  {kind} {number} {length}\n" for kind, number, length in inputs]
+    return "".join(lines + traceback.format_exception(error))

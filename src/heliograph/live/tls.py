@@ -1,0 +1,178 @@
+"""TLS for live links: contexts from files, identities from verified certificates, reasons from failures.
+
+In:    paths of certificate, key and authority files; what the ssl module raises.
+Out:   TlsContexts; Identity of a peer; a Reason and a text for people.
+State: none; a context that was made can be given new certificates for new links (``reload``).
+Not here: making certificates (trust/), who may do what (broker/access.py).
+"""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from heliograph.errors import ConfigError, Reason
+from heliograph.model.identity import Identity, Role, entity_is_valid
+
+ENTITY_URI = "heliograph:entity:"
+ROLE_URI = "heliograph:role:"
+
+_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+_REASONS = {  # what OpenSSL calls it -> our reason
+    "CERTIFICATE_VERIFY_FAILED": Reason.CERTIFICATE_UNTRUSTED,
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": Reason.CREDENTIAL_MISSING,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": Reason.CERTIFICATE_EXPIRED,
+    "SSLV3_ALERT_BAD_CERTIFICATE": Reason.CERTIFICATE_UNTRUSTED,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": Reason.CERTIFICATE_UNTRUSTED,
+    "TLSV1_ALERT_UNKNOWN_CA": Reason.CERTIFICATE_UNTRUSTED,
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": Reason.CREDENTIAL_MISSING,
+}
+_PLAIN_TEXT = ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "UNKNOWN_PROTOCOL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Where a party keeps what it shows and whom it trusts."""
+
+    certificate: Path | None = None  # PEM, the own one first, then the chain
+    key: Path | None = None
+    authority: Path | None = None  # PEM; None: for a client the system's authorities, for a server nobody
+
+
+@dataclass(frozen=True, slots=True)
+class TlsContexts:
+    """What a driver needs for secure listeners and secure dials; either may be missing."""
+
+    server: ssl.SSLContext | None = None
+    client: ssl.SSLContext | None = None
+
+
+def server_context(files: TlsFiles, *, require_certificate: bool) -> ssl.SSLContext:
+    """For listeners. Peers may show a certificate if an authority is named, and must if it is required."""
+    problems = [] if files.certificate and files.key else ["tls.certificate and tls.key: a secure listener needs both"]
+    if require_certificate and files.authority is None:
+        problems.append("tls.authority: a listener that asks for certificates needs the authority that issues them")
+    context = _context(ssl.PROTOCOL_TLS_SERVER, files, problems)
+    context.verify_mode = ssl.CERT_NONE
+    if files.authority is not None:
+        context.verify_mode = ssl.CERT_REQUIRED if require_certificate else ssl.CERT_OPTIONAL
+    context.num_tickets = 0  # links live long: nobody resumes
+    return context
+
+
+def client_context(files: TlsFiles) -> ssl.SSLContext:
+    """For dials: the broker's certificate must be good for its name."""
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, files, [])
+    if files.authority is None:
+        context.load_default_certs()
+    return context
+
+
+def reload(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """Show the certificate that is in the files now, on links made from now on. ConfigError leaves all as it was."""
+    problems = check_files(files)
+    if problems:
+        raise ConfigError(problems)
+    if files.certificate is not None:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+
+
+def check_files(files: TlsFiles) -> list[str]:
+    """Everything wrong with the files, in words."""
+    problems = []
+    for what in ("certificate", "key", "authority"):
+        path: Path | None = getattr(files, what)
+        if path is None:
+            continue
+        if not path.is_file():
+            problems.append(f"tls.{what} = {path}: there is no such file")
+        elif what == "key" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            problems.append(f"tls.key = {path}: others can read this key; run: chmod 600 {path}")
+        elif what == "certificate":
+            problems += _dates(path)
+    return problems
+
+
+def _dates(path: Path) -> list[str]:
+    """A certificate that is not valid today is refused at start, not by every peer later."""
+    from cryptography import x509  # 30 ms, and only nodes with TLS need it
+
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError as error:
+        return [f"tls.certificate = {path}: not a PEM certificate ({error})"]
+    now = datetime.now(UTC)
+    start, end = (
+        f"{date:%Y-%m-%d %H:%M} UTC" for date in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    )
+    if certificate.not_valid_after_utc <= now:
+        return [f"tls.certificate = {path}: expired on {end}; issue a new one"]
+    if certificate.not_valid_before_utc > now:
+        return [f"tls.certificate = {path}: not valid before {start}; is this machine's clock right?"]
+    return []
+
+
+def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLContext:
+    problems = problems + check_files(files)
+    if problems:
+        raise ConfigError(problems)
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        if files.certificate is not None:
+            context.load_cert_chain(files.certificate, files.key, password=_no_password)
+        if files.authority is not None:
+            context.load_verify_locations(files.authority)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            [f"tls: certificate, key and authority do not fit together ({error.reason or error})"]
+        ) from error
+    return context
+
+
+def _no_password() -> str:
+    """Without this OpenSSL would ask on the terminal, and a node at boot would wait for ever."""
+    return ""
+
+
+def peer_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
+    """Who a verified certificate names; None without one, or if it names no entity of ours."""
+    if not certificate:  # an empty dict: shown, but not verified
+        return None
+    uris = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
+    entities = [uri.removeprefix(ENTITY_URI) for uri in uris if uri.startswith(ENTITY_URI)]
+    if len(entities) != 1 or not entity_is_valid(entities[0]):
+        return None
+    named = {uri.removeprefix(ROLE_URI) for uri in uris if uri.startswith(ROLE_URI)}
+    return Identity(entities[0], tuple(role for role in Role if role.value in named), "certificate")
+
+
+def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
+    """Our word for what a transport raised."""
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _EXPIRED:
+        return Reason.CERTIFICATE_EXPIRED
+    if isinstance(error, ssl.SSLError):
+        return _REASONS.get(error.reason or "", Reason.TLS_FAILED)
+    if isinstance(error, ConnectionAbortedError):  # asyncio: the handshake took too long
+        return Reason.HANDSHAKE_TOO_SLOW
+    if isinstance(error, TimeoutError):
+        return Reason.TIME_OUT
+    return otherwise
+
+
+def explain(error: BaseException) -> str:
+    """The same for people, with what is likely wrong."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate was refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        if error.reason in _PLAIN_TEXT:
+            return "not TLS 1.3; is the peer set up for plain text or an older TLS?"
+        return f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
+    if isinstance(error, ConnectionAbortedError):
+        return "the TLS handshake took too long"
+    return "the peer went away during the TLS handshake"

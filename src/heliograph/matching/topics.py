@@ -1,0 +1,220 @@
+"""Topic tables: which filters match a topic, and which topics a filter matches.
+
+In:    valid topics and filters as bytes (model/topics.py checks them), with any hashable value per filter.
+Out:   TopicTable.match(topic) → values in the order they were added per filter; TopicSet.matching(filter) → topics.
+State: the tables. Exact filters are one dict; filters with wildcards are a trie of levels.
+Not here: caching of answers (broker/routing/routes.py), one filter against one topic (model/topics.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+from heliograph.model.topics import SYSTEM_ROOTS, is_wild
+
+V = TypeVar("V", bound=Hashable)
+
+
+class _Branch(Generic[V]):
+    """One level of the trie of wildcard filters."""
+
+    __slots__ = ("children", "ending", "plus", "rest")
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, _Branch[V]] = {}
+        self.plus: _Branch[V] | None = None
+        self.ending: dict[V, None] = {}  # filters that end at this level
+        self.rest: dict[V, None] = {}  # filters that go on with "#"
+
+    @property
+    def is_bare(self) -> bool:
+        return not (self.children or self.plus or self.ending or self.rest)
+
+
+class TopicTable(Generic[V]):
+    """Filters with values. A value may be added under many filters, once under each."""
+
+    __slots__ = ("_exact", "_root", "_wild")
+
+    def __init__(self) -> None:
+        self._exact: dict[bytes, dict[V, None]] = {}
+        self._root: _Branch[V] = _Branch()
+        self._wild = 0
+
+    def add(self, pattern: bytes, value: V) -> None:
+        """Put a value under a filter."""
+        if not is_wild(pattern):
+            self._exact.setdefault(pattern, {})[value] = None
+            return
+        place = self._place(pattern)
+        if value not in place:
+            place[value] = None
+            self._wild += 1
+
+    def remove(self, pattern: bytes, value: V) -> None:
+        """Take a value from under a filter; it need not be there."""
+        if not is_wild(pattern):
+            values = self._exact.get(pattern)
+            if values is not None and value in values:
+                del values[value]
+                if not values:
+                    del self._exact[pattern]
+            return
+        path = self._path(pattern)
+        if path is None:
+            return
+        place = path[-1].rest if pattern.endswith(b"#") else path[-1].ending
+        if value in place:
+            del place[value]
+            self._wild -= 1
+            self._prune(path, pattern)
+
+    def match(self, topic: bytes) -> list[V]:
+        """The values of every filter that matches. A value under two matching filters comes twice."""
+        found: list[V] = []
+        exact = self._exact.get(topic)
+        if exact is not None:
+            found.extend(exact)
+        if not self._wild:
+            return found
+        levels = topic.split(b"/")
+        root = self._root
+        if levels[0] in SYSTEM_ROOTS:  # wildcards at the first level do not see system topics
+            child = root.children.get(levels[0])
+            branches = [] if child is None else [child]
+        else:
+            found.extend(root.rest)
+            branches = _step([root], levels[0])
+        for level in levels[1:]:
+            if not branches:
+                return found
+            for branch in branches:
+                if branch.rest:
+                    found.extend(branch.rest)
+            branches = _step(branches, level)
+        for branch in branches:
+            found.extend(branch.ending)
+            found.extend(branch.rest)
+        return found
+
+    def __len__(self) -> int:
+        return self._wild + sum(map(len, self._exact.values()))
+
+    def _place(self, pattern: bytes) -> dict[V, None]:
+        branch = self._root
+        for level in pattern.split(b"/"):
+            if level == b"#":
+                return branch.rest
+            if level == b"+":
+                if branch.plus is None:
+                    branch.plus = _Branch()
+                branch = branch.plus
+            else:
+                child = branch.children.get(level)
+                if child is None:
+                    child = branch.children[level] = _Branch()
+                branch = child
+        return branch.ending
+
+    def _path(self, pattern: bytes) -> list[_Branch[V]] | None:
+        path = [self._root]
+        for level in pattern.split(b"/"):
+            if level == b"#":
+                break
+            child = path[-1].plus if level == b"+" else path[-1].children.get(level)
+            if child is None:
+                return None
+            path.append(child)
+        return path
+
+    def _prune(self, path: list[_Branch[V]], pattern: bytes) -> None:
+        levels = pattern.split(b"/")
+        for depth in range(len(path) - 1, 0, -1):
+            if not path[depth].is_bare:
+                return
+            if levels[depth - 1] == b"+":
+                path[depth - 1].plus = None
+            else:
+                del path[depth - 1].children[levels[depth - 1]]
+
+
+def _step(branches: list[_Branch[V]], level: bytes) -> list[_Branch[V]]:
+    following = []
+    for branch in branches:
+        child = branch.children.get(level)
+        if child is not None:
+            following.append(child)
+        if branch.plus is not None:
+            following.append(branch.plus)
+    return following
+
+
+class TopicSet:
+    """A set of topics that can say which of them a filter matches, so that a cache forgets only what changed."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self) -> None:
+        self._root: dict[bytes | None, dict] = {}  # type: ignore[type-arg]  # nested: level -> subtree; None: a topic ends
+
+    def add(self, topic: bytes) -> None:
+        """Put a topic in."""
+        node = self._root
+        for level in topic.split(b"/"):
+            child = node.get(level)
+            if child is None:
+                child = node[level] = {}
+            node = child
+        node[None] = node
+
+    def discard(self, topic: bytes) -> None:
+        """Take a topic out; it need not be in."""
+        path = [self._root]
+        levels = topic.split(b"/")
+        for level in levels:
+            child = path[-1].get(level)
+            if child is None:
+                return
+            path.append(child)
+        path[-1].pop(None, None)
+        for depth in range(len(levels), 0, -1):
+            if path[depth]:
+                return
+            del path[depth - 1][levels[depth - 1]]
+
+    def clear(self) -> None:
+        """Forget all topics."""
+        self._root = {}
+
+    def matching(self, pattern: bytes, steps_max: int) -> list[bytes] | None:
+        """The topics that a filter matches, or None if finding them takes more than ``steps_max`` steps."""
+        budget = [steps_max]
+        found: list[bytes] = []
+        for topic in self._walk(self._root, pattern.split(b"/"), 0, [], budget):
+            found.append(topic)
+            if budget[0] <= 0:
+                return None
+        return None if budget[0] <= 0 else found
+
+    def _walk(
+        self, node: dict, wanted: list[bytes], depth: int, levels: list[bytes], budget: list[int]
+    ) -> Iterator[bytes]:  # type: ignore[type-arg]
+        budget[0] -= 1
+        if budget[0] <= 0:
+            return
+        rest = depth < len(wanted) and wanted[depth] == b"#"
+        if None in node and (rest or depth == len(wanted)):
+            yield b"/".join(levels)
+        if depth >= len(wanted) and not rest:
+            return
+        want = b"#" if rest else wanted[depth]
+        if want in (b"+", b"#"):
+            children = [(level, child) for level, child in node.items() if level is not None]
+            if depth == 0:
+                children = [(level, child) for level, child in children if level not in SYSTEM_ROOTS]
+        else:
+            child = node.get(want)
+            children = [] if child is None else [(want, child)]
+        for level, child in children:
+            yield from self._walk(child, wanted, depth if rest else depth + 1, [*levels, level], budget)

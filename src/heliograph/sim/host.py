@@ -1,0 +1,382 @@
+"""A host: one simulated process that runs the machines of a node.
+
+In:    inputs for its machines, offered by the network, the world's timers and the workload.
+Out:   the machines' effects: bytes to the network, dials, jobs, timers; all of them to the digest.
+State: the machines (seats), the links' ends, the inputs that wait, when the host is free again.
+Not here: how bytes travel (network.py), which hosts exist and when they crash (world.py).
+
+A host does one thing at a time. An input that finds it busy waits; each turn handles a number of waiting inputs that
+is drawn from the seed, then asks the touched machines what they want (rule 12 of the contract), and what they want
+leaves when the turn's service time is over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappush
+from typing import TYPE_CHECKING, Any
+
+from heliograph.errors import Reason
+from heliograph.machine import Effects, Instant, LinkId, Machine, Peer, Ticket
+from heliograph.sim.clock import WallClock
+from heliograph.sim.loop import NEVER
+from heliograph.sim.network import End
+
+if TYPE_CHECKING:
+    from heliograph.model.identity import Identity
+    from heliograph.node import Node
+    from heliograph.sim.world import World
+
+SPINS_MAX = 100_000  # wakes in a row that ask for another one at once: the machine will never end
+SPIN_NS = 1_000_000  # in a row: less than a millisecond apart
+
+Handler = Callable[[Any, Any, Instant], None]
+Build = Callable[[int], "Node"]
+"""Makes the machines of a host for an incarnation number."""
+
+
+class ContractBroken(AssertionError):
+    """A machine, or the world itself, broke a rule of machine.py: our own fault, never a peer's."""
+
+
+class Seat:
+    """A machine in its host."""
+
+    __slots__ = (
+        "after",
+        "alarm",
+        "dirty",
+        "gone",
+        "host",
+        "machine",
+        "name",
+        "number",
+        "spins",
+        "spun_at",
+        "tickets",
+        "wake_at",
+    )
+
+    def __init__(self, host: Host, name: str, machine: Machine, number: int) -> None:
+        self.host = host
+        self.name = name
+        self.machine = machine
+        self.number = number  # in the digest
+        self.dirty = False  # it had an input since its last take
+        self.gone = False  # its host crashed or stopped
+        self.wake_at = NEVER  # what the machine asked for, in virtual time
+        self.alarm = NEVER  # what is in the loop for it
+        self.spins = 0
+        self.spun_at = 0
+        self.tickets: dict[Ticket, None] = {}  # promised, not yet kept
+        self.after: Callable[[], None] | None = None  # the program that owns the machine, called after every take
+
+
+class Host:
+    """A process with a name, its machines and its links."""
+
+    __slots__ = (  # fmt: skip
+        "build",
+        "ends",
+        "free_at",
+        "identity",
+        "inbox",
+        "incarnation",
+        "linger_ns",
+        "name",
+        "next_link",
+        "node",
+        "on_start",
+        "paused",
+        "seats",
+        "service_ns",
+        "service_ns_usual",
+        "settings",
+        "shift",
+        "turning",
+        "up",
+        "wall",
+        "world",
+    )
+
+    def __init__(self, world: World, name: str, build: Build) -> None:
+        self.world = world
+        self.name = name
+        self.build = build
+        self.identity: Identity | None = None  # what its certificate proves on secure links
+        self.settings: Any = None  # the answer to a LoadSettings job
+        self.on_start: Callable[[], None] | None = None  # the workload, told when machines are there
+        self.wall = WallClock()
+        self.service_ns = self.service_ns_usual = 1_000
+        self.linger_ns = 0
+        self.incarnation = 0
+        self.node: Node | None = None
+        self.seats: list[Seat] = []
+        self.ends: dict[LinkId, End] = {}
+        self.next_link = 1
+        self.inbox: deque[tuple[Handler, Any, Any]] = deque()
+        self.up = False
+        self.turning = False  # a turn is running or in the loop
+        self.paused = 0
+        self.free_at = 0
+        self.shift = 0  # the node's monotonic time minus virtual time
+
+    def seat(self, machine: str) -> Seat:
+        """The seat of the machine with this name."""
+        return next(seat for seat in self.seats if seat.name == machine)
+
+    def new_end(self, seat: Seat, peer: Peer) -> End:
+        """One end of a new link, under the next number of this host."""
+        end = End(self, seat, self.next_link, peer)
+        self.ends[self.next_link] = end
+        self.next_link += 1
+        return end
+
+    # Inputs are offered.
+
+    def receive(self, end: End, data: bytes) -> None:
+        """Bytes arrived."""
+        self.offer(self._receive, end, data)
+
+    def attach(self, end: End) -> None:
+        """A link came up."""
+        self.offer(self._attach, end, None)
+
+    def detach(self, end: End, reason: Reason) -> None:
+        """A link is gone."""
+        self.offer(self._detach, end, reason)
+
+    def press(self, end: End) -> None:
+        """A link's buffer crossed a mark; what counts is the state when the machine is told."""
+        self.offer(self._press, end, end.pressed)
+
+    def tell(self, seat: Seat, command: Any) -> None:
+        """The program that owns a machine tells it something."""
+        self.offer(self._tell, seat, command)
+
+    def fail(self, seat: Seat, ticket: Ticket, reason: Reason) -> None:
+        """A promise cannot be kept."""
+        self.offer(self._failed, seat, (ticket, reason))
+
+    def finish_job(self, seat: Seat, ticket: Ticket, result: Any) -> None:
+        """A promise was kept."""
+        self.offer(self._done, seat, (ticket, result))
+
+    def look_at_clock(self) -> None:
+        """Tell every machine the wall time."""
+        for seat in self.seats:
+            self.offer(self._clock, seat, None)
+
+    def offer(self, handler: Handler, subject: Any, detail: Any) -> None:
+        """Handle an input now if the host is idle; else it waits for a turn."""
+        if not self.up:
+            return
+        self.inbox.append((handler, subject, detail))
+        if self.turning or self.paused:
+            return
+        world = self.world
+        now = world.loop.now
+        if self.free_at > now:
+            self.turning = True
+            world.loop.at(self.free_at, Host.turn, self)
+        elif self.linger_ns and world.draw() < 0.1:
+            self.turning = True  # other inputs of the same loop turn may join it
+            world.loop.at(now + int(self.linger_ns * world.draw()), Host.turn, self)
+        else:
+            self.turn(now)
+
+    def turn(self, instant: int) -> None:
+        """Handle some of the waiting inputs, then carry out what the machines want."""
+        inbox = self.inbox
+        world = self.world
+        if not inbox or self.paused:
+            self.turning = False
+            return
+        if self.free_at > instant:  # a turn of an earlier incarnation
+            world.loop.at(self.free_at, Host.turn, self)
+            return
+        self.turning = True
+        world.acting = self
+        count = 1
+        if len(inbox) > 1:
+            count = min(len(inbox), 1 + int(world.draw() * world.inputs_per_take_max))
+        done_at = instant
+        for _ in range(count):
+            done_at += self.service_ns
+            handler, subject, detail = inbox.popleft()
+            handler(subject, detail, done_at + self.shift)
+        world.journal.step += count
+        self.free_at = done_at
+        for seat in self.seats:
+            if seat.dirty and not seat.gone:
+                seat.dirty = False
+                self._carry_out(seat, done_at)
+        if inbox and self.up:
+            loop = world.loop
+            loop.count += 1
+            heappush(loop.heap, (done_at, loop.count, Host.turn, self))
+        else:
+            self.turning = False
+
+    # Inputs are handled.
+
+    def _receive(self, end: End, data: bytes, now: Instant) -> None:
+        self.world.network.consumed(end.far, len(data))
+        if not end.hung and end.attached:
+            end.seat.dirty = True
+            end.seat.machine.receive(end.link, data, now)
+
+    def _attach(self, end: End, _: None, now: Instant) -> None:
+        end.attached = True
+        end.seat.dirty = True
+        if end.peer.ticket is not None:
+            del end.seat.tickets[end.peer.ticket]  # a dial ends once: by this attach, or by failed
+        self.world.journal.write("attached", self.name, end.link, end.peer.address)
+        end.seat.machine.attach(end.link, end.peer, now)
+
+    def _detach(self, end: End, reason: Reason, now: Instant) -> None:
+        if not end.attached:
+            raise ContractBroken(f"{self.name}: link {end.link} detaches twice, or was never attached")
+        end.attached = False
+        del self.ends[end.link]
+        end.seat.dirty = True
+        self.world.journal.write("detached", self.name, end.link, end.peer.address, reason.word)
+        end.seat.machine.detach(end.link, reason, now)
+
+    def _press(self, end: End, pressed: bool, now: Instant) -> None:
+        if end.attached and not end.hung:
+            end.seat.dirty = True
+            end.seat.machine.press(end.link, pressed, now)
+
+    def _tell(self, seat: Seat, command: Any, now: Instant) -> None:
+        seat.dirty = True
+        seat.machine.tell(command, now)
+
+    def _failed(self, seat: Seat, detail: tuple[Ticket, Reason], now: Instant) -> None:
+        seat.dirty = True
+        del seat.tickets[detail[0]]
+        seat.machine.failed(*detail, now)
+
+    def _done(self, seat: Seat, detail: tuple[Ticket, Any], now: Instant) -> None:
+        seat.dirty = True
+        del seat.tickets[detail[0]]
+        seat.machine.done(*detail, now)
+
+    def _clock(self, seat: Seat, _: None, now: Instant) -> None:
+        seat.dirty = True
+        seat.machine.clock(self.wall.wall_ns(now - self.shift), now)
+
+    def _wake(self, seat: Seat, _: None, now: Instant) -> None:
+        seat.dirty = True
+        seat.machine.wake(now)
+
+    # Effects are carried out.
+
+    def _carry_out(self, seat: Seat, instant: int) -> None:
+        world = self.world
+        effects = seat.machine.take()
+        wake_at = effects.wake_at
+        world.digest.add_take(instant, seat.number, wake_at)
+        for link, frames in effects.writes:
+            end = self.ends.get(link)
+            if end is None or end.hung or end.seat is not seat or not end.attached:
+                raise ContractBroken(f"{self.name}: {seat.name} writes to link {link}, {_state(end)}")
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            world.digest.add_write(link, data)
+            world.network.write(end, data, instant)
+        if effects.notes or effects.hangups or effects.holds or effects.dials or effects.jobs or _has_more(effects):
+            world.digest.add_rest(effects)
+            self._carry_out_rest(seat, effects, instant)
+        if wake_at is None:
+            seat.wake_at = NEVER
+        else:
+            seat.wake_at = due = wake_at - self.shift
+            if due <= instant:
+                self._wake_at_once(seat, instant)
+            elif due < seat.alarm:
+                self.set_alarm(seat, due)
+        if seat.after is not None:
+            seat.after()
+        if effects.stop:
+            world.stop(self)
+
+    def _carry_out_rest(self, seat: Seat, effects: Effects, instant: int) -> None:
+        world = self.world
+        for note in effects.notes:
+            world.journal.write("note", self.name, note)
+        for link, hold in effects.holds:
+            world.network.hold(self._own_end(seat, link, "holds"), hold)
+        for link, reason in effects.hangups:
+            end = self._own_end(seat, link, "hangs up")
+            end.hung = True
+            world.journal.write("hung_up", self.name, link, reason.word)
+            world.network.hang_up(end, reason, instant)
+        for ticket, dial in effects.dials:
+            self._promise(seat, ticket)
+            world.network.dial(seat, ticket, dial, instant)
+        for ticket, job in effects.jobs:
+            self._promise(seat, ticket)
+            world.start_job(seat, ticket, job, instant)
+        for ticket, _changes in effects.commits:
+            self._promise(seat, ticket)
+            world.loop.at(instant, world.fail_vault, (seat, ticket))
+        for read in effects.reads:
+            self._promise(seat, read.ticket)
+            world.loop.at(instant, world.fail_vault, (seat, read.ticket))
+        for socket, _address, data in effects.datagrams:
+            world.journal.write("datagram_dropped", self.name, socket, len(data))
+
+    def _own_end(self, seat: Seat, link: LinkId, verb: str) -> End:
+        end = self.ends.get(link)
+        if end is None or end.hung or end.seat is not seat or not end.attached:
+            raise ContractBroken(f"{self.name}: {seat.name} {verb} link {link}, {_state(end)}")
+        return end
+
+    def _promise(self, seat: Seat, ticket: Ticket) -> None:
+        if ticket in seat.tickets:
+            raise ContractBroken(f"{self.name}: {seat.name} uses ticket {ticket} twice")
+        seat.tickets[ticket] = None
+
+    def _wake_at_once(self, seat: Seat, instant: int) -> None:
+        """A machine slices its work. One that gets nowhere would never let the world go on."""
+        seat.spins = seat.spins + 1 if instant - seat.spun_at < SPIN_NS else 0
+        seat.spun_at = instant
+        if seat.spins > SPINS_MAX:
+            raise ContractBroken(f"{self.name}: {seat.name} asks to be woken at once, for ever")
+        if instant < seat.alarm:
+            self.set_alarm(seat, instant)
+
+    def set_alarm(self, seat: Seat, instant: int) -> None:
+        """Have the machine woken at this virtual instant."""
+        seat.alarm = instant
+        loop = self.world.loop
+        loop.count += 1
+        heappush(loop.heap, (instant, loop.count, _ring, seat))
+
+    def wake(self, seat: Seat) -> None:
+        """The instant that a machine named has come."""
+        self.offer(self._wake, seat, None)
+
+
+def _ring(seat: Seat, instant: int) -> None:
+    """An alarm went off: wake the machine if it still wants that, else set the alarm anew."""
+    if seat.gone or instant != seat.alarm:
+        return  # another alarm took its place
+    seat.alarm = NEVER
+    if seat.wake_at <= instant:
+        seat.host.wake(seat)
+    elif seat.wake_at != NEVER:
+        seat.host.set_alarm(seat, seat.wake_at)
+
+
+def _has_more(effects: Effects) -> bool:
+    return bool(effects.commits or effects.reads or effects.datagrams or effects.stop)
+
+
+def _state(end: End | None) -> str:
+    if end is None:
+        return "which does not exist"
+    if end.hung:
+        return "which it hung up"
+    return "which is not its own" if end.attached else "before it was attached"

@@ -1,0 +1,84 @@
+"""The journal: what happened in a world, line by line. Checkers and people read it; nothing else of the world is theirs.
+
+In:    entries from hosts, faults and the workload.
+Out:   the entries, to whoever watches their kind at once, and as text afterwards.
+State: the newest entries (all of them, if asked for) and a count per kind.
+Not here: judging what happened (checkers/), bytes (digest.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from heliograph.notes import Note
+from heliograph.sim.loop import SECOND, Loop
+
+ENTRIES_MAX = 2_000  # kept for the last lines before a failure
+
+KINDS = {
+    "started": "a host began to run",
+    "crashed": "a host lost everything in its memory",
+    "stopped": "a host ended by its own wish",
+    "attached": "a host has a new link",
+    "detached": "a host lost a link",
+    "hung_up": "a machine ended a link",
+    "note": "a machine observed something",
+    "fault": "a fault struck",
+    "healed": "a fault was over",
+    "published": "a client's program published",
+    "flushed": "a broker confirmed what a client had published",
+    "received": "a client's program read a publication",
+    "subscribing": "a client's program asked for publications",
+    "subscribed": "a subscription is in force",
+    "unsubscribing": "a client's program ended a subscription",
+    "refused": "a request of a client was refused",
+    "restored": "a client is back with all its subscriptions",
+    "lost": "a client was told that it lost publications, by a broker or by its own full inbox",
+    "datagram_dropped": "a machine sent a datagram, and there is no socket for it",
+}
+
+Watcher = Callable[..., None]
+
+
+class Journal:
+    """Entries are (instant, step, kind, who, details); watchers of a kind are called with (who, *details)."""
+
+    def __init__(self, loop: Loop, *, keep_all: bool = False) -> None:
+        self.step = 0  # inputs that machines have had so far; counted by the world
+        self.entries: deque[tuple[int, int, str, str, tuple[Any, ...]]] = deque(maxlen=None if keep_all else ENTRIES_MAX)
+        self.counts: Counter[str] = Counter()
+        self._loop = loop
+        self._watchers: dict[str, list[Watcher]] = {kind: [] for kind in KINDS}
+
+    @property
+    def instant(self) -> int:
+        """The present virtual instant."""
+        return self._loop.now
+
+    def watch(self, kind: str, watcher: Watcher) -> None:
+        """Call this with every entry of the kind."""
+        self._watchers[kind].append(watcher)
+
+    def write(self, kind: str, who: str, *details: Any) -> None:
+        """Something happened."""
+        self.counts[kind] += 1
+        self.entries.append((self._loop.now, self.step, kind, who, details))
+        for watcher in self._watchers[kind]:
+            watcher(who, *details)
+
+    def lines(self, last: int | None = None) -> Iterator[str]:
+        """The entries as text, oldest first; only the ``last`` so many, if given."""
+        entries = list(self.entries)
+        for instant, step, kind, who, details in entries if last is None else entries[-last:]:
+            yield f"{instant / SECOND:12.6f} {step:>8}  {who:<14} {kind:<13} {' '.join(map(_shown, details))}".rstrip()
+
+
+def _shown(detail: Any) -> str:
+    if isinstance(detail, bytes):
+        return f"{len(detail)}B"
+    if isinstance(detail, Note):
+        fields = " ".join(f"{name}={_shown(getattr(detail, name))}" for name in detail.__struct_fields__)
+        return f"{detail.__struct_config__.tag} {fields}"
+    return str(detail)

@@ -1,0 +1,47 @@
+"""The loop of the simulated world: what happens next, in virtual time.
+
+In:    calls with the instant at which they are due.
+Out:   the calls, in order of their instants; equal instants in the order in which they were asked for.
+State: the heap and the present virtual instant.
+Not here: what the calls do (network.py, world.py, faults.py, workloads.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+NEVER = 1 << 62
+"""Later than any instant of a run: about 146 years."""
+SECOND = 1_000_000_000
+MILLISECOND = 1_000_000
+MICROSECOND = 1_000
+
+Call = Callable[[Any, int], None]
+"""What is due: called with its subject and the virtual instant."""
+
+
+class Loop:
+    """A heap of (instant, count, call, subject). The count makes every entry unique, so that calls are never compared."""
+
+    __slots__ = ("count", "heap", "now")
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[int, int, Call, Any]] = []
+        self.count = 0
+        self.now = 0
+
+    def at(self, instant: int, call: Call, subject: Any) -> None:
+        """Call ``call(subject, instant)`` when that instant has come."""
+        self.count += 1
+        heappush(self.heap, (instant, self.count, call, subject))
+
+    def run(self, until: int) -> None:
+        """Let the world run up to and including this instant."""
+        heap = self.heap
+        while heap and heap[0][0] <= until:
+            instant, _, call, subject = heappop(heap)
+            self.now = instant
+            call(subject, instant)
+        self.now = max(self.now, until)

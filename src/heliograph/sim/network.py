@@ -1,0 +1,426 @@
+"""The simulated network: links that delay, stall, split, join, stop and break, but never reorder.
+
+In:    what machines write, hold, hang up and dial, as the world passes it on; what faults do to links.
+Out:   inputs (attach, receive, press, detach, failed), offered to the hosts at the instants drawn from the seed.
+State: both ends of every link with what is in flight, the listeners, the directions that are cut.
+Not here: when a host handles an input and what a machine answers (world.py), when faults strike (faults.py).
+
+A link is two streams. An End holds the stream that *its* machine writes: ``flight`` is what was written and has not
+arrived. ``pending`` counts what the far machine has not consumed yet; it is what press is about, as in a real driver
+whose buffer fills when the far side does not read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappush
+from random import Random
+from typing import TYPE_CHECKING
+
+from heliograph.errors import Reason
+from heliograph.machine import Dial, LinkId, Peer, Ticket
+from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
+from heliograph.sim.tamper import without_frame
+
+if TYPE_CHECKING:
+    from heliograph.sim.host import Host, Seat
+
+FLUSH_NS_MAX = SECOND  # how long a driver waits for the last writes of a link that was hung up
+DIAL_NS_MAX = 5 * SECOND  # how long a driver waits for an answer to a dial
+MARK_BYTES_MIN = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """How links behave when nothing is wrong with them."""
+
+    delay_ms: float = 0.2  # one way
+    jitter_ms: float = 0.1  # up to so much more, drawn for each chunk
+    split: float = 0.1  # probability that a chunk arrives in two parts
+    join: float = 0.1  # probability that a chunk waits for the next and arrives with it
+    bandwidth_kib_s: int = 0  # per link and direction; 0: no limit
+    buffer_kib: int = 64  # the mark above which a driver presses; each link draws its own around it
+
+    def problems(self, path: str = "network") -> list[str]:
+        """Everything wrong with it."""
+        found = []
+        for name in ("delay_ms", "jitter_ms"):
+            if not 0 <= getattr(self, name) <= 60_000:
+                found.append(f"{path}.{name} = {getattr(self, name)}: must be between 0 and 60000")
+        for name in ("split", "join"):
+            if not 0 <= getattr(self, name) <= 1:
+                found.append(f"{path}.{name} = {getattr(self, name)}: a probability is between 0 and 1")
+        if self.split + self.join > 1:
+            found.append(f"{path}.split and {path}.join add up to more than 1")
+        if self.bandwidth_kib_s < 0:
+            found.append(f"{path}.bandwidth_kib_s = {self.bandwidth_kib_s}: must not be below 0 (0: no limit)")
+        if not 1 <= self.buffer_kib <= 1 << 20:
+            found.append(f"{path}.buffer_kib = {self.buffer_kib}: must be between 1 and {1 << 20}")
+        return found
+
+
+class End:
+    """One end of a link, with the stream that leaves from it."""
+
+    __slots__ = (  # fmt: skip
+        "attached",
+        "blocked",
+        "busy_until",
+        "delay",
+        "far",
+        "flight",
+        "held",
+        "high",
+        "host",
+        "hung",
+        "last",
+        "link",
+        "low",
+        "over",
+        "peer",
+        "pending",
+        "pipe",
+        "pressed",
+        "scheduled",
+        "seat",
+        "silent",
+        "stalled_until",
+        "tamper",
+    )
+
+    def __init__(self, host: Host, seat: Seat, link: LinkId, peer: Peer) -> None:
+        self.host = host
+        self.seat = seat
+        self.link = link
+        self.peer = peer
+        self.far: End = self  # until joined
+        self.pipe = False
+        # the stream from here to the far end
+        self.flight: deque[tuple[int, bytes | Reason]] = deque()  # (arrival, bytes); a Reason ends the stream
+        self.last = 0  # arrival of the newest chunk: later ones never overtake it
+        self.delay = 0
+        self.busy_until = 0  # the line is sending until then, where there is a bandwidth
+        self.scheduled = False  # an arrival is in the loop
+        self.blocked = 0  # how many partitions stop this direction
+        self.stalled_until = 0
+        self.tamper = 0  # how many frames to lose silently: the planted bug
+        self.pending = 0
+        self.high = NEVER
+        self.low = 0
+        self.pressed = False
+        # the life of this end
+        self.attached = False  # the machine was told attach, and not yet detach
+        self.held = False  # the machine does not want to read now
+        self.hung = False  # the machine hung up …
+        self.reason = Reason.CLOSED  # … for this reason
+        self.over = False  # detach was told or is on its way to the machine, or the host crashed
+        self.silent = False  # the host lost power: the far side is told nothing
+
+
+class Listener:
+    """An address that answers dials."""
+
+    __slots__ = ("host", "machine", "name", "secure")
+
+    def __init__(self, host: Host, machine: str, name: str, secure: bool) -> None:
+        self.host = host
+        self.machine = machine
+        self.name = name
+        self.secure = secure
+
+
+class Network:
+    """All links of a world. ``offer`` and the handlers are the world's: they give inputs to machines."""
+
+    def __init__(self, settings: NetworkSettings, loop: Loop, random: Random) -> None:
+        self.listeners: dict[tuple[str, int], Listener] = {}
+        self.blocked: dict[tuple[str, str], int] = {}  # (from host, to host) -> how many partitions stop it
+        self.links_made = 0
+        self.bytes_lost = 0
+        self.frames_lost = 0  # by tampering
+        self._settings = settings
+        self._loop = loop
+        self._draw = random.random
+        self._jitter = int(settings.jitter_ms * MILLISECOND)
+        self._split = settings.split
+        self._split_or_join = settings.split + settings.join
+        self._ns_per_kib = SECOND // settings.bandwidth_kib_s if settings.bandwidth_kib_s else 0
+
+    # Links come up.
+
+    def dial(self, seat: Seat, ticket: Ticket, dial: Dial, instant: int) -> None:
+        """Try to open a link; one round trip later the dialler knows."""
+        trip = int(self._settings.delay_ms * MILLISECOND) + int(self._jitter * self._draw()) + MICROSECOND
+        self._loop.at(instant + 2 * trip, self._answer_dial, (seat, ticket, dial))
+
+    def _answer_dial(self, dialled: tuple[Seat, Ticket, Dial], instant: int) -> None:
+        seat, ticket, dial = dialled
+        listener = self.listeners.get((dial.host, dial.port))
+        if seat.gone:
+            return
+        if listener is None or not listener.host.up:
+            seat.host.fail(seat, ticket, Reason.DIAL_FAILED)
+        elif self.is_blocked(seat.host.name, listener.host.name):
+            self._loop.at(instant + DIAL_NS_MAX, self._give_up_dial, dialled)
+        elif listener.secure != dial.secure:
+            seat.host.fail(seat, ticket, Reason.TLS_FAILED)
+        else:
+            self._accept(seat, ticket, dial, listener, instant)
+
+    def _give_up_dial(self, dialled: tuple[Seat, Ticket, Dial], _instant: int) -> None:
+        seat, ticket, _ = dialled
+        if not seat.gone:
+            seat.host.fail(seat, ticket, Reason.TIME_OUT)
+
+    def _accept(self, seat: Seat, ticket: Ticket, dial: Dial, listener: Listener, instant: int) -> None:
+        transport = "tls" if listener.secure else "tcp"
+        self.links_made += 1
+        dialler = seat.host
+        caller = Peer(
+            transport,
+            f"{dialler.name}:{50_000 + self.links_made % 10_000}",
+            listener=listener.name,
+            identity=dialler.identity if listener.secure else None,
+        )
+        called = Peer(transport, f"{dial.host}:{dial.port}", ticket=ticket)
+        here = dialler.new_end(seat, called)
+        there = listener.host.new_end(listener.host.seat(listener.machine), caller)
+        self._join(here, there, instant)
+
+    def _join(self, here: End, there: End, instant: int) -> None:
+        here.far, there.far = there, here
+        for end in (here, there):
+            end.delay = int(self._settings.delay_ms * MILLISECOND)
+            end.last = instant
+            end.blocked = self.blocked.get((end.host.name, end.far.host.name), 0)
+            end.high = max(MARK_BYTES_MIN, int(self._settings.buffer_kib * 1024 * (0.5 + self._draw())))
+            end.low = end.high // 4
+        here.host.attach(here)
+        there.host.attach(there)
+
+    def pipe(self, host: Host, broker: Seat, service: Seat) -> None:
+        """Join two machines of one host: no delay, no loss, the same inputs."""
+        here = host.new_end(broker, Peer("pipe", service.name))
+        there = host.new_end(service, Peer("pipe", broker.name))
+        here.far, there.far = there, here
+        for end in (here, there):
+            end.pipe = True
+            end.high = self._settings.buffer_kib * 1024
+            end.low = end.high // 4
+        host.attach(here)
+        host.attach(there)
+
+    # Bytes travel.
+
+    def write(self, end: End, data: bytes, instant: int) -> None:
+        """Put bytes on their way to the far end."""
+        if end.over or not data:
+            return  # the link is gone and the machine does not know yet
+        if end.tamper:
+            data = self._tampered(end, data)
+        end.pending += len(data)
+        if end.pipe:
+            end.far.host.receive(end.far, data)
+        else:
+            self._launch(end, data, instant)
+        if end.pending > end.high and not end.pressed:
+            end.pressed = True
+            self._loop.at(instant, self._press, end)
+
+    def _launch(self, end: End, data: bytes, instant: int) -> None:
+        """Draw how the chunk travels. Called for every write, so it draws no more than it must."""
+        draw = self._draw
+        flight = end.flight
+        size = len(data)
+        if self._ns_per_kib:
+            instant = end.busy_until = max(instant, end.busy_until) + (size * self._ns_per_kib >> 10)
+        arrival = instant + end.delay + int(self._jitter * draw())
+        if arrival < end.last:
+            arrival = end.last  # it cannot overtake: it arrives together with the chunk before
+        fate = draw()
+        if fate < self._split_or_join:
+            if fate >= self._split:
+                if flight and type(flight[-1][1]) is bytes:
+                    data = flight.pop()[1] + data  # type: ignore[operator]  # the test says bytes
+            elif size > 1:
+                cut = 1 + int((size - 1) * draw())
+                flight.append((arrival, data[:cut]))
+                data = data[cut:]
+                arrival += 1 + int(self._jitter * draw())
+        flight.append((arrival, data))
+        end.last = arrival
+        if not end.scheduled:
+            end.scheduled = True
+            loop = self._loop
+            loop.count += 1
+            heappush(loop.heap, (flight[0][0], loop.count, self._arrive, end))
+
+    def _arrive(self, end: End, instant: int) -> None:
+        """What is due at the far end of this stream arrives there, in one piece."""
+        end.scheduled = False
+        flight, far = end.flight, end.far
+        if not flight or end.blocked or far.held:
+            return  # whoever unblocks or resumes it calls ``resume``
+        due = flight[0][0]
+        if end.stalled_until > due:
+            due = end.stalled_until
+        if due > instant:
+            self._schedule(end, due)
+            return
+        data = flight.popleft()[1]
+        if type(data) is not bytes:
+            self._end_stream(end, data)  # type: ignore[arg-type]  # not bytes: a Reason
+            return
+        if flight and flight[0][0] <= instant:
+            data = self._joined(data, flight, instant)
+        if flight:
+            self._schedule(end, flight[0][0])
+        if far.over or far.hung:
+            self._arrive_nowhere(end, data, instant)
+        else:
+            far.host.receive(far, data)
+
+    def _joined(self, data: bytes, flight: deque[tuple[int, bytes | Reason]], instant: int) -> bytes:
+        chunks = [data]
+        while flight and flight[0][0] <= instant and type(flight[0][1]) is bytes:
+            chunks.append(flight.popleft()[1])  # type: ignore[arg-type]  # the test says bytes
+        return b"".join(chunks)
+
+    def _arrive_nowhere(self, end: End, data: bytes, instant: int) -> None:
+        """Nobody reads there any more. A host that lost power and is back answers with a reset."""
+        self.bytes_lost += len(data)
+        if not end.far.silent:
+            end.pending -= len(data)
+        elif end.far.host.up:
+            end.far.silent = False
+            self._loop.at(instant + end.delay, self._reset, end)
+
+    def _schedule(self, end: End, instant: int) -> None:
+        if not end.scheduled:
+            end.scheduled = True
+            self._loop.at(instant, self._arrive, end)
+
+    def resume(self, end: End) -> None:
+        """The stream from this end may move again: look what is due."""
+        if end.flight:
+            self._schedule(end, max(self._loop.now, end.flight[0][0]))
+
+    def consumed(self, end: End, size: int) -> None:
+        """The far machine took so many bytes of this stream."""
+        end.pending -= size
+        if end.pressed and end.pending <= end.low:
+            end.pressed = False
+            self._loop.at(self._loop.now, self._press, end)
+
+    def _press(self, end: End, _instant: int) -> None:
+        end.host.press(end)
+
+    def hold(self, end: End, held: bool) -> None:
+        """The machine at this end stops or resumes reading."""
+        end.held = held
+        if not held and not end.far.pipe:
+            self.resume(end.far)
+
+    # Links end.
+
+    def hang_up(self, end: End, reason: Reason, instant: int) -> None:
+        """The machine is done with this link: flush for at most a second, then close."""
+        if end.over:
+            return
+        end.reason = reason
+        if end.pipe:
+            self.finish(end, reason)
+            self.finish(end.far, Reason.CLOSED)
+            return
+        self.hold(end, False)  # what still comes in is read and thrown away
+        end.flight.append((max(end.last, instant + end.delay), Reason.CLOSED))
+        self.resume(end)
+        self._loop.at(instant + FLUSH_NS_MAX, self._abort, end)
+
+    def _abort(self, end: End, _instant: int) -> None:
+        """The flush took too long: what is still in flight is lost, and the far side sees a reset once it can."""
+        if not end.over:
+            self._lose_flight(end)
+            end.flight.append((self._loop.now + end.delay, Reason.RESET))
+            self.resume(end)
+            self.finish(end, end.reason)
+
+    def _end_stream(self, end: End, reason: Reason) -> None:
+        """The last bytes of this stream have arrived: both sides see the end of the link."""
+        self.finish(end.far, reason)
+        self.finish(end, end.reason if end.hung else reason)
+
+    def _reset(self, end: End, _instant: int) -> None:
+        self.finish(end, Reason.RESET)
+
+    def finish(self, end: End, reason: Reason) -> None:
+        """The link is gone as seen from this end; the machine is told exactly once."""
+        if end.over:
+            return
+        end.over = True
+        end.host.detach(end, reason)
+        if end.far.over:
+            end.flight.clear()
+
+    def break_link(self, end: End, keep: float) -> None:
+        """Reset a link: of each direction a share ``keep`` of what is in flight still arrives, the suffix is lost."""
+        for side in (end, end.far):
+            self._cut(side, keep)
+            side.flight.append((max(side.last, self._loop.now + side.delay), Reason.RESET))
+            self.resume(side)
+
+    def leave(self, end: End) -> None:
+        """The host of this end stops: what it wrote still arrives, then the far side sees the end."""
+        end.over = end.hung = True
+        if not end.pipe:
+            self._lose_flight(end.far)
+            end.flight.append((max(end.last, self._loop.now + end.delay), Reason.CLOSED))
+            self.resume(end)
+
+    def drop_end(self, end: End, keep: float, silent: bool) -> None:
+        """The host of this end crashed: a prefix of what it wrote may still arrive; what was sent to it is lost."""
+        end.over = True
+        end.silent = silent
+        if end.pipe:
+            return
+        self._lose_flight(end.far)
+        self._cut(end, keep)
+        if not silent:
+            end.flight.append((max(end.last, self._loop.now + end.delay), Reason.RESET))
+        self.resume(end)
+
+    def _cut(self, end: End, keep: float) -> None:
+        """Keep this share of the bytes in flight, in order; lose the rest."""
+        chunks = [chunk for chunk in end.flight if type(chunk[1]) is bytes]
+        room = int(keep * sum(len(data) for _, data in chunks))  # type: ignore[arg-type]
+        self._lose_flight(end)
+        for arrival, data in chunks:
+            assert isinstance(data, bytes)
+            if room > 0:
+                end.flight.append((arrival, data[:room]))
+                self.bytes_lost -= min(room, len(data))
+                room -= len(data)
+
+    def _lose_flight(self, end: End) -> None:
+        for _, data in end.flight:
+            if isinstance(data, bytes):
+                self.bytes_lost += len(data)
+        end.flight.clear()
+
+    # What faults ask for.
+
+    def block(self, source: str, target: str, by: int) -> None:
+        """Stop (+1) or let go (-1) everything that flows from one host to another, now and on links to come."""
+        self.blocked[source, target] = self.blocked.get((source, target), 0) + by
+
+    def is_blocked(self, one: str, other: str) -> bool:
+        """True if a dial between the two cannot be answered."""
+        return bool(self.blocked.get((one, other)) or self.blocked.get((other, one)))
+
+    def _tampered(self, end: End, data: bytes) -> bytes:
+        shorter = without_frame(data)
+        if len(shorter) < len(data):
+            end.tamper -= 1
+            self.frames_lost += 1
+        return shorter

@@ -1,0 +1,80 @@
+"""The splitter: a byte stream in, whole frames out.
+
+In:    the bytes of one link, cut anywhere.
+Out:   whole frames, in order; after a bad length or kind only the reason why it stopped.
+State: the beginning of the frame that is not whole yet.
+Not here: the broker's fast path (wire/scan.py), what is inside a frame (wire/frames.py, client/deliveries.py).
+
+Each length is checked against the limit of its kind as soon as five bytes are there, so nobody makes us take more
+memory than one frame of that kind may have. A frame that comes in many pieces is put together once, when it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+
+from heliograph.errors import Reason
+from heliograph.wire.frames import BODY_BYTES, Kind
+from heliograph.wire.limits import CONTROL_BYTES_MAX, DELIVERY_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
+
+LENGTH_AND_KIND = Struct("<IB")
+
+_KINDS = frozenset(int(kind) for kind in Kind)
+_CONTROL = HEAD_BYTES + CONTROL_BYTES_MAX
+FROM_BROKER: Mapping[int, int] = {
+    Kind.DELIVERY: DELIVERY_BYTES_MAX,
+    Kind.SERVICE: FRAME_BYTES_MAX,
+    Kind.WELCOME: _CONTROL,
+    Kind.GOODBYE: _CONTROL,
+    Kind.PING: HEAD_BYTES,
+    Kind.PONG: HEAD_BYTES,
+    Kind.CONFIRMED: HEAD_BYTES,
+    Kind.REFUSED: _CONTROL,
+}
+"""What a broker may send to a client: the most bytes of a frame of each kind."""
+
+
+class Splitter:
+    """Cuts one link's stream. Once ``fault`` is set, nothing more comes out."""
+
+    __slots__ = ("_bytes_max", "_need", "_rest", "fault")
+
+    def __init__(self, bytes_max: Mapping[int, int] = FROM_BROKER) -> None:
+        self._bytes_max = bytes_max
+        self._rest = bytearray()
+        self._need = LENGTH_AND_KIND.size  # bytes that ``_rest`` must have before it is worth a look
+        self.fault: Reason | None = None
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The frames that these bytes complete. Look at ``fault`` after having handled them."""
+        rest = self._rest
+        if rest:
+            if len(rest) + len(data) < self._need:
+                rest += data
+                return []
+            data = b"".join((rest, data))
+            rest.clear()
+        frames: list[bytes] = []
+        start, size = 0, len(data)
+        self._need = LENGTH_AND_KIND.size
+        while self.fault is None and size - start >= LENGTH_AND_KIND.size:
+            length, kind = LENGTH_AND_KIND.unpack_from(data, start)
+            end = start + 4 + length
+            self.fault = self._fault_of(length, kind)
+            if end > size or self.fault is not None:
+                self._need = 4 + length
+                break
+            frames.append(data[start:end])
+            start = end
+        if start < size and self.fault is None:
+            rest += data[start:]
+        return frames
+
+    def _fault_of(self, length: int, kind: int) -> Reason | None:
+        if length < BODY_BYTES:
+            return Reason.FRAME_TOO_SHORT
+        bytes_max = self._bytes_max.get(kind)
+        if bytes_max is None:
+            return Reason.KIND_UNKNOWN if kind not in _KINDS else Reason.KIND_UNEXPECTED
+        return Reason.FRAME_OVER_LIMIT if length + 4 > bytes_max else None

@@ -1,0 +1,1 @@
+"""What Heliograph claims, as tests; one folder per room, and folders for what crosses rooms."""

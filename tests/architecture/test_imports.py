@@ -1,0 +1,109 @@
+"""Imports point one way, and rooms that decide touch nothing of the outside world."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.architecture.house import SOURCE, Import, SourceFile, imports_of, source_files
+
+# A room may import from its own row and from the rows above it.
+ORDER = (
+    ("errors", "model"),
+    ("notes", "machine"),
+    ("trust",),
+    ("wire",),
+    ("matching",),
+    ("broker", "services"),
+    ("client",),
+    ("node", "config", "config_keys", "config_sources"),
+    ("observe",),
+    ("live", "sim"),
+    ("__init__",),
+    ("cli", "__main__"),
+)
+RANK = {room: rank for rank, row in enumerate(ORDER) for room in row}
+
+# Where the outside world begins: only these rooms may touch it. sim is held to the same rules as the pure rooms.
+FACES = ("live", "observe", "cli", "__init__", "__main__")
+FORBIDDEN = (  # fmt: skip
+    "asyncio", "concurrent", "ctypes", "fcntl", "logging", "multiprocessing", "os", "queue", "random", "sched", "secrets",
+    "select", "selectors", "shutil", "signal", "socket", "socketserver", "sqlite3", "ssl", "subprocess", "tempfile",
+    "threading", "time", "urllib", "uuid", "uvloop",
+)
+ALLOWED = ("random.Random",)  # seeded by whoever makes it
+
+FILES = source_files()
+
+
+def named(file: SourceFile) -> str:
+    return file.name
+
+
+def room_of(import_: Import) -> str | None:
+    """The room of this project that an import leads to, or None."""
+    parts = import_.name.split(".")
+    if parts[0] != "heliograph":
+        return None
+    if len(parts) == 1 or not ((SOURCE / parts[1]).is_dir() or (SOURCE / f"{parts[1]}.py").is_file()):
+        return "__init__"
+    return parts[1]
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    assert {file.room for file in FILES} - set(RANK) == set()
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_imports_point_one_way(file: SourceFile) -> None:
+    rank = RANK[file.room]
+    wrong = [
+        f"line {import_.line}: {import_.name}"
+        for import_ in file.imports
+        if (room := room_of(import_)) is not None and RANK[room] > rank
+    ]
+    assert wrong == [], f"{file.name} imports from rooms behind it"
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_live_and_sim_do_not_know_each_other(file: SourceFile) -> None:
+    other = {"live": "sim", "sim": "live"}.get(file.room)
+    assert other is None or other not in [room_of(import_) for import_ in file.imports]
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.room not in FACES], ids=named)
+def test_a_room_that_decides_touches_nothing_outside(file: SourceFile) -> None:
+    wrong = [
+        f"line {import_.line}: {import_.name}"
+        for import_ in file.imports
+        if import_.name.split(".")[0] in FORBIDDEN and import_.name not in ALLOWED
+    ]
+    assert wrong == [], f"{file.name} is pure"
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    modules = {file.module: file for file in FILES}
+    graph = {
+        name: {target for import_ in file.imports_at_start for target in (import_.name, import_.module) if target in modules}
+        for name, file in modules.items()
+    }
+    leaves = [name for name in graph if not graph[name]]
+    while leaves:
+        done = leaves.pop()
+        del graph[done]
+        for name, targets in graph.items():
+            if done in targets:
+                targets.remove(done)
+                if not targets:
+                    leaves.append(name)
+    assert graph == {}, "these files need each other to load"
+
+
+def test_examples_use_public_names_only() -> None:
+    wrong = []
+    for path in sorted((SOURCE.parents[1] / "examples").glob("*.py")):
+        for import_ in imports_of(ast.parse(path.read_text("utf-8")), at_start=False):
+            if import_.module.startswith("heliograph.") and import_.module != "heliograph.errors":
+                wrong.append(f"{path.name}: {import_.name}")
+    assert wrong == []

@@ -1,0 +1,361 @@
+"""The oracle: a broker as docs/reference/protocol.md describes it, slow and obviously right.
+
+In:    the same inputs as the real broker (attach, receive, detach, press), in the same order.
+Out:   per link, everything that must be said on it, in order (``said``), and why it ended; who is held, and when.
+State: plain lists and dicts; every question is answered by looking at all of them.
+Not here: time (keep-alive, handshakes, the horizon of origins), drain and services, which have tests of their own.
+
+It imports nothing of heliograph and parses its own bytes (grammar.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.conformance import grammar
+from tests.conformance.grammar import End, Frame
+
+POLICIES = ("drop_oldest", "hold", "disconnect")  # of those that a publication carries, the last one here decides
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the access list."""
+
+    effect: str
+    verbs: tuple[str, ...]
+    topics: tuple[str, ...]
+    who: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator may set, as far as sessions show it."""
+
+    rules: tuple[Rule, ...] = ()
+    default: str = "allow"
+    payload_bytes_max: int = 1 << 20
+    subscriptions_per_link_max: int = 100_000
+    gaps_max: int = 1_024
+    queue_frames_max: int = 65_536
+    wall_us: int = 1_700_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Said:
+    """One thing that the broker says on a link. ``what`` is a kind in small letters; a publication is an "event"."""
+
+    what: str
+    number: int = 0  # of the request or PING; of an event: how many were lost when it was handed over
+    reason: str = ""
+    subject: str = ""
+    numbers: tuple[int, ...] = ()  # of the subscriptions that matched
+    raw: bytes = b""  # of the EVENT
+    must_stay: bool = field(default=True, compare=False)  # False: it may be dropped from a full queue
+    must_be_said: bool = field(default=True, compare=False)  # False: the page lets the broker leave it out
+
+    def __repr__(self) -> str:
+        if self.what != "event":
+            parts = (self.what, str(self.number or ""), self.reason, repr(self.subject) if self.subject else "")
+            return " ".join(part for part in parts if part)
+        event = grammar.take_apart(self.raw)
+        lost = f", {self.number} lost" if self.number else ""
+        payload = event.payload.decode(errors="replace")
+        return f"event {event.topic.decode()} #{event.sequence} ({payload}) for {list(self.numbers)}{lost}"
+
+
+@dataclass
+class Subscription:
+    """What a client asked for."""
+
+    number: int
+    pattern: str
+    policy: str
+    echo: bool
+
+
+@dataclass
+class Numbers:
+    """What is remembered of one origin: the highest sequence, and the spans below it that never came."""
+
+    highest: int
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # oldest first
+
+    def admit(self, sequence: int, gaps_max: int) -> bool:
+        """True if this sequence is new; it counts as seen from now on."""
+        if sequence > self.highest:
+            if sequence > self.highest + 1:
+                self.gaps.append((self.highest + 1, sequence - 1))
+            self.highest = sequence
+        else:
+            inside = [gap for gap in self.gaps if gap[0] <= sequence <= gap[1]]
+            if not inside:
+                return False
+            halves = [(inside[0][0], sequence - 1), (sequence + 1, inside[0][1])]
+            place = self.gaps.index(inside[0])
+            self.gaps[place : place + 1] = [half for half in halves if half[0] <= half[1]]
+        del self.gaps[: max(0, len(self.gaps) - gaps_max)]
+        return True
+
+
+@dataclass(eq=False)
+class Link:
+    """One link and the session on it."""
+
+    number: int
+    entity: str
+    roles: tuple[str, ...]
+    buffer: bytes = b""
+    origin: int | None = None  # None until it is welcomed
+    ready_to_wait: bool = False
+    subscriptions: list[Subscription] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    ended: str | None = None  # the reason for which the broker ended it
+    pressed: bool = False
+    queue: list[Said] = field(default_factory=list)
+    lost: int = 0
+    waits_for: list[Link] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)  # topics on which it heard that it may not publish
+
+
+class Oracle:
+    """A broker with no cleverness."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.links: dict[int, Link] = {}  # all there ever were
+        self.present: dict[int, Link] = {}  # those attached and not ended
+        self.origins: dict[int, Numbers] = {}
+        self.holds: list[tuple[int, bool]] = []
+
+    # -- inputs -----------------------------------------------------------------------------------------------
+
+    def attach(self, link: int, entity: str, roles: tuple[str, ...]) -> None:
+        self.links[link] = self.present[link] = Link(link, entity, roles)
+
+    def detach(self, link: int) -> None:
+        if link in self.present:
+            self._remove(self.present[link])
+
+    def press(self, link: int, pressed: bool) -> None:
+        if link not in self.present:
+            return
+        slow = self.present[link]
+        slow.pressed = pressed
+        if not pressed:
+            for said in slow.queue:
+                slow.said.append(replace(said, number=slow.lost) if said.what == "event" else said)
+            slow.queue.clear()
+            self._release(slow)
+
+    def receive(self, link: int, data: bytes) -> None:
+        if link not in self.present:
+            return
+        session = self.present[link]
+        session.buffer += data
+        try:
+            while link in self.present and len(session.buffer) >= 28:
+                size = grammar.check_head(session.buffer)
+                if len(session.buffer) < size:
+                    return
+                frame = grammar.take_apart(session.buffer[:size])
+                session.buffer = session.buffer[size:]
+                self._frame(session, frame)
+        except End as end:
+            self._end(session, str(end))
+
+    # -- frames -----------------------------------------------------------------------------------------------
+
+    def _frame(self, session: Link, frame: Frame) -> None:
+        if session.origin is None:
+            if frame.kind != grammar.HELLO:
+                raise End("kind_unexpected")
+            self._hello(session, grammar.read_json(frame.payload))
+        elif frame.kind == grammar.EVENT:
+            self._event(session, frame)
+        elif frame.kind == grammar.PING:
+            self._say(session, Said("pong", frame.sequence))
+        elif frame.kind == grammar.SUBSCRIBE:
+            self._subscribe(session, frame.sequence, grammar.read_json(frame.payload))
+        elif frame.kind == grammar.UNSUBSCRIBE:
+            self._unsubscribe(session, frame.sequence, grammar.read_json(frame.payload))
+        elif frame.kind == grammar.GOODBYE:
+            self._end(session, "goodbye")
+        elif frame.kind != grammar.PONG:
+            raise End("kind_unexpected")
+
+    def _hello(self, session: Link, body: dict[str, Any]) -> None:
+        if 1 not in body["versions"]:
+            raise End("version_unsupported")
+        if body.get("needs"):
+            raise End("feature_unsupported")
+        secret = bytes.fromhex(body["secret"])
+        session.origin = int.from_bytes(hashlib.sha256(secret).digest()[:8], "little")
+        session.ready_to_wait = body.get("hold", False)
+        for older in list(self.present.values()):
+            if older is not session and older.origin == session.origin:
+                self._end(older, "taken_over")
+        known = self.origins.get(session.origin)
+        self._say(session, Said("welcome", subject=f"{known.highest:016x}" if known else ""))
+
+    def _event(self, publisher: Link, event: Frame) -> None:
+        if event.flags & ~grammar.EXPIRES:
+            raise End("flags_unknown")
+        if event.origin != publisher.origin:
+            raise End("origin_foreign")
+        fault = _fault(event)
+        if fault:
+            self._say(publisher, Said("refused", 0, fault, event.topic.decode(errors="replace")))
+        elif not self.may(publisher, "publish", event.topic.decode()):
+            self._deny(publisher, event.topic.decode())
+        elif self._is_new(event) and not self._is_expired(event):
+            self._deliver(publisher, event)
+
+    def _deny(self, publisher: Link, topic: str) -> None:
+        self._say(publisher, Said("refused", 0, "publish_denied", topic, must_be_said=topic not in publisher.told))
+        publisher.told.append(topic)
+
+    def _is_new(self, event: Frame) -> bool:
+        if event.origin not in self.origins:
+            self.origins[event.origin] = Numbers(event.sequence)
+            return True
+        return self.origins[event.origin].admit(event.sequence, self.settings.gaps_max)
+
+    def _is_expired(self, event: Frame) -> bool:
+        expiry = grammar.expiry_of(event.headers) if event.flags & grammar.EXPIRES else None
+        return expiry is not None and self.settings.wall_us > expiry
+
+    def _deliver(self, publisher: Link, event: Frame) -> None:
+        topic = event.topic.decode()
+        for link in list(self.present.values()):
+            wanted = [
+                subscription
+                for subscription in link.subscriptions
+                if grammar.matches(subscription.pattern, topic) and (subscription.echo or link is not publisher)
+            ]
+            if not wanted or not self.may(link, "subscribe", topic):
+                continue
+            policy = max((subscription.policy for subscription in wanted), key=POLICIES.index)
+            waits = policy == "hold" and publisher.ready_to_wait
+            numbers = tuple(sorted(subscription.number for subscription in wanted))
+            stay = waits or policy == "disconnect"
+            self._say(link, Said("event", link.lost, numbers=numbers, raw=event.raw, must_stay=stay), publisher, waits)
+
+    def _subscribe(self, session: Link, request: int, body: dict[str, Any]) -> None:
+        number, pattern = body["number"], body["filter"]
+        objection = self._objection(session, number, pattern, body.get("language", "topic"))
+        if objection:
+            self._say(session, Said("refused", request, objection))
+            return
+        policy, echo = body.get("policy", "drop_oldest"), body.get("echo", True)
+        session.subscriptions.append(Subscription(number, pattern, policy, echo))
+        self._say(session, Said("confirmed", request))
+
+    def _objection(self, session: Link, number: int, pattern: str, language: str) -> str:
+        if language != "topic":
+            return "language_unsupported"
+        if not grammar.is_filter(pattern):
+            return "filter_invalid"
+        if number in [subscription.number for subscription in session.subscriptions]:
+            return "subscription_taken"
+        if not self.may_subscribe(session, pattern):
+            return "subscribe_denied"
+        if len(session.subscriptions) >= self.settings.subscriptions_per_link_max:
+            return "subscriptions_over_limit"
+        return ""
+
+    def _unsubscribe(self, session: Link, request: int, body: dict[str, Any]) -> None:
+        left = [subscription for subscription in session.subscriptions if subscription.number != body["number"]]
+        if len(left) == len(session.subscriptions):
+            self._say(session, Said("refused", request, "subscription_unknown"))
+            return
+        session.subscriptions = left
+        self._say(session, Said("confirmed", request))
+
+    # -- access -----------------------------------------------------------------------------------------------
+
+    def may(self, session: Link, verb: str, topic: str) -> bool:
+        """The first rule that fits decides."""
+        for effect, pattern in self._rules_for(session, verb):
+            if grammar.matches(pattern, topic):
+                return effect == "allow"
+        return self._otherwise(session, topic)
+
+    def may_subscribe(self, session: Link, pattern: str) -> bool:
+        """The first rule decides that allows some of the filter's topics, or denies all of them."""
+        for effect, topics in self._rules_for(session, "subscribe"):
+            if effect == "allow" and grammar.overlaps(topics, pattern):
+                return True
+            if effect == "deny" and grammar.covers(topics, pattern):
+                return False
+        return self._otherwise(session, pattern)
+
+    def _rules_for(self, session: Link, verb: str) -> list[tuple[str, str]]:
+        rules = [rule for rule in self.settings.rules if verb in rule.verbs and any(_means(who, session) for who in rule.who)]
+        return [(rule.effect, pattern) for rule in rules for pattern in rule.topics]
+
+    def _otherwise(self, session: Link, name: str) -> bool:
+        if grammar.is_system(name):
+            return "admin" in session.roles or "broker" in session.roles
+        return self.settings.default == "allow" or "admin" in session.roles
+
+    # -- saying it, at once or from a queue ---------------------------------------------------------------------
+
+    def _say(self, link: Link, said: Said, publisher: Link | None = None, waits: bool = False) -> None:
+        if not link.pressed:
+            link.said.append(said)
+            return
+        link.queue.append(said)
+        if publisher is not None and waits and 2 * len(link.queue) >= self.settings.queue_frames_max:
+            self._hold(publisher, link)
+        if len(link.queue) > self.settings.queue_frames_max:
+            self._thin_out(link)
+
+    def _thin_out(self, link: Link) -> None:
+        may_go = [said for said in link.queue if not said.must_stay]
+        if may_go:
+            link.queue = [said for said in link.queue if said is not may_go[0]]
+            link.lost += 1
+        else:
+            self._end(link, "slow_consumer")
+
+    def _hold(self, publisher: Link, slow: Link) -> None:
+        if slow not in publisher.waits_for:
+            publisher.waits_for.append(slow)
+            if len(publisher.waits_for) == 1:
+                self.holds.append((publisher.number, True))
+
+    def _release(self, slow: Link) -> None:
+        for publisher in self.present.values():
+            if slow in publisher.waits_for:
+                publisher.waits_for.remove(slow)
+                if not publisher.waits_for:
+                    self.holds.append((publisher.number, False))
+
+    def _end(self, link: Link, reason: str) -> None:
+        if link.number in self.present:
+            link.ended = reason
+            link.said.append(Said("goodbye", reason=reason))
+            self._remove(link)
+
+    def _remove(self, link: Link) -> None:
+        del self.present[link.number]
+        self._release(link)
+
+
+def _fault(event: Frame) -> str:
+    """What is wrong with a publication inside a good frame."""
+    if not grammar.is_topic(event.topic):
+        return "topic_invalid"
+    if event.flags & grammar.EXPIRES and grammar.expiry_of(event.headers) is None:
+        return "headers_malformed"
+    return ""
+
+
+def _means(who: str, session: Link) -> bool:
+    """Does "*", an entity, a prefix with "*", or "role:…" mean this session?"""
+    if who.startswith("role:"):
+        return who[5:] in session.roles
+    return session.entity.startswith(who[:-1]) if who.endswith("*") else session.entity == who

@@ -1,0 +1,1 @@
+"""Bad bytes by the thousand; the broker must go on serving."""

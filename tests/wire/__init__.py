@@ -1,0 +1,1 @@
+"""The wire: golden bytes, round trips, and a client written from the protocol page alone."""

@@ -1,0 +1,226 @@
+"""Golden bytes: every kind of frame in docs/reference/protocol.md, written out by hand from that page.
+
+In:    the layout on the page.
+Out:   claims that wire/ writes exactly these bytes and reads them back.
+State: none.
+Not here: random fields (test_roundtrip.py), whole conversations (test_stdlib_client.py).
+
+Each head is 28 bytes, little endian: length, kind, flags, topic length, origin, sequence, header length.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.model.origin import origin_of
+from heliograph.wire import bodies, frames
+from heliograph.wire.frames import Frame, Kind
+
+pytestmark = pytest.mark.req("N1")
+
+ORIGIN = 0x1122334455667788
+
+# length      kind flags topic  origin                   sequence                 header length
+GOLDEN = {
+    "EVENT": (
+        "2a000000 01   00    0900   8877665544332211         0807060504030201         00000000"
+        "612f622f74656d7073"  # a/b/temps
+        "32312e3520c2b0430a"  # "21.5 °C" and a line feed
+    ),
+    "EVENT, nearly empty": (
+        "19000000 01   00    0100   0000000000000000         0000000000000000         00000000"
+        "78"  # x
+    ),
+    "EVENT, expires": (
+        "2a000000 01   04    0300   8877665544332211         ffffffffffffffff         0e000000"
+        "612f62"  # a/b
+        "7b222478223a313233343536377d"  # {"$x":1234567}
+        "6f"
+    ),
+    "PARCEL": (
+        "5e000000 02   07    3412   0500000000000080         0a00000000000000         18000000"
+        "0100 0100 00000000"  # one cluster, one broker in the trace
+        "efcdab8967452301 1100000000000000"
+        "2a000000 01   00    0900   8877665544332211         0807060504030201         00000000"
+        "612f622f74656d7073"
+        "32312e3520c2b0430a"
+    ),
+    "DELIVERY": (
+        "4e000000 03   00    0000   0500000000000000         0000000000000000         08000000"
+        "01000000 04030201"  # subscriptions 1 and 0x01020304
+        "2a000000 01   00    0900   8877665544332211         0807060504030201         00000000"
+        "612f622f74656d7073"
+        "32312e3520c2b0430a"
+    ),
+    "SERVICE": (
+        "2c000000 04   00    0500   0000000000000000         0900000000000000         00000000"
+        "61646d696e"  # admin
+        "7b22646f223a2272656c6f6164227d"  # {"do":"reload"}
+    ),
+    "SERVICE, answer": (
+        "1f000000 04   01    0500   0000000000000000         0900000000000000         00000000"
+        "61646d696e"
+        "7b7d"
+    ),
+    "SERVICE, refusal": (
+        "3f000000 04   03    0500   0000000000000000         0900000000000000         00000000"
+        "61646d696e"
+        "7b22726561736f6e223a2261736b5f64656e696564222c22636f6465223a3230377d"  # {"reason":"ask_denied","code":207}
+    ),
+    "HELLO": (
+        "54000000 10   00    0000   0000000000000000         0000000000000000         00000000"
+        "7b2276657273696f6e73223a5b315d2c22736563726574223a22"  # {"versions":[1],"secret":"
+        "3030303130323033303430353036303730383039306130623063306430653066"  # 000102030405060708090a0b0c0d0e0f
+        "227d"
+    ),
+    "WELCOME": (
+        "aa000000 11   00    0000   0000000000000000         0000000000000000         00000000"
+        "7b2276657273696f6e223a312c2262726f6b6572223a2262222c22696e6361726e6174696f6e223a322c"  # version, broker, incarnation
+        "226f726967696e223a2262653336626630353236636234356265222c"  # "origin":"be36bf0526cb45be",
+        "22656e74697479223a2261222c22726f6c6573223a5b22636c69656e74225d2c"  # "entity":"a","roles":["client"],
+        "226665617475726573223a5b5d2c226c696d697473223a7b7d2c"  # "features":[],"limits":{},
+        "226b6565705f616c6976655f6d73223a397d"  # "keep_alive_ms":9}
+    ),
+    "GOODBYE": (
+        "49000000 12   00    0000   0000000000000000         0000000000000000         00000000"
+        "7b22726561736f6e223a22647261696e696e67222c22636f6465223a3430332c"  # {"reason":"draining","code":403,
+        "2267726163655f6d73223a31303030307d"  # "grace_ms":10000}
+    ),
+    "PING": "18000000 13   00    0000   0000000000000000         2a00000000000000         00000000",
+    "PONG": "18000000 14   00    0000   0000000000000000         2a00000000000000         00000000",
+    "SUBSCRIBE": (
+        "35000000 15   00    0000   0000000000000000         0300000000000000         00000000"
+        "7b226e756d626572223a312c2266696c746572223a22612f2b2f23227d"  # {"number":1,"filter":"a/+/#"}
+    ),
+    "SUBSCRIBE, all said": (
+        "5d000000 15   00    0000   0000000000000000         0400000000000000         00000000"
+        "7b226e756d626572223a343239343936373239352c2266696c746572223a2261222c"  # {"number":4294967295,"filter":"a",
+        "22706f6c696379223a22646973636f6e6e656374222c226563686f223a66616c73657d"  # "policy":"disconnect","echo":false}
+    ),
+    "UNSUBSCRIBE": (
+        "24000000 16   00    0000   0000000000000000         0500000000000000         00000000"
+        "7b226e756d626572223a317d"  # {"number":1}
+    ),
+    "CONFIRMED": "18000000 17   00    0000   0000000000000000         0300000000000000         00000000",
+    "REFUSED": (
+        "4c000000 18   00    0000   0000000000000000         0000000000000000         00000000"
+        "7b22726561736f6e223a22746f7069635f696e76616c6964222c"  # {"reason":"topic_invalid",
+        "22636f6465223a3131312c227375626a656374223a22612b227d"  # "code":111,"subject":"a+"}
+    ),
+}
+
+SECRET = "000102030405060708090a0b0c0d0e0f"
+HELLO = bodies.Hello([1], SECRET)
+WELCOME = bodies.Welcome(1, "b", 2, "be36bf0526cb45be", "a", ["client"], [], {}, 9)
+GOODBYE = bodies.Goodbye("draining", 403, grace_ms=10_000)
+SUBSCRIBE = bodies.Subscribe(1, "a/+/#")
+SUBSCRIBE_ALL = bodies.Subscribe(0xFFFFFFFF, "a", policy="disconnect", echo=False)
+EVENT = frames.event(b"a/b/temps", "21.5 °C\n".encode(), ORIGIN, 0x0102030405060708)
+
+WRITTEN = {
+    "EVENT": EVENT,
+    "EVENT, nearly empty": frames.event(b"x", b"", 0, 0),
+    "EVENT, expires": frames.event(b"a/b", b"o", ORIGIN, 2**64 - 1, b'{"$x":1234567}', frames.Flag.EXPIRES),
+    "PARCEL": frames.parcel(len(EVENT), 7, 0x1234, 1 << 63 | 5, 10, (0x0123456789ABCDEF,), (17,)) + EVENT,
+    "DELIVERY": frames.delivery(bytes.fromhex("0100000004030201"), len(EVENT), 5) + EVENT,
+    "SERVICE": frames.service(b"admin", b'{"do":"reload"}', 9),
+    "SERVICE, answer": frames.service(b"admin", b"{}", 9, flags=frames.ServiceFlag.ANSWER),
+    "SERVICE, refusal": frames.service(b"admin", bodies.refusal(Reason.ASK_DENIED), 9, flags=1 | 2),
+    "HELLO": frames.control(Kind.HELLO, 0, bodies.encode(HELLO)),
+    "WELCOME": frames.control(Kind.WELCOME, 0, bodies.encode(WELCOME)),
+    "GOODBYE": frames.control(Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, grace_ms=10_000)),
+    "PING": frames.control(Kind.PING, 42),
+    "PONG": frames.control(Kind.PONG, 42),
+    "SUBSCRIBE": frames.control(Kind.SUBSCRIBE, 3, bodies.encode(SUBSCRIBE)),
+    "SUBSCRIBE, all said": frames.control(Kind.SUBSCRIBE, 4, bodies.encode(SUBSCRIBE_ALL)),
+    "UNSUBSCRIBE": frames.control(Kind.UNSUBSCRIBE, 5, bodies.encode(bodies.Unsubscribe(1))),
+    "CONFIRMED": frames.control(Kind.CONFIRMED, 3),
+    "REFUSED": frames.control(Kind.REFUSED, 0, bodies.refusal(Reason.TOPIC_INVALID, subject="a+")),
+}
+
+# kind, flags, topic, origin, sequence, headers, number of payload bytes
+READ = {
+    "EVENT": (Kind.EVENT, 0, b"a/b/temps", ORIGIN, 0x0102030405060708, b"", 9),
+    "EVENT, nearly empty": (Kind.EVENT, 0, b"x", 0, 0, b"", 0),
+    "EVENT, expires": (Kind.EVENT, 4, b"a/b", ORIGIN, 2**64 - 1, b'{"$x":1234567}', 1),
+    "PARCEL": (Kind.PARCEL, 7, b"", 1 << 63 | 5, 10, bytes.fromhex(GOLDEN["PARCEL"])[28:52], 46),
+    "DELIVERY": (Kind.DELIVERY, 0, b"", 5, 0, bytes.fromhex("0100000004030201"), 46),
+    "SERVICE": (Kind.SERVICE, 0, b"admin", 0, 9, b"", 15),
+    "SERVICE, answer": (Kind.SERVICE, 1, b"admin", 0, 9, b"", 2),
+    "SERVICE, refusal": (Kind.SERVICE, 3, b"admin", 0, 9, b"", 34),
+    "HELLO": (Kind.HELLO, 0, b"", 0, 0, b"", 60),
+    "WELCOME": (Kind.WELCOME, 0, b"", 0, 0, b"", 146),
+    "GOODBYE": (Kind.GOODBYE, 0, b"", 0, 0, b"", 49),
+    "PING": (Kind.PING, 0, b"", 0, 42, b"", 0),
+    "PONG": (Kind.PONG, 0, b"", 0, 42, b"", 0),
+    "SUBSCRIBE": (Kind.SUBSCRIBE, 0, b"", 0, 3, b"", 29),
+    "SUBSCRIBE, all said": (Kind.SUBSCRIBE, 0, b"", 0, 4, b"", 69),
+    "UNSUBSCRIBE": (Kind.UNSUBSCRIBE, 0, b"", 0, 5, b"", 12),
+    "CONFIRMED": (Kind.CONFIRMED, 0, b"", 0, 3, b"", 0),
+    "REFUSED": (Kind.REFUSED, 0, b"", 0, 0, b"", 52),
+}
+
+BODIES: dict[str, bodies.Body] = {
+    "HELLO": HELLO,
+    "WELCOME": WELCOME,
+    "GOODBYE": GOODBYE,
+    "SUBSCRIBE": SUBSCRIBE,
+    "SUBSCRIBE, all said": SUBSCRIBE_ALL,
+    "UNSUBSCRIBE": bodies.Unsubscribe(1),
+    "REFUSED": bodies.Refusal("topic_invalid", 111, subject="a+"),
+    "SERVICE, refusal": bodies.Refusal("ask_denied", 207),
+}
+
+
+def test_every_kind_of_frame_has_golden_bytes() -> None:
+    assert {bytes.fromhex(text)[4] for text in GOLDEN.values()} == set(Kind)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_frame_is_written_as_the_page_says(name: str) -> None:
+    assert WRITTEN[name].hex() == bytes.fromhex(GOLDEN[name]).hex()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_length_counts_everything_after_itself(name: str) -> None:
+    raw = bytes.fromhex(GOLDEN[name])
+    assert int.from_bytes(raw[:4], "little") == len(raw) - 4
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_bytes_are_read_back(name: str) -> None:
+    frame = Frame(bytes.fromhex(GOLDEN[name]))
+    fields = (frame.kind, frame.flags, frame.topic, frame.origin, frame.sequence, frame.headers, len(frame.payload))
+    assert fields == READ[name]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_golden_body_is_read_back(name: str) -> None:
+    body = BODIES[name]
+    assert bodies.decode(type(body), Frame(bytes.fromhex(GOLDEN[name])).payload) == body
+
+
+def test_fields_that_are_left_out_read_as_the_page_says() -> None:
+    hello = bodies.decode(bodies.Hello, b'{"versions":[1],"secret":""}')
+    assert (hello.features, hello.needs, hello.entity, hello.token) == ([], [], "", "")
+    assert (hello.keep_alive_ms, hello.hold) == (20_000, False)
+    subscribe = bodies.decode(bodies.Subscribe, b'{"number":1,"filter":"a"}')
+    assert (subscribe.policy, subscribe.echo, subscribe.language) == ("drop_oldest", True, "topic")
+
+
+def test_fields_that_nobody_knows_are_ignored() -> None:
+    assert bodies.decode(bodies.Unsubscribe, b'{"number":1,"colour":"red"}') == bodies.Unsubscribe(1)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b'{"number":"1"}', b"{}", b'{"number":1}x', b"\xff", b"[" * 60_000])
+def test_json_that_does_not_fit_is_the_peers_fault(text: bytes) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        bodies.decode(bodies.Unsubscribe, text)
+    assert raised.value.reason is Reason.BODY_MALFORMED
+
+
+def test_an_origin_is_the_little_endian_start_of_the_secrets_hash() -> None:
+    # SHA-256 of the bytes 0 to 15 begins be45cb26 05bf36be.
+    assert origin_of(bytes.fromhex(SECRET)) == int.from_bytes(bytes.fromhex("be45cb2605bf36be"), "little")
+    assert f"{origin_of(bytes.fromhex(SECRET)):016x}" == "be36bf0526cb45be"
