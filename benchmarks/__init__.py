@@ -6,6 +6,6 @@ State: none; servers live in a temporary folder and end with the run.
 Not here: tests. A budget that is missed is reported, not raised; only a wrong run (a lost, swapped or altered frame,
 a broker of ours that fails) exits non-zero.
 
-Reading order: route.py (what is measured), cases.py (who publishes what to whom), flow.py and sinks.py (how load is made
-and checked), peers/ (how each system is started and spoken to).
+Reading order: route.py (what is measured), cases.py (who publishes what to whom), flow.py and sinks.py (how load is
+made and checked), peers/ (how each system is started and spoken to).
 """

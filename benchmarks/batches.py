@@ -60,7 +60,9 @@ class Batches(Protocol):
 class FixedBatches:
     """For protocols whose frames carry no number: a few batches that take turns."""
 
-    def __init__(self, load: Load, publish: Callable[[str, bytes], bytes], deliver: Callable[[str, bytes], bytes]) -> None:
+    def __init__(
+        self, load: Load, publish: Callable[[str, bytes], bytes], deliver: Callable[[str, bytes], bytes]
+    ) -> None:
         self.frames = load.frames
         self._turns: list[tuple[bytes, list[bytes]]] = []
         self._turn = 0

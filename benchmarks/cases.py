@@ -48,7 +48,9 @@ CASES = {
         subscribers=10,
         shared=False,
     ),
-    "drip": Case("ten publishers, one subscriber each, one frame per write and one on the way", flows=10, batched=False),
+    "drip": Case(
+        "ten publishers, one subscriber each, one frame per write and one on the way", flows=10, batched=False
+    ),
     "1to1_tls": Case("as 1to1, TLS 1.3 on both links", secure=True),
     "wide": Case("as 1to1 over 100,100 topics, one wildcard subscriber", wide=True),
     "churn": Case("as wide, with 100 subscription changes a second", wide=True, changes=True),
@@ -64,7 +66,9 @@ def build(case: Case, system: System, port: int, ca_file: str | None) -> Pump:
 
 def _flow(case: Case, number: int, system: System, port: int, ca_file: str | None) -> Flow:
     load = load_of(case, number)
-    wanted = ["plant/bench/#"] if case.wide else [load.topics[place % len(load.topics)] for place in range(case.subscribers)]
+    wanted = (
+        ["plant/bench/#"] if case.wide else [load.topics[place % len(load.topics)] for place in range(case.subscribers)]
+    )
     readers = []
     for topic in wanted:
         link = system.connect(port, ca_file)

@@ -38,9 +38,7 @@ def make(folder: Path) -> TlsFiles:
     files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     files.key.touch(mode=0o600)
     files.key.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return files
 
@@ -64,9 +62,7 @@ def _signed(
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     if not is_ca:
         loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))

@@ -1,7 +1,7 @@
 """Flows: publishers that keep a window of frames on the way, and the loop that drives them.
 
 In:    links that have shaken hands, batches to publish, sinks that know what must arrive.
-Out:   messages, seconds and broker CPU over the measured interval; Mismatch if anything was lost, swapped or altered.
+Out:   messages, seconds and broker CPU over the measured interval; MismatchError if anything was lost, swapped or altered.
 State: per flow, what is being written; per reader, bytes that are not settled yet.
 Not here: protocols (peers/), which flows make up a case (cases.py).
 
@@ -18,7 +18,7 @@ from typing import Protocol
 
 from benchmarks.batches import Batches
 from benchmarks.links import READ_BYTES, Link
-from benchmarks.sinks import Mismatch, Sink
+from benchmarks.sinks import MismatchError, Sink
 
 DRAIN_S = 10.0  # what is still under way must arrive within this time after the last write
 AFTER_S = 0.03  # and then nothing more may come
@@ -74,7 +74,14 @@ class Flow:
     """One publisher and those who read it. Every sink sees one frame in ``stride``."""
 
     def __init__(
-        self, link: Link, batches: Batches, readers: Sequence[Reader], *, window: int, stride: int, frames_per_write: int
+        self,
+        link: Link,
+        batches: Batches,
+        readers: Sequence[Reader],
+        *,
+        window: int,
+        stride: int,
+        frames_per_write: int,
     ) -> None:
         assert batches.frames % frames_per_write == 0
         assert frames_per_write <= window
@@ -167,7 +174,7 @@ class Pump:
         cpu_after, done_after, after = cpu(), self.completed, perf_counter()
         self._finish()
         if done_after == done_before:
-            raise Mismatch(f"nothing arrived within {measure_s} s{self._heard()}")
+            raise MismatchError(f"nothing arrived within {measure_s} s{self._heard()}")
         broker_s, generator_s = cpu_after[0] - cpu_before[0], cpu_after[1] - cpu_before[1]
         return Interval(done_after - done_before, after - before, broker_s, generator_s)
 
@@ -183,11 +190,11 @@ class Pump:
             flow.stopped = True
         self._run(lambda now, start: self._missing() == 0 or now >= start + DRAIN_S)
         if self._missing():
-            raise Mismatch(f"{self._missing()} messages never arrived{self._heard()}")
+            raise MismatchError(f"{self._missing()} messages never arrived{self._heard()}")
         self._run(lambda now, start: now >= start + AFTER_S)
         for reader, _ in self._readers.values():
             if reader.unsettled:
-                raise Mismatch(f"after the last frame there came {reader.unsettled!r}")
+                raise MismatchError(f"after the last frame there came {reader.unsettled!r}")
 
     def _missing(self) -> int:
         return sum(flow.published - flow.completed for flow in self._flows)

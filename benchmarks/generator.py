@@ -5,8 +5,8 @@ Out:   one JSON object per command on stdout: figures, or {"error": …}.
 State: the crowds of idle subscribers that it keeps for our brokers, by port.
 Not here: starting brokers (peers/server.py), the order of measurements (route.py, latency.py).
 
-It never decodes what it need not: frames are encoded before the run, written up to 64 KiB at a time, and what comes back
-is compared as memory. So a broker in C or Go is busy long before this process is; ``generator_busy`` in a result tells.
+It never decodes what it need not: frames are encoded before the run, written up to 64 KiB at a time, and what comes
+back is compared as memory. So a broker in C or Go is busy long before this process; ``generator_busy`` tells.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from typing import Any
 
 from benchmarks.batches import Load
 from benchmarks.cases import CASES, build
-from benchmarks.links import LinkEnded
-from benchmarks.machine import cpu_seconds, rss_mib
+from benchmarks.links import LinkEndedError
+from benchmarks.machine import confined, cpu_seconds, rss_mib
 from benchmarks.peers import SYSTEMS
 from benchmarks.peers.crowd import Crowd
-from benchmarks.sinks import Mismatch
+from benchmarks.sinks import MismatchError
 
 READ_SMALL_BYTES = 4096
 
 
-class RunWrong(Exception):
+class RunError(Exception):
     """A system lost, swapped or altered something, or failed: there is no figure."""
 
 
@@ -41,15 +41,12 @@ class Generator:
     """The benchmark's end of the generator process."""
 
     def __init__(self, on_cores: Iterable[int]) -> None:
-        cores = set(on_cores)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.generator"],
-            cwd=Path(__file__).parent.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        )
+        command = [sys.executable, "-m", "benchmarks.generator"]
+        root = Path(__file__).parent.parent
+        with confined(on_cores):
+            self._process = subprocess.Popen(
+                command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
 
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """Have it do something; what went wrong there is raised here."""
@@ -60,13 +57,15 @@ class Generator:
         line = self._process.stdout.readline()
         answer: dict[str, Any] = json.loads(line) if line else {"error": "the load generator ended"}
         if "error" in answer:
-            raise RunWrong(f"{fields.get('system', 'ours')} {fields.get('case', do)}: {answer['error']}")
+            raise RunError(f"{fields.get('system', 'ours')} {fields.get('case', do)}: {answer['error']}")
         return answer
 
     def __enter__(self) -> Generator:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process.terminate()
         self._process.wait()
 
@@ -127,7 +126,7 @@ class Station:
             while sink.frames < wanted:
                 end = kept + subscriber.socket.recv_into(buffer[kept:])
                 if end == kept:
-                    raise LinkEnded("the broker closed the subscriber's link")
+                    raise LinkEndedError("the broker closed the subscriber's link")
                 settled = sink.feed(buffer[:end])
                 kept = end - settled
                 buffer[:kept] = bytes(buffer[settled:end])
@@ -155,7 +154,7 @@ def main() -> None:
         command = json.loads(line)
         try:
             answer = getattr(station, command.pop("do"))(**command)
-        except (Mismatch, LinkEnded, OSError) as error:
+        except (MismatchError, LinkEndedError, OSError) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 

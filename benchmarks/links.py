@@ -14,7 +14,7 @@ import ssl
 READ_BYTES = 1 << 18
 
 
-class LinkEnded(Exception):
+class LinkEndedError(Exception):
     """The other side closed a link that should have stayed."""
 
 
@@ -47,7 +47,7 @@ class Link:
         while len(data) < count:
             more = self.socket.recv(count - len(data))
             if not more:
-                raise LinkEnded(f"the broker closed the link after {data!r}")
+                raise LinkEndedError(f"the broker closed the link after {data!r}")
             data += more
         return data
 
@@ -76,7 +76,7 @@ class Link:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
         if count == 0:
-            raise LinkEnded("the broker closed a link under load")
+            raise LinkEndedError("the broker closed a link under load")
         return count
 
     def close(self) -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 MIB = 1 << 20
 
@@ -29,6 +30,17 @@ def split_cores() -> tuple[set[int], set[int]]:
     """One core for the broker, one for the load generator; with a single core they share it."""
     usable = cores()
     return {usable[-1]}, {usable[0]}
+
+
+@contextmanager
+def confined(to_cores: Iterable[int]) -> Iterator[None]:
+    """A process started within has only these cores, from its first thread on."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, to_cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -47,7 +59,7 @@ def family(pid: int) -> list[int]:
 
 def rss_mib(pids: Iterable[int]) -> float:
     """Resident memory."""
-    return sum(psutil.Process(pid).memory_info().rss for pid in pids) / MIB
+    return sum(int(psutil.Process(pid).memory_info().rss) for pid in pids) / MIB
 
 
 def facts() -> dict[str, Any]:

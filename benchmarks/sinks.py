@@ -1,7 +1,7 @@
 """Sinks: what subscribers read is compared with what was published, byte by byte.
 
 In:    received bytes, split anywhere, and the batches of frames that must arrive next.
-Out:   how many frames have arrived; Mismatch at the first byte that is wrong, early or too much.
+Out:   how many frames have arrived; MismatchError at the first byte that is wrong, early or too much.
 State: per sink, the expected bytes that have not arrived yet.
 Not here: sockets (flow.py), what the bytes of one system look like (peers/).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Mismatch(Exception):
+class MismatchError(Exception):
     """A subscriber did not read what was published: the run is wrong, and its figures mean nothing."""
 
 
@@ -67,13 +67,15 @@ class Sink:
         """True if what comes next is the beginning of a frame."""
         return (self._checked + self._offset) % self.frame_bytes == 0
 
-    def difference(self, data: memoryview) -> Mismatch:
+    def difference(self, data: memoryview) -> MismatchError:
         """What is wrong with ``data``, whose first byte is not the one that should come next."""
         if not self._batches:
-            return Mismatch(f"{len(data)} bytes beyond what was published, after frame {self.frames}: {_show(data)}")
+            return MismatchError(
+                f"{len(data)} bytes beyond what was published, after frame {self.frames}: {_show(data)}"
+            )
         frame, byte = divmod(self._checked + self._offset, self.frame_bytes)
         expected = memoryview(self._batches[0])[self._offset :]
-        return Mismatch(f"frame {frame}, byte {byte}: expected {_show(expected)}, received {_show(data)}")
+        return MismatchError(f"frame {frame}, byte {byte}: expected {_show(expected)}, received {_show(data)}")
 
 
 def _common(batch: bytes, offset: int, part: memoryview) -> int:

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from benchmarks.links import READ_BYTES
+from benchmarks.links import READ_BYTES, Link
 from benchmarks.peers.ours import (
-    CONFIRMED, DELIVERY, HEAD, PING, PONG, SUBSCRIBE, UNSUBSCRIBE, Session, control,
+    CONFIRMED,
+    DELIVERY,
+    HEAD,
+    PING,
+    PONG,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Session,
+    control,
 )  # fmt: skip
-from benchmarks.sinks import Mismatch
+from benchmarks.sinks import MismatchError
 
 LINKS = 10
 SUBSCRIPTIONS_PER_LINK = 1_000
@@ -41,7 +49,7 @@ class Crowd:
                 if kind == PING:
                     link.send_all(control(PONG, number))
                 elif kind != PONG:
-                    raise Mismatch(f"an idle subscriber received kind {kind}: {body[:100]!r}")
+                    raise MismatchError(f"an idle subscriber received kind {kind}: {body[:100]!r}")
 
     def close(self) -> None:
         """End the links."""
@@ -53,7 +61,7 @@ class Changer:
     """Subscribes and unsubscribes in turn: one filter in ten is wild, half of all overlap the topics in use."""
 
     def __init__(self, port: int, ca_file: str | None, changes_per_s: int) -> None:
-        self.link = Session(port, ca_file)
+        self.link: Link = Session(port, ca_file)
         self.changes = 0
         self.confirmed = 0
         self._period = 1 / changes_per_s
@@ -78,7 +86,7 @@ class Changer:
         else:
             frame = control(UNSUBSCRIBE, self.changes, {"number": self._live.pop(0)})
         if self.link.send(memoryview(frame)) != len(frame):
-            raise Mismatch("the broker does not read the link that changes subscriptions")
+            raise MismatchError("the broker does not read the link that changes subscriptions")
 
     def readable(self) -> None:
         """Count confirmations; what the overlapping subscriptions deliver is thrown away."""
@@ -103,7 +111,7 @@ class Changer:
             elif kind == CONFIRMED:
                 self.confirmed += 1
             elif kind != DELIVERY:
-                raise Mismatch(f"a change of subscriptions was answered by kind {kind}: {data[:200]!r}")
+                raise MismatchError(f"a change of subscriptions was answered by kind {kind}: {data[:200]!r}")
             self._skip = length + 4
         self._unread = data
 

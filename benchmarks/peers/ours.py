@@ -26,7 +26,7 @@ from benchmarks.batches import Batches, Load
 from benchmarks.certificates import TlsFiles
 from benchmarks.links import Link
 from benchmarks.peers.system import written
-from benchmarks.sinks import Mismatch, Sink
+from benchmarks.sinks import MismatchError, Sink
 
 HEAD = struct.Struct("<IBBHQQI")
 DELIVERY_HEAD = struct.Struct("<IBBHQQII")  # with the one subscription number that our subscribers have
@@ -181,17 +181,21 @@ class DeliverySink(Sink):
     def _begin(self, data: memoryview, at: int) -> None:
         length, _, flags, topic, lost, sequence, headers, number = DELIVERY_HEAD.unpack_from(data, at)
         if (flags, topic, sequence, headers, number) != (0, 0, 0, 4, SUBSCRIPTION):
-            raise Mismatch(f"after frame {self.frames}: not a delivery for subscription {SUBSCRIPTION}: {bytes(data[at:at + 32])!r}")
+            raise MismatchError(
+                f"after frame {self.frames}: not for subscription {SUBSCRIPTION}: {bytes(data[at : at + 32])!r}"
+            )
         if lost:
-            raise Mismatch(f"after frame {self.frames}: the broker says that it dropped {lost} publications")
+            raise MismatchError(f"after frame {self.frames}: the broker says that it dropped {lost} publications")
         self._left = length + 4 - DELIVERY_HEAD.size
         if self._left <= 0 or self._left % self.frame_bytes:
-            raise Mismatch(f"after frame {self.frames}: a delivery of {self._left} bytes does not hold whole frames")
+            raise MismatchError(
+                f"after frame {self.frames}: a delivery of {self._left} bytes does not hold whole frames"
+            )
 
     def _answer(self, data: memoryview, at: int) -> None:
         length, kind, _, _, _, number, _ = HEAD.unpack_from(data, at)
         if kind != PING or length + 4 != HEAD.size:
-            raise Mismatch(f"after frame {self.frames}: a frame of kind {kind}: {bytes(data[at:at + 200])!r}")
+            raise MismatchError(f"after frame {self.frames}: a frame of kind {kind}: {bytes(data[at : at + 200])!r}")
         self.replies += control(PONG, number)
 
 

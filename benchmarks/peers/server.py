@@ -8,7 +8,6 @@ Not here: what to run (the systems' own files).
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import tempfile
@@ -18,15 +17,15 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.certificates import TlsFiles
-from benchmarks.links import LinkEnded
-from benchmarks.machine import family
+from benchmarks.links import LinkEndedError
+from benchmarks.machine import confined, family
 from benchmarks.peers.system import System
 
 READY_S = 15.0
 STOP_S = 10.0
 
 
-class ServerFailed(Exception):
+class ServerError(Exception):
     """A server did not start, or ended on its own."""
 
 
@@ -59,16 +58,10 @@ class Server:
     def __enter__(self) -> Server:
         folder = Path(self._folder.name)
         command = self.system.command(folder, self.port, self.tls)
-        cores = self._cores
-        with (folder / "output").open("wb") as output:
+        with (folder / "output").open("wb") as output, confined(self._cores):
             begin = time.perf_counter()
             self._process = subprocess.Popen(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=lambda: os.sched_setaffinity(0, cores),  # before exec, so that every thread inherits it
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         try:
             self._await_ready(begin)
@@ -77,7 +70,9 @@ class Server:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         process = self._process
         assert process is not None
         begin = time.perf_counter()
@@ -95,7 +90,7 @@ class Server:
         """Raise if it has ended."""
         assert self._process is not None
         if self._process.poll() is not None:
-            raise ServerFailed(f"{self.system.name} ended with {self._process.returncode}: {self._said()}")
+            raise ServerError(f"{self.system.name} ended with {self._process.returncode}: {self._said()}")
 
     def _await_ready(self, begin: float) -> None:
         while True:
@@ -112,14 +107,14 @@ class Server:
             try:
                 self.system.connect(self.port, self.ca_file).close()
                 break
-            except (OSError, LinkEnded):
+            except (OSError, LinkEndedError):
                 time.sleep(0.0005)
             self._check_time(begin)
         self.ready_s = time.perf_counter() - begin
 
     def _check_time(self, begin: float) -> None:
         if time.perf_counter() - begin > READY_S:
-            raise ServerFailed(f"{self.system.name} was not ready within {READY_S:.0f} s: {self._said()}")
+            raise ServerError(f"{self.system.name} was not ready within {READY_S:.0f} s: {self._said()}")
 
     def _said(self) -> str:
         output = (Path(self._folder.name) / "output").read_text(errors="replace").strip()

@@ -15,7 +15,7 @@ from typing import Any
 
 from heliograph.broker.config import AccessConfig, BrokerConfig, LimitsConfig, ListenerConfig, RuleConfig
 from heliograph.config_keys import KEYS, LogConfig, TlsConfig, TokensConfig, section_fields
-from heliograph.config_sources import Draft, Given, Option, listener_path, shown
+from heliograph.config_sources import Draft, Given, Option, listener_path
 from heliograph.errors import ConfigError
 from heliograph.trust.tokens import load_tokens
 
@@ -199,7 +199,7 @@ def _read(file: Path, what: str) -> str:
         with file.open("rb") as opened:
             data = opened.read(FILE_BYTES_MAX + 1)
         if len(data) > FILE_BYTES_MAX:
-            raise ConfigError([f"{what} {shown(str(file), quote=False)} is larger than {FILE_BYTES_MAX} bytes"])
+            raise ConfigError([f"{what} {file} is larger than {FILE_BYTES_MAX} bytes"])
         return data.decode()
     except OSError as error:
         raise ConfigError([f"{what} {file} cannot be read: {error.strerror or error}"]) from None

@@ -6,8 +6,8 @@ import ast
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 
@@ -107,8 +107,8 @@ def commands(document: Path) -> list[str]:
 def fault(line: str) -> str | None:
     """What the command line does not know of this line."""
     words = shlex.split(line, comments=True)[1:]
-    command: click.Command = typer.main.get_command(app)
-    while words and isinstance(command, click.Group):
+    command: Any = typer.main.get_command(app)
+    while words and hasattr(command, "commands"):
         word = words.pop(0)
         if "|" in word:  # "config check|show" names several
             return next((f"{one} unknown" for one in word.split("|") if one not in command.commands), None)

@@ -20,7 +20,8 @@ HELLO, WELCOME, GOODBYE, PING, PONG, SUBSCRIBE, UNSUBSCRIBE, CONFIRMED, REFUSED 
 KINDS = (EVENT, PARCEL, DELIVERY, SERVICE, *range(HELLO, REFUSED + 1))
 EXPIRES = 4
 HEAD = struct.Struct("<IBBHQQI")
-FRAME_BYTES_MAX = 1_114_112
+CONTROL_BYTES_MAX = 65_536 + 28
+BYTES_MAX = {EVENT: 1_114_112, DELIVERY: 1_441_792}
 SYSTEM = ("Services", "Entity", "System")
 
 
@@ -56,15 +57,13 @@ def put_together(
     return HEAD.pack(length, kind, flags, len(topic), origin, sequence, len(headers)) + topic + headers + payload
 
 
-def check_head(buffer: bytes, bytes_max: int = FRAME_BYTES_MAX) -> int:
+def check_head(buffer: bytes) -> int:
     """The size of the frame at the start of this buffer, which holds at least its head."""
     length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(buffer)
     if length < 24:
         raise End("frame_too_short")
-    if length + 4 > bytes_max:
+    if length + 4 > BYTES_MAX.get(kind, CONTROL_BYTES_MAX):
         raise End("frame_over_limit")
-    if kind not in KINDS:
-        raise End("kind_unknown")
     if 24 + topic_length > length:
         raise End("topic_over_frame")
     if 24 + topic_length + header_length > length:
@@ -75,19 +74,19 @@ def check_head(buffer: bytes, bytes_max: int = FRAME_BYTES_MAX) -> int:
 def whole_frames(stream: bytes) -> Iterator[Frame]:
     """The frames of a stream of whole frames, such as the payload of a DELIVERY."""
     while stream:
-        size = check_head(stream, bytes_max=1 << 32)
+        size = check_head(stream)
         assert size <= len(stream), "a frame was cut"
         yield take_apart(stream[:size])
         stream = stream[size:]
 
 
-def read_json(body: bytes) -> dict[str, Any]:
-    """A control frame's body."""
+def read_json(body: bytes, *must: str) -> dict[str, Any]:
+    """A control frame's body, with at least these fields."""
     try:
         found = json.loads(body)
     except ValueError:
         raise End("body_malformed") from None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or any(name not in found for name in must):
         raise End("body_malformed")
     return found
 

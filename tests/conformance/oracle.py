@@ -17,8 +17,6 @@ from typing import Any
 from tests.conformance import grammar
 from tests.conformance.grammar import End, Frame
 
-POLICIES = ("drop_oldest", "hold", "disconnect")  # of those that a publication carries, the last one here decides
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -169,18 +167,24 @@ class Oracle:
     # -- frames -----------------------------------------------------------------------------------------------
 
     def _frame(self, session: Link, frame: Frame) -> None:
+        if frame.kind >= grammar.HELLO and frame.kind in grammar.KINDS and frame.flags:
+            raise End("flags_unknown")
         if session.origin is None:
             if frame.kind != grammar.HELLO:
                 raise End("kind_unexpected")
-            self._hello(session, grammar.read_json(frame.payload))
+            self._hello(session, grammar.read_json(frame.payload, "versions", "secret"))
+        elif frame.kind not in grammar.KINDS:
+            raise End("kind_unknown")
         elif frame.kind == grammar.EVENT:
             self._event(session, frame)
         elif frame.kind == grammar.PING:
             self._say(session, Said("pong", frame.sequence))
         elif frame.kind == grammar.SUBSCRIBE:
-            self._subscribe(session, frame.sequence, grammar.read_json(frame.payload))
+            self._subscribe(session, frame.sequence, grammar.read_json(frame.payload, "number", "filter"))
         elif frame.kind == grammar.UNSUBSCRIBE:
-            self._unsubscribe(session, frame.sequence, grammar.read_json(frame.payload))
+            self._unsubscribe(session, frame.sequence, grammar.read_json(frame.payload, "number"))
+        elif frame.kind == grammar.SERVICE:
+            self._ask(session, frame)
         elif frame.kind == grammar.GOODBYE:
             self._end(session, "goodbye")
         elif frame.kind != grammar.PONG:
@@ -206,11 +210,15 @@ class Oracle:
         if event.origin != publisher.origin:
             raise End("origin_foreign")
         fault = _fault(event)
+        if not self._is_new(event):
+            return
         if fault:
             self._say(publisher, Said("refused", 0, fault, event.topic.decode(errors="replace")))
+        elif self._is_expired(event):
+            return
         elif not self.may(publisher, "publish", event.topic.decode()):
             self._deny(publisher, event.topic.decode())
-        elif self._is_new(event) and not self._is_expired(event):
+        else:
             self._deliver(publisher, event)
 
     def _deny(self, publisher: Link, topic: str) -> None:
@@ -237,10 +245,10 @@ class Oracle:
             ]
             if not wanted or not self.may(link, "subscribe", topic):
                 continue
-            policy = max((subscription.policy for subscription in wanted), key=POLICIES.index)
-            waits = policy == "hold" and publisher.ready_to_wait
+            policies = [subscription.policy for subscription in wanted]
+            waits = "hold" in policies and publisher.ready_to_wait
             numbers = tuple(sorted(subscription.number for subscription in wanted))
-            stay = waits or policy == "disconnect"
+            stay = waits or "disconnect" in policies
             self._say(link, Said("event", link.lost, numbers=numbers, raw=event.raw, must_stay=stay), publisher, waits)
 
     def _subscribe(self, session: Link, request: int, body: dict[str, Any]) -> None:
@@ -256,14 +264,14 @@ class Oracle:
     def _objection(self, session: Link, number: int, pattern: str, language: str) -> str:
         if language != "topic":
             return "language_unsupported"
-        if not grammar.is_filter(pattern):
-            return "filter_invalid"
         if number in [subscription.number for subscription in session.subscriptions]:
             return "subscription_taken"
-        if not self.may_subscribe(session, pattern):
-            return "subscribe_denied"
         if len(session.subscriptions) >= self.settings.subscriptions_per_link_max:
             return "subscriptions_over_limit"
+        if not grammar.is_filter(pattern):
+            return "filter_invalid"
+        if not self.may_subscribe(session, pattern):
+            return "subscribe_denied"
         return ""
 
     def _unsubscribe(self, session: Link, request: int, body: dict[str, Any]) -> None:
@@ -274,6 +282,15 @@ class Oracle:
         session.subscriptions = left
         self._say(session, Said("confirmed", request))
 
+    def _ask(self, session: Link, request: Frame) -> None:
+        """No service is joined, so the answer is always no; the only question is why."""
+        if request.flags:
+            raise End("flags_unknown")
+        name = request.topic.decode(errors="replace")
+        may = self.may(session, "ask", name)
+        reason = "service_unknown" if may else "ask_denied"
+        self._say(session, Said("service", request.sequence, reason, name))
+
     # -- access -----------------------------------------------------------------------------------------------
 
     def may(self, session: Link, verb: str, topic: str) -> bool:
@@ -281,6 +298,8 @@ class Oracle:
         for effect, pattern in self._rules_for(session, verb):
             if grammar.matches(pattern, topic):
                 return effect == "allow"
+        if verb == "ask":
+            return topic != "admin" or "admin" in session.roles
         return self._otherwise(session, topic)
 
     def may_subscribe(self, session: Link, pattern: str) -> bool:

@@ -81,7 +81,7 @@ class Link(asyncio.BufferedProtocol):
         """The link is up (with TLS: after its handshake)."""
         self._transport = link = cast(asyncio.Transport, transport)
         link.set_write_buffer_limits(high=PRESS_BYTES, low=RELIEF_BYTES)
-        self.number = self._network.add(self, link.writelines)
+        self.number = self._network.add(self, outlet_of(link))
         self._deaf = False
         machine = self._runner.machine
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
@@ -425,6 +425,18 @@ class Guard(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Never called, as above."""
+
+
+def outlet_of(transport: asyncio.Transport) -> Outlet:
+    """The fastest way to write a list of frames, as measured with 1 and 10 receivers.
+
+    TCP: vectored, which saves a copy of each chunk (63 µs of CPU instead of 80 per 64 KiB relayed). TLS: joined, because
+    each piece would become a record of its own.
+    """
+    if transport.get_extra_info("ssl_object") is None:
+        return transport.writelines
+    write = transport.write
+    return lambda frames: write(b"".join(frames))
 
 
 def format_address(name: Any) -> str:

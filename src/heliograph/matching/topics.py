@@ -211,7 +211,7 @@ class TopicSet:
         want = b"#" if rest else wanted[depth]
         if want in (b"+", b"#"):
             children = [(level, child) for level, child in node.items() if level is not None]
-            if depth == 0:
+            if not levels:
                 children = [(level, child) for level, child in children if level not in SYSTEM_ROOTS]
         else:
             child = node.get(want)

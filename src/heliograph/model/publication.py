@@ -52,12 +52,17 @@ class Publication:
         return (self.origin, self.sequence)
 
     @property
+    def size(self) -> int:
+        """Bytes of headers and payload."""
+        return len(self.payload) + len(self._raw_headers)
+
+    @property
     def all_headers(self) -> Headers:
         """Every header, reserved ones included; a malformed header block reads as empty."""
         if self._headers is None:
             try:
                 self._headers = _decode(self._raw_headers) if self._raw_headers else {}
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 self._headers = {}
         return self._headers
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from heliograph.node import Node
     from heliograph.sim.world import World
 
+LINGER_NS_MAX = 50_000  # how long an idle host may wait for more input before it handles the first
 SPINS_MAX = 100_000  # wakes in a row that ask for another one at once: the machine will never end
 SPIN_NS = 1_000_000  # in a row: less than a millisecond apart
 
@@ -76,29 +77,13 @@ class Seat:
 class Host:
     """A process with a name, its machines and its links."""
 
-    __slots__ = (  # fmt: skip
-        "build",
-        "ends",
-        "free_at",
-        "identity",
-        "inbox",
-        "incarnation",
-        "linger_ns",
-        "name",
-        "next_link",
-        "node",
-        "on_start",
-        "paused",
-        "seats",
-        "service_ns",
-        "service_ns_usual",
-        "settings",
-        "shift",
-        "turning",
-        "up",
-        "wall",
+    # fmt: off
+    __slots__ = (
+        "build", "ends", "free_at", "identity", "inbox", "incarnation", "name", "next_link", "node",
+        "on_start", "paused", "seats", "service_ns", "service_ns_usual", "settings", "shift", "turning", "up", "wall",
         "world",
     )
+    # fmt: on
 
     def __init__(self, world: World, name: str, build: Build) -> None:
         self.world = world
@@ -109,7 +94,6 @@ class Host:
         self.on_start: Callable[[], None] | None = None  # the workload, told when machines are there
         self.wall = WallClock()
         self.service_ns = self.service_ns_usual = 1_000
-        self.linger_ns = 0
         self.incarnation = 0
         self.node: Node | None = None
         self.seats: list[Seat] = []
@@ -136,8 +120,25 @@ class Host:
     # Inputs are offered.
 
     def receive(self, end: End, data: bytes) -> None:
-        """Bytes arrived."""
-        self.offer(self._receive, end, data)
+        """Bytes arrived. Most inputs are this one, so an idle host handles it here, without the inbox."""
+        world = self.world
+        now = world.loop.now
+        if self.turning or self.paused or self.free_at > now or world.draw() < world.linger:
+            self.offer(self._receive, end, data)
+            return
+        self.turning = True
+        world.acting = self
+        self.free_at = now = now + self.service_ns
+        self._receive(end, data, now + self.shift)
+        world.journal.step += 1
+        seat = end.seat
+        if seat.dirty:
+            seat.dirty = False
+            self._carry_out(seat, now)
+        if self.inbox:
+            world.loop.at(now, Host.turn, self)
+        else:
+            self.turning = False
 
     def attach(self, end: End) -> None:
         """A link came up."""
@@ -180,9 +181,9 @@ class Host:
         if self.free_at > now:
             self.turning = True
             world.loop.at(self.free_at, Host.turn, self)
-        elif self.linger_ns and world.draw() < 0.1:
+        elif world.draw() < world.linger:
             self.turning = True  # other inputs of the same loop turn may join it
-            world.loop.at(now + int(self.linger_ns * world.draw()), Host.turn, self)
+            world.loop.at(now + int(LINGER_NS_MAX * world.draw()), Host.turn, self)
         else:
             self.turn(now)
 
@@ -277,16 +278,29 @@ class Host:
         world = self.world
         effects = seat.machine.take()
         wake_at = effects.wake_at
-        world.digest.add_take(instant, seat.number, wake_at)
-        for link, frames in effects.writes:
-            end = self.ends.get(link)
-            if end is None or end.hung or end.seat is not seat or not end.attached:
-                raise ContractBroken(f"{self.name}: {seat.name} writes to link {link}, {_state(end)}")
-            data = frames[0] if len(frames) == 1 else b"".join(frames)
-            world.digest.add_write(link, data)
-            world.network.write(end, data, instant)
-        if effects.notes or effects.hangups or effects.holds or effects.dials or effects.jobs or _has_more(effects):
-            world.digest.add_rest(effects)
+        digest = world.digest
+        digest.add_take(instant, seat.number, wake_at)
+        if effects.writes:
+            launch = world.network.write
+            for link, frames in effects.writes:
+                end = self.ends.get(link)
+                if end is None or end.hung or not end.attached or end.seat is not seat:
+                    raise ContractBroken(f"{self.name}: {seat.name} writes to link {link}, {_state(end)}")
+                data = frames[0] if len(frames) == 1 else b"".join(frames)
+                digest.add_write(link, data)
+                launch(end, data, instant)
+        if (
+            effects.notes
+            or effects.holds
+            or effects.hangups
+            or effects.dials
+            or effects.jobs
+            or effects.commits
+            or effects.reads
+            or effects.datagrams
+            or effects.stop
+        ):
+            digest.add_rest(effects)
             self._carry_out_rest(seat, effects, instant)
         if wake_at is None:
             seat.wake_at = NEVER
@@ -368,10 +382,6 @@ def _ring(seat: Seat, instant: int) -> None:
         seat.host.wake(seat)
     elif seat.wake_at != NEVER:
         seat.host.set_alarm(seat, seat.wake_at)
-
-
-def _has_more(effects: Effects) -> bool:
-    return bool(effects.commits or effects.reads or effects.datagrams or effects.stop)
 
 
 def _state(end: End | None) -> str:

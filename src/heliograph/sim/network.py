@@ -63,31 +63,13 @@ class NetworkSettings:
 class End:
     """One end of a link, with the stream that leaves from it."""
 
-    __slots__ = (  # fmt: skip
-        "attached",
-        "blocked",
-        "busy_until",
-        "delay",
-        "far",
-        "flight",
-        "held",
-        "high",
-        "host",
-        "hung",
-        "last",
-        "link",
-        "low",
-        "over",
-        "peer",
-        "pending",
-        "pipe",
-        "pressed",
-        "scheduled",
-        "seat",
-        "silent",
-        "stalled_until",
+    # fmt: off
+    __slots__ = (
+        "attached", "blocked", "busy_until", "delay", "far", "flight", "held", "high", "host", "hung", "last", "link",
+        "low", "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stalled_until",
         "tamper",
     )
+    # fmt: on
 
     def __init__(self, host: Host, seat: Seat, link: LinkId, peer: Peer) -> None:
         self.host = host
@@ -186,9 +168,9 @@ class Network:
         called = Peer(transport, f"{dial.host}:{dial.port}", ticket=ticket)
         here = dialler.new_end(seat, called)
         there = listener.host.new_end(listener.host.seat(listener.machine), caller)
-        self._join(here, there, instant)
+        self._connect(here, there, instant)
 
-    def _join(self, here: End, there: End, instant: int) -> None:
+    def _connect(self, here: End, there: End, instant: int) -> None:
         here.far, there.far = there, here
         for end in (here, there):
             end.delay = int(self._settings.delay_ms * MILLISECOND)
@@ -214,35 +196,25 @@ class Network:
     # Bytes travel.
 
     def write(self, end: End, data: bytes, instant: int) -> None:
-        """Put bytes on their way to the far end."""
-        if end.over or not data:
-            return  # the link is gone and the machine does not know yet
-        if end.tamper:
-            data = self._tampered(end, data)
-        end.pending += len(data)
-        if end.pipe:
-            end.far.host.receive(end.far, data)
-        else:
-            self._launch(end, data, instant)
-        if end.pending > end.high and not end.pressed:
+        """Put bytes on their way to the far end. Called for every write, so it draws no more than it must."""
+        if end.pipe or end.over or end.tamper or self._ns_per_kib:
+            instant, data = self._prepare(end, data, instant)
+        size = len(data)
+        if not size:
+            return
+        end.pending = pending = end.pending + size
+        if pending > end.high and not end.pressed:
             end.pressed = True
             self._loop.at(instant, self._press, end)
-
-    def _launch(self, end: End, data: bytes, instant: int) -> None:
-        """Draw how the chunk travels. Called for every write, so it draws no more than it must."""
         draw = self._draw
         flight = end.flight
-        size = len(data)
-        if self._ns_per_kib:
-            instant = end.busy_until = max(instant, end.busy_until) + (size * self._ns_per_kib >> 10)
         arrival = instant + end.delay + int(self._jitter * draw())
         if arrival < end.last:
             arrival = end.last  # it cannot overtake: it arrives together with the chunk before
         fate = draw()
         if fate < self._split_or_join:
             if fate >= self._split:
-                if flight and type(flight[-1][1]) is bytes:
-                    data = flight.pop()[1] + data  # type: ignore[operator]  # the test says bytes
+                data = self._join(flight, data)
             elif size > 1:
                 cut = 1 + int((size - 1) * draw())
                 flight.append((arrival, data[:cut]))
@@ -255,6 +227,27 @@ class Network:
             loop = self._loop
             loop.count += 1
             heappush(loop.heap, (flight[0][0], loop.count, self._arrive, end))
+
+    def _prepare(self, end: End, data: bytes, instant: int) -> tuple[int, bytes]:
+        """What is left of a write to an unusual link, and when it leaves."""
+        if end.over:
+            return instant, b""  # the link is gone and the machine does not know yet
+        if end.pipe:
+            end.pending += len(data)
+            end.far.host.receive(end.far, data)
+            return instant, b""
+        if end.tamper:
+            data = self._tampered(end, data)
+        if self._ns_per_kib:
+            instant = end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
+        return instant, data
+
+    def _join(self, flight: deque[tuple[int, bytes | Reason]], data: bytes) -> bytes:
+        """The chunk before waits for this one, if it is still on its way."""
+        if flight and isinstance(before := flight[-1][1], bytes):
+            flight.pop()
+            return before + data
+        return data
 
     def _arrive(self, end: End, instant: int) -> None:
         """What is due at the far end of this stream arrives there, in one piece."""
@@ -275,7 +268,8 @@ class Network:
         if flight and flight[0][0] <= instant:
             data = self._joined(data, flight, instant)
         if flight:
-            self._schedule(end, flight[0][0])
+            end.scheduled = True
+            self._loop.at(flight[0][0], self._arrive, end)
         if far.over or far.hung:
             self._arrive_nowhere(end, data, instant)
         else:

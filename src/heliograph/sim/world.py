@@ -24,6 +24,7 @@ from heliograph.sim.loop import MICROSECOND, MILLISECOND, SECOND, Loop
 from heliograph.sim.network import Listener, Network, NetworkSettings
 
 CLOCK_NS = 10 * SECOND  # how often machines are told the wall time, as the live driver does
+LINGER = 0.05  # probability that an idle host waits for more input before it handles the first
 SHIFT_NS_MAX = 1 << 50  # each node's monotonic clock starts elsewhere: about 13 days at most
 
 
@@ -80,6 +81,7 @@ class World:
         self.acting: Host | None = None  # whose turn it is
         self._settings = hosts or HostSettings()
         self.inputs_per_take_max = self._settings.inputs_per_take_max
+        self.linger = LINGER if self.inputs_per_take_max > 1 else 0.0
         self.draw: Callable[[], float] = self.random("hosts").random
         self._seats = 0
 
@@ -101,7 +103,6 @@ class World:
         settings = self._settings
         draw = self.random(f"host/{name}").random
         host.service_ns = host.service_ns_usual = max(1, int(settings.service_us * MICROSECOND * (0.5 + draw())))
-        host.linger_ns = host.service_ns if settings.inputs_per_take_max > 1 else 0
         host.wall = WallClock(
             int(settings.clock_skew_ms * MILLISECOND * (2 * draw() - 1)),
             int(settings.clock_drift_ppm * (2 * draw() - 1)),

@@ -1,0 +1,114 @@
+"""How a command reaches a broker: the options that all of them share, and the client made from them.
+
+In:    options and their environment variables. There is no option for a secret: tokens and keys are in files.
+Out:   a connected client; errors that say what to do.
+State: none.
+Not here: the client itself (live/client.py), the administrator's local token (live/runtime.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from heliograph.live.client import Client
+
+URL = "heliograph://127.0.0.1:4717"
+
+Url = Annotated[
+    str, typer.Option("--url", envvar="HELIOGRAPH_URL", help="The broker: heliograph://host:port, heliographs:// for TLS.")
+]
+Entity = Annotated[str, typer.Option("--entity", envvar="HELIOGRAPH_ENTITY", help="Whose token it is.")]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", envvar="HELIOGRAPH_TOKEN_FILE", help="A file that holds the token.")
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option("--authority", envvar="HELIOGRAPH_AUTHORITY", help="The authority that signed the broker's certificate."),
+]
+Certificate = Annotated[
+    Path | None, typer.Option("--certificate", envvar="HELIOGRAPH_CERTIFICATE", help="The own certificate, for mutual TLS.")
+]
+PrivateKey = Annotated[
+    Path | None, typer.Option("--key", envvar="HELIOGRAPH_KEY", help="The own certificate's private key.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where to and as whom."""
+
+    url: str = URL
+    entity: str = ""
+    token_file: Path | None = None
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def names_somebody(self) -> bool:
+        """True if the user said as whom to connect."""
+        return bool(self.entity or self.token_file or self.certificate)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a command's work on the event loop."""
+    from heliograph.live.loop import run as run_loop
+
+    run_loop(main)
+
+
+@asynccontextmanager
+async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncIterator[Client]:
+    """A client that is connected, and closed in the end."""
+    import heliograph
+
+    options: dict[str, Any] = {
+        option: str(path)
+        for option in ("token_file", "authority", "certificate", "key")
+        if (path := getattr(connection, option)) is not None
+    }
+    if connection.entity:
+        options["entity"] = connection.entity
+    try:
+        client = await heliograph.connect(connection.url, name=name, **options, **more)
+    except HeliographError as error:
+        raise told_what_to_do(error, connection) from None
+    async with client:
+        yield client
+
+
+def administrator(connection: Connection) -> dict[str, Any]:
+    """What an administrator shows besides: the local token of a broker that this user runs on this machine."""
+    from heliograph.client.config import is_loopback, parse_target
+    from heliograph.live.runtime import local_token
+
+    target = parse_target(connection.url)
+    if connection.names_somebody or not is_loopback(target.host):
+        return {}
+    token = local_token(target.port)
+    return {"entity": "local-admin", "token": token} if token else {}
+
+
+def told_what_to_do(error: HeliographError, connection: Connection) -> HeliographError:
+    """The error with a hint, where there is a usual cause."""
+    reason = error.reason if isinstance(error, (NotConnectedError, RefusedError)) else None
+    hints = {
+        Reason.DIAL_FAILED: "is a broker running there? `heliograph broker run` starts one",
+        Reason.CREDENTIAL_MISSING: "give --entity and --token-file, or --certificate and --key",
+        Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
+        Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
+        Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
+        Reason.ASK_DENIED: "this needs the role admin: run it as the user who runs the broker, or show an admin's credential",
+    }
+    if isinstance(error, UsageError) or reason not in hints:
+        return error
+    return HeliographError(f"{connection.url}: {error}; {hints[reason]}")

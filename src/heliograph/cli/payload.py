@@ -1,0 +1,95 @@
+"""Publications as lines: for people, and as JSON that comes in as it went out.
+
+In:    a publication; or a line of JSON.
+Out:   a line without line breaks or control characters; or topic, payload and headers.
+State: none.
+Not here: reading and writing the lines (publish.py, subscribe.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from heliograph.model.publication import Publication
+
+_KEYS = ("topic", "payload", "payload_base64", "headers")
+_TOLD = ("origin", "sequence", "timestamp_us")  # what `subscribe --json` adds; a republication gets its own
+
+
+def readable(data: bytes) -> str:
+    """A payload for people. Printable text stays as it is; in anything else, what is not printable is escaped."""
+    text = data.decode(errors="backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def as_text(publication: Publication) -> str:
+    """``topic payload``."""
+    return f"{readable(publication.topic.encode())} {readable(publication.payload)}"
+
+
+def as_json(publication: Publication) -> str:
+    """One JSON object; a payload that is not UTF-8 stands there as base64."""
+    import json
+
+    fields: dict[str, Any] = {"topic": publication.topic}
+    try:
+        fields["payload"] = publication.payload.decode()
+    except UnicodeDecodeError:
+        from base64 import b64encode
+
+        fields["payload_base64"] = b64encode(publication.payload).decode()
+    fields["headers"] = publication.headers
+    fields |= {"origin": f"{publication.origin:016x}", "sequence": publication.sequence}
+    if publication.timestamp_us is not None:
+        fields["timestamp_us"] = publication.timestamp_us
+    return json.dumps(fields)
+
+
+def from_json(line: bytes, topic: str, headers: dict[str, Any]) -> tuple[str, bytes, dict[str, Any]]:
+    """What a line of JSON asks to publish; ``topic`` and ``headers`` are for lines that name none."""
+    import json
+
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise UsageError('not a JSON object such as {"topic": "a/b", "payload": "text"}')
+    unknown = [key for key in fields if key not in (*_KEYS, *_TOLD)]
+    if unknown:
+        raise UsageError(f"unknown field {unknown[0]!r}; the fields are {', '.join(_KEYS)}")
+    chosen, own = fields.get("topic", topic), fields.get("headers", {})
+    if not isinstance(chosen, str) or not isinstance(own, dict):
+        raise UsageError("topic must be a text and headers an object")
+    return chosen, _payload(fields), {**headers, **own}
+
+
+def header(text: str) -> tuple[str, str]:
+    """A header as it is written in an option: ``key=value``."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--header {text!r}: write key=value")
+    if key.startswith("$"):
+        raise UsageError(f"--header {text!r}: keys that begin with $ are reserved")
+    return key, value
+
+
+def _payload(fields: dict[str, Any]) -> bytes:
+    if ("payload" in fields) == ("payload_base64" in fields):
+        raise UsageError("exactly one of payload and payload_base64 must be there")
+    text = fields.get("payload", fields.get("payload_base64"))
+    if not isinstance(text, str):
+        raise UsageError("the payload must be a text")
+    try:
+        if "payload" in fields:
+            return text.encode()
+        from base64 import b64decode
+
+        return b64decode(text, validate=True)
+    except ValueError:  # not base64, or half of a surrogate pair
+        raise UsageError("the payload cannot be decoded") from None

@@ -1,0 +1,134 @@
+"""`heliograph publish`: one publication, one per line of standard input, or all of it as one.
+
+In:    a topic and a payload, or `-` for standard input.
+Out:   publications, all of them routed by the broker when the command ends.
+State: none.
+Not here: connecting (connection.py), JSON lines (payload.py), standard input (lines.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heliograph.cli import connection as c
+from heliograph.cli.shape import examples
+from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from heliograph.live.client import Client
+
+STDIN = "-"
+
+Batch = tuple[str, list[bytes], dict[str, Any]]
+"""Topic, payloads and headers: what is published in one go."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        name="publish",
+        help="Publish on a topic.",
+        epilog=examples(
+            "heliograph publish sensors/7 21.5",
+            "tail -f log | heliograph publish logs/web -",
+            "heliograph publish photos/1 - --whole --header type=image/png < photo.png",
+            "heliograph subscribe 'a/#' --json | heliograph publish a - --json --url heliograph://other:4717",
+        ),
+    )(_publish)
+
+
+def _publish(
+    topic: Annotated[str, typer.Argument(help="Where to publish; with --json, for lines that name no topic.")],
+    payload: Annotated[str, typer.Argument(help="What to publish; - reads standard input, one publication per line.")],
+    whole: Annotated[bool, typer.Option("--whole", help="With -: all of standard input is one publication.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With -: lines as `subscribe --json` prints them. Ends with a JSON summary.")
+    ] = False,
+    header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="Publish the payload this many times.")] = 1,
+    hold: Annotated[bool, typer.Option("--hold", help="Be ready to wait for slow consumers.")] = False,
+    url: c.Url = c.URL,
+    entity: c.Entity = "",
+    token_file: c.TokenFile = None,
+    authority: c.Authority = None,
+    certificate: c.Certificate = None,
+    key: c.PrivateKey = None,
+) -> None:
+    from heliograph.cli.payload import header as parse_header
+
+    headers = dict(parse_header(text) for text in header or [])
+    if whole and (payload != STDIN or as_json):
+        raise UsageError("--whole goes with - and without --json")
+    if count > 1 and payload == STDIN:
+        raise UsageError("--count goes with a payload, not with -")
+    there = c.Connection(url, entity, token_file, authority, certificate, key)
+    if payload != STDIN:
+        batches = _repeated(topic, payload.encode(errors="surrogateescape"), headers, count)
+    elif whole:
+        batches = _whole(topic, headers)
+    elif as_json:
+        batches = _json_lines(topic, headers)
+    else:
+        batches = _lines(topic, headers)
+    c.run(_work(there, batches, hold=hold, as_json=as_json))
+
+
+async def _work(there: c.Connection, batches: AsyncIterator[Batch], *, hold: bool, as_json: bool) -> None:
+    async with c.connected(there, name="heliograph publish", hold=hold) as client:
+        count = 0
+        try:
+            async for batch in batches:
+                count += await _send(client, batch)
+        finally:  # what was read before a bad line is published
+            await client.flush()
+    if as_json:
+        import json
+
+        print(json.dumps({"published": count}))
+
+
+async def _send(client: Client, batch: Batch) -> int:
+    topic, payloads, headers = batch
+    await client.publish_batch(topic, payloads, headers=headers or None)
+    return len(payloads)
+
+
+async def _repeated(topic: str, payload: bytes, headers: dict[str, Any], count: int) -> AsyncIterator[Batch]:
+    while count > 0:
+        batch = min(count, 256)
+        yield topic, [payload] * batch, headers
+        count -= batch
+
+
+async def _whole(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
+    from heliograph.cli.lines import read_whole
+
+    yield topic, [await read_whole(sys.stdin.fileno())], headers
+
+
+async def _lines(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
+    from heliograph.cli.lines import read_lines
+
+    async for lines in read_lines(sys.stdin.fileno()):
+        yield topic, lines, headers
+
+
+async def _json_lines(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
+    from heliograph.cli.lines import read_lines
+    from heliograph.cli.payload import from_json
+
+    number = 0
+    async for lines in read_lines(sys.stdin.fileno()):
+        for line in lines:
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                chosen, payload, own = from_json(line, topic, headers)
+            except UsageError as error:
+                raise UsageError(f"standard input, line {number}: {error}") from None
+            yield chosen, [payload], own

@@ -1,0 +1,121 @@
+"""Refusals and losses: publications that did not make it, so that none vanishes without a word.
+
+In:    the broker's REFUSED for publications; drops in the session's own queues.
+Out:   counts, the error for the next flush, what the program's ``on_refused`` hears, notes at most once a second.
+State: counters; topics that the present broker denied, bounded; a bounded list for the program.
+Not here: refused requests (client/requests.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from heliograph.errors import Reason, RefusedError
+from heliograph.machine import Instant, Outbox, Timers
+from heliograph.notes import PublicationsLost
+from heliograph.wire.bodies import Refusal, reason_of
+
+KEPT_MAX = 1_024  # for a program that never asks
+TOPICS_MAX = 4_096
+NOTE_EVERY_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPublication:
+    """The broker did not take a publication on this topic."""
+
+    topic: str
+    reason: Reason
+    text: str
+
+    def error(self, count: int) -> RefusedError:
+        """As the next flush raises it."""
+        more = f" (and {count - 1} more publications)" if count > 1 else ""
+        return RefusedError(self.reason, f"publication on {self.topic!r}: {self.text or self.reason.word}{more}")
+
+
+class Refusals:
+    """Publications that the broker refused."""
+
+    __slots__ = ("_denied", "_kept", "_unflushed", "count", "last")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: RefusedPublication | None = None
+        self._denied: dict[str, RefusedPublication] = {}
+        self._kept: deque[RefusedPublication] = deque(maxlen=KEPT_MAX)
+        self._unflushed = 0
+
+    def heard(self, body: Refusal) -> RefusedPublication:
+        """The broker refused a publication."""
+        refused = RefusedPublication(body.subject, reason_of(body.code), body.text)
+        if refused.reason is Reason.PUBLISH_DENIED and len(self._denied) < TOPICS_MAX:
+            self._denied[refused.topic] = refused
+        self._count(refused)
+        return refused
+
+    def denies(self, topic: str, publications: int) -> bool:
+        """True if the present broker has denied this topic. It says so once per topic, so later ones count here."""
+        refused = self._denied.get(topic)
+        if refused is None:
+            return False
+        for _ in range(publications):
+            self._count(refused)
+        return True
+
+    def new_link(self) -> None:
+        """Another broker, or other rules: it will say again what it denies."""
+        self._denied.clear()
+
+    def flushed(self) -> RefusedError | None:
+        """The error for a flush that ends now; the next one starts afresh."""
+        count, self._unflushed = self._unflushed, 0
+        return self.last.error(count) if count and self.last is not None else None
+
+    def collect(self) -> list[RefusedPublication]:
+        """What was refused since this was last asked; the newest if there are too many."""
+        if not self._kept:
+            return []
+        kept = list(self._kept)
+        self._kept.clear()
+        return kept
+
+    def _count(self, refused: RefusedPublication) -> None:
+        self.count += 1
+        self._unflushed += 1
+        self.last = refused
+        self._kept.append(refused)
+
+    def report(self) -> dict[str, Any]:
+        """For the session's report."""
+        last = self.last
+        shown = None if last is None else {"topic": last.topic, "reason": last.reason.word, "text": last.text}
+        return {"refused": self.count, "last_refused": shown}
+
+
+class Losses:
+    """Publications that a full queue of this session cost."""
+
+    __slots__ = ("_outbox", "_quiet_until", "_timers", "_unnoted", "counts")
+
+    def __init__(self, outbox: Outbox, timers: Timers) -> None:
+        self._outbox = outbox
+        self._timers = timers
+        self.counts = {"inbox": 0, "outgoing": 0}
+        self._unnoted = {"inbox": 0, "outgoing": 0}
+        self._quiet_until: dict[str, Instant] = {}
+
+    def add(self, where: str, frames: int, now: Instant) -> None:
+        """Count, and say so now, or when a second has passed since it was said last."""
+        self.counts[where] += frames
+        if not self._unnoted[where]:
+            at = max(now, self._quiet_until.get(where, now))
+            self._timers.set(("lost", where), at, lambda now: self._note(where, now))
+        self._unnoted[where] += frames
+
+    def _note(self, where: str, now: Instant) -> None:
+        self._outbox.note(PublicationsLost(self._unnoted[where], where))
+        self._unnoted[where] = 0
+        self._quiet_until[where] = now + NOTE_EVERY_NS

@@ -1,0 +1,76 @@
+"""The runtime directory: where a running node leaves the token for this machine's administrator.
+
+In:    the node's port; the environment.
+Out:   a token file that only its owner can read; the token, for command-line tools of the same user.
+State: files ``admin-<port>.token``, from the node's start to its stop.
+Not here: what the token allows (broker/credentials.py), tokens of clients (trust/).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LocalToken:
+    """A secret of one run of a node. The broker knows only its digest."""
+
+    text: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+
+    @property
+    def digest(self) -> bytes:
+        """What goes into ``BrokerConfig.local_digest``."""
+        return hashlib.sha256(self.text.encode()).digest()
+
+
+def runtime_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where nodes of this user keep what lives no longer than they do."""
+    environment = os.environ if environment is None else environment
+    if chosen := environment.get("HELIOGRAPH_RUNTIME_DIR"):
+        return Path(chosen)
+    if session := environment.get("XDG_RUNTIME_DIR"):
+        return Path(session) / "heliograph"
+    return Path.home() / ".cache" / "heliograph" / "run"
+
+
+def write_token(port: int, token: LocalToken) -> Path:
+    """Leave the token where ``local_token`` finds it. OSError if the directory is not ours alone."""
+    directory = runtime_dir()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_private(directory):
+        raise PermissionError(f"{directory} must belong to you alone; run: chmod 700 {directory}")
+    path = _path(port)
+    path.unlink(missing_ok=True)  # of a node that was killed
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # never readable by others
+        file.write(token.text)
+    return path
+
+
+def remove_token(port: int, token: LocalToken) -> None:
+    """The node ends. A file of another node that took the port over stays."""
+    if local_token(port) == token.text:
+        _path(port).unlink(missing_ok=True)
+
+
+def local_token(port: int) -> str | None:
+    """The token of this user's node on that port of this machine, if there is one."""
+    path = _path(port)
+    try:
+        return path.read_text() if _is_private(path) else None
+    except OSError:
+        return None
+
+
+def _path(port: int) -> Path:
+    return runtime_dir() / f"admin-{port}.token"
+
+
+def _is_private(path: Path) -> bool:
+    status = path.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)

@@ -1,0 +1,83 @@
+"""Access rules: the first that fits decides."""
+
+import pytest
+
+from heliograph.broker.access import Access
+from heliograph.broker.config import AccessConfig, RuleConfig
+from heliograph.model.identity import ANONYMOUS, Identity, Role
+
+ADMIN = Identity("root", (Role.ADMIN,))
+SENSOR = Identity("sensor-7", (Role.CLIENT,))
+
+
+def an_access(*rules: RuleConfig, default: str = "allow") -> Access:
+    return Access(AccessConfig(rules=rules, default=default))
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    access = an_access(
+        RuleConfig(effect="deny", topics=("a/secret",)),
+        RuleConfig(effect="allow", topics=("a/#",)),
+        RuleConfig(effect="deny", topics=("#",)),
+    )
+    profile = access.profile(ANONYMOUS)
+    assert not profile.may("publish", b"a/secret")
+    assert profile.may("publish", b"a/b")
+    assert not profile.may("subscribe", b"b")
+
+
+def test_rules_name_entities_prefixes_and_roles() -> None:
+    access = an_access(
+        RuleConfig(effect="allow", topics=("one",), who=("sensor-7",)),
+        RuleConfig(effect="allow", topics=("prefix",), who=("sensor-*",)),
+        RuleConfig(effect="allow", topics=("role",), who=("role:admin",)),
+        default="deny",
+    )
+    assert [access.profile(SENSOR).may("publish", topic) for topic in (b"one", b"prefix", b"role")] == [
+        True,
+        True,
+        False,
+    ]
+    assert not access.profile(ANONYMOUS).may("publish", b"prefix")
+
+
+def test_a_rule_can_speak_of_the_peers_own_entity() -> None:
+    access = an_access(RuleConfig(effect="allow", topics=("home/{entity}/#",)), default="deny")
+    assert access.profile(SENSOR).may("publish", b"home/sensor-7/t")
+    assert not access.profile(SENSOR).may("publish", b"home/sensor-8/t")
+    assert access.profile(SENSOR) is not access.profile(ANONYMOUS)
+
+
+@pytest.mark.req("O8")
+def test_system_topics_are_for_brokers_and_admins_unless_a_rule_names_them() -> None:
+    plain = an_access(RuleConfig(effect="allow", topics=("#",)))
+    for topic in (b"System/links", b"Services/x", b"Entity/me"):
+        assert not plain.profile(ANONYMOUS).may("publish", topic)
+        assert not plain.profile(ANONYMOUS).may("subscribe", topic)
+        assert plain.profile(ADMIN).may("subscribe", topic)
+    opened = an_access(RuleConfig(effect="allow", verbs=("subscribe",), topics=("System/#",)))
+    assert opened.profile(ANONYMOUS).may("subscribe", b"System/links")
+    assert not opened.profile(ANONYMOUS).may("publish", b"System/links")
+
+
+def test_a_filter_is_refused_only_if_nothing_of_it_could_be_delivered() -> None:
+    access = an_access(RuleConfig(effect="allow", topics=("a/open",)), RuleConfig(effect="deny", topics=("a/#", "b/#")))
+    profile = access.profile(ANONYMOUS)
+    assert profile.may_filter(b"a/+")
+    assert not profile.may_filter(b"b/+")
+    assert profile.may_filter(b"#")
+    assert not profile.may_filter(b"System/#")
+
+
+def test_only_admins_ask_the_admin_service() -> None:
+    access = an_access()
+    assert access.profile(ADMIN).may("ask", b"admin")
+    assert not access.profile(ANONYMOUS).may("ask", b"admin")
+    assert access.profile(ANONYMOUS).may("ask", b"weather")
+
+
+def test_peers_with_the_same_rules_share_a_profile() -> None:
+    access = an_access(RuleConfig(effect="deny", topics=("x",), who=("nobody",)))
+    assert access.profile(SENSOR) is access.profile(ANONYMOUS)
+    access.forget(access.profile(SENSOR))
+    assert len(access) == 0

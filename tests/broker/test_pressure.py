@@ -1,0 +1,163 @@
+"""Slow consumers: each policy, bounds, and that nobody else is harmed."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.broker.config import BrokerConfig, LimitsConfig
+from heliograph.errors import Reason
+from heliograph.wire.frames import Kind, control
+from tests.broker.talk import Talk
+
+PUBLISHER, SLOW, QUICK, POLITE = 1, 2, 3, 4
+pytestmark = pytest.mark.req("N15")
+
+
+def a_talk(policy: str = "drop_oldest", **limits: int) -> Talk:
+    chosen = {"queue_frames_max": 10, "hold_bytes": 1 << 20, **limits}
+    talk = Talk(BrokerConfig(limits=LimitsConfig(**chosen)))
+    for link in (PUBLISHER, SLOW, QUICK):
+        talk.join(link)
+    talk.join(POLITE, hold=True)
+    talk.subscribe(SLOW, "a", policy=policy)
+    talk.subscribe(QUICK, "a", policy=policy)
+    return talk
+
+
+def test_a_pressed_link_gets_nothing_and_then_everything_in_order() -> None:
+    talk = a_talk()
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(5)))
+    assert talk.heard[SLOW].payloads == []
+    assert len(talk.heard[QUICK].payloads) == 5
+    talk.press(SLOW, False)
+    assert talk.heard[SLOW].payloads == [b"%d" % n for n in range(5)]
+
+
+def test_drop_oldest_drops_the_oldest_frames_and_counts_them() -> None:
+    talk = a_talk()
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(7)))
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(7, 14)))
+    talk.press(SLOW, False)
+    assert talk.heard[SLOW].payloads == [b"%d" % n for n in range(4, 14)]
+    assert talk.heard[SLOW].dropped == 4
+    assert talk.broker.report("overview")["dropped"] == 4
+    assert talk.heard[QUICK].dropped == 0
+
+
+def test_a_batch_larger_than_the_queue_keeps_its_newest_frames() -> None:
+    talk = a_talk()
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(25)))
+    talk.press(SLOW, False)
+    assert talk.heard[SLOW].payloads == [b"%d" % n for n in range(15, 25)]
+
+
+def test_disconnect_ends_the_link_rather_than_losing_anything() -> None:
+    talk = a_talk("disconnect")
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"%d" % n for n in range(11)))
+    assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
+    assert talk.heard[SLOW].goodbye == "slow_consumer"
+    assert len(talk.heard[QUICK].payloads) == 11
+
+
+def test_hold_stops_only_publishers_that_opted_in() -> None:
+    talk = a_talk("hold")
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "a", *(b"p%d" % n for n in range(6)))
+    assert talk.held == {}
+    talk.publish(POLITE, "a", b"q0")
+    assert talk.held == {POLITE: True}
+    talk.publish(PUBLISHER, "a", *(b"p%d" % n for n in range(6, 12)))
+    talk.press(SLOW, False)
+    assert talk.held == {POLITE: False}
+    assert talk.heard[SLOW].dropped == 3
+    assert b"q0" in talk.heard[SLOW].payloads, "what a held publisher sent is never dropped"
+    assert talk.heard[SLOW].payloads[-6:] == [b"p%d" % n for n in range(6, 12)]
+
+
+def test_the_policy_is_carried_by_what_is_queued() -> None:
+    talk = a_talk("drop_oldest")
+    talk.subscribe(SLOW, "precious", 2, policy="disconnect")
+    talk.press(SLOW, True)
+    talk.publish(PUBLISHER, "precious", *(b"p%d" % n for n in range(8)))
+    talk.publish(PUBLISHER, "a", *(b"a%d" % n for n in range(8)))
+    assert talk.hangups == {}
+    talk.press(SLOW, False)
+    assert talk.heard[SLOW].payloads == [b"p%d" % n for n in range(8)] + [b"a6", b"a7"]
+
+
+def test_a_held_publisher_is_released_when_the_slow_link_ends() -> None:
+    talk = a_talk("hold")
+    talk.press(SLOW, True)
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    assert talk.held == {POLITE: True}
+    talk.leave(SLOW)
+    assert talk.held == {POLITE: False}
+
+
+def test_a_consumer_that_holds_and_takes_nothing_loses_its_link() -> None:
+    talk = a_talk("hold", hold_ms_max=1_000)
+    talk.press(SLOW, True)
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    talk.pass_time(1_100)
+    assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
+    assert talk.held == {POLITE: False}
+
+
+def test_a_held_publisher_does_not_count_as_silent() -> None:
+    talk = a_talk("hold", hold_ms_max=1_000_000)
+    talk.press(SLOW, True)
+    talk.publish(POLITE, "a", *(b"%d" % n for n in range(6)))
+    for _ in range(10):
+        talk.pass_time(10_000)
+        for link in (PUBLISHER, SLOW, QUICK):
+            talk.say(link, control(Kind.PONG))
+    assert talk.hangups == {}
+    assert "PING" in talk.heard[POLITE].order
+
+
+def test_a_peer_that_asks_and_never_reads_the_answers_loses_its_link() -> None:
+    talk = a_talk()
+    talk.press(SLOW, True)
+    talk.say(SLOW, control(Kind.PING) * 11)
+    assert talk.hangups == {SLOW: Reason.SLOW_CONSUMER}
+
+
+def test_a_long_backlog_is_handed_over_in_portions() -> None:
+    talk = a_talk(queue_frames_max=1_000)
+    talk.press(SLOW, True)
+    for n in range(40):
+        talk.publish(PUBLISHER, "a", b"%02d" % n * 25_000)
+    talk.press(SLOW, False)
+    first = len(talk.heard[SLOW].events)
+    assert 0 < first < 40
+    talk.publish(PUBLISHER, "a", b"last")
+    talk.pass_time(1)
+    assert [payload[:2] for payload in talk.heard[SLOW].payloads] == [b"%02d" % n for n in range(40)] + [b"la"]
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_under_any_press_nothing_is_lost_uncounted_and_order_holds(data: st.DataObject) -> None:
+    talk = a_talk(data.draw(st.sampled_from(["drop_oldest", "hold"])), queue_frames_max=data.draw(st.integers(3, 20)))
+    sent = 0
+    for _ in range(data.draw(st.integers(1, 25))):
+        action = data.draw(st.sampled_from(["publish", "press", "release", "wait"]))
+        if action == "publish":
+            count = data.draw(st.integers(1, 8))
+            talk.publish(PUBLISHER, "a", *(b"%d" % (sent + n) for n in range(count)))
+            sent += count
+        elif action == "wait":
+            talk.pass_time(1)
+        else:
+            talk.press(SLOW, action == "press")
+    talk.press(SLOW, False)
+    talk.pass_time(1)
+    talk.publish(PUBLISHER, "a", b"%d" % sent)
+    got = [int(payload) for payload in talk.heard[SLOW].payloads]
+    assert got == sorted(got)
+    assert len(got) + talk.broker.report("overview")["dropped"] == sent + 1
+    assert [int(payload) for payload in talk.heard[QUICK].payloads] == list(range(sent + 1))

@@ -1,0 +1,61 @@
+"""Duplicate detection against a plain set of numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliograph.broker.routing.seen import NS_PER_MS, Origins, Seen
+
+
+@pytest.mark.req("N6")
+@given(st.integers(0, 30), st.lists(st.integers(0, 60), max_size=80))
+def test_a_number_is_new_once_and_only_above_the_base(base: int, numbers: list[int]) -> None:
+    seen = Seen(1, gaps_max=1_000)
+    known: set[int] = set()
+    for number in [base, *numbers]:
+        expected = number >= base and number not in known
+        assert seen.admit(number) is expected
+        known.add(number)
+    assert seen.accepted == len({number for number in known if number >= base})
+    assert seen.accepted + seen.duplicates == 1 + len(numbers)
+
+
+@pytest.mark.req("N6")
+@given(st.lists(st.integers(0, 200), max_size=120), st.integers(1, 4))
+def test_with_few_gaps_it_errs_toward_loss_and_never_toward_a_duplicate(numbers: list[int], gaps_max: int) -> None:
+    seen = Seen(1, gaps_max=gaps_max)
+    admitted = [number for number in numbers if seen.admit(number)]
+    assert len(admitted) == len(set(admitted))
+    assert len(seen.gaps) <= gaps_max
+    assert seen.gaps == sorted(seen.gaps)
+    missed = [n for n in set(numbers) if n not in admitted and numbers and n >= numbers[0]]
+    assert not missed or seen.gaps_closed
+
+
+def test_the_largest_numbers_work() -> None:
+    seen = Seen(1, gaps_max=4)
+    assert seen.admit((1 << 64) - 1)
+    assert not seen.admit((1 << 64) - 1)
+    assert not seen.admit(0)
+
+
+def test_an_origin_is_remembered_for_its_horizon_and_then_forgotten() -> None:
+    origins = Origins(origins_max=10, horizon_ms=1_000, gaps_max=4)
+    assert origins.use(7, now=0).admit(1)
+    origins.rest(7, now=0)
+    assert not origins.use(7, now=900 * NS_PER_MS).admit(1)
+    origins.rest(7, now=900 * NS_PER_MS)
+    origins.use(8, now=2_000 * NS_PER_MS)
+    assert len(origins) == 1
+    assert origins.use(7, now=2_000 * NS_PER_MS).admit(1)
+
+
+def test_a_full_table_forgets_the_longest_idle_origin_and_says_so() -> None:
+    origins = Origins(origins_max=2, horizon_ms=1_000, gaps_max=4)
+    for origin in (1, 2):
+        origins.use(origin, now=0)
+        origins.rest(origin, now=origin)
+    origins.use(3, now=5)
+    assert len(origins) == 2
+    assert origins.forgotten == 1
+    assert [seen.origin for seen in origins] == [2, 3]

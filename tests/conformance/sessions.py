@@ -1,0 +1,377 @@
+"""Random sessions: steps that several clients take, and a pair of brokers, real and oracle, that both go through them.
+
+In:    steps drawn by hypothesis.
+Out:   Pair: what each broker said on each link, as lists of Said.
+State: the two brokers, the links of each client, the bytes each has not sent yet.
+Not here: what is claimed about the outcome (test_conformance.py), the oracle's rules (oracle.py).
+
+A step prints as the line of code that makes it, so that a failing session reads as a story.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliograph.broker.broker import Broker
+from heliograph.broker.config import AccessConfig, BrokerConfig, LimitsConfig, ListenerConfig, RuleConfig
+from heliograph.errors import Reason
+from heliograph.machine import Effects, Peer
+from heliograph.model.identity import Identity, Role
+from tests.conformance import grammar
+from tests.conformance.grammar import Frame, put_together
+from tests.conformance.oracle import Oracle, Said, Settings
+
+CLIENTS: dict[str, tuple[str, ...]] = {  # entities and their roles; each client is one session with one secret
+    "ann": ("client",),
+    "bob": ("client",),
+    "sensor-1": ("client",),
+    "root": ("client", "admin"),
+}
+MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Dial:
+    """A new link of this client; if it has one already, the session moves to the new link."""
+
+    client: str
+    hold: bool = False
+    body: tuple[tuple[str, Any], ...] = ()  # fields of the HELLO that differ
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    client: str
+    number: int
+    filter: str
+    policy: str = "drop_oldest"
+    echo: bool = True
+    language: str = "topic"
+
+
+@dataclass(frozen=True)
+class Unsubscribe:
+    client: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Publications with the numbers first, first + 1, …"""
+
+    client: str
+    topic: str
+    first: int
+    count: int = 1
+    expires_s: int | None = None  # from now; may be in the past
+
+
+@dataclass(frozen=True)
+class Flush:
+    client: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    client: str
+    service: str
+
+
+@dataclass(frozen=True)
+class Break:
+    """Send something for which a link ends, or that is malformed inside a good frame."""
+
+    client: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Say goodbye, or (politely=False) just vanish."""
+
+    client: str
+    politely: bool
+
+
+@dataclass(frozen=True)
+class Press:
+    """The driver's buffer for this client's link is full, or has room again."""
+
+    client: str
+    pressed: bool
+
+
+@dataclass(frozen=True)
+class Send:
+    """Hand over what the client wants to send, up to this many bytes; other steps send nothing by themselves."""
+
+    client: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Take:
+    """The driver carries out what the broker wants."""
+
+
+Step = Dial | Subscribe | Unsubscribe | Publish | Flush | Ask | Break | Leave | Press | Send | Take
+
+BREAKS = {
+    "a foreign origin": "origin_foreign",
+    "a reserved flag": "flags_unknown",
+    "a flag in a control frame": "flags_unknown",
+    "a kind nobody knows": "kind_unknown",
+    "a kind that brokers send": "kind_unexpected",
+    "a second hello": "kind_unexpected",
+    "a parcel": "kind_unexpected",
+    "a length below 24": "frame_too_short",
+    "a length over the limit": "frame_over_limit",
+    "a control frame over the limit": "frame_over_limit",
+    "a topic longer than its frame": "topic_over_frame",
+    "headers longer than their frame": "headers_over_frame",
+    "a body that is no JSON": "body_malformed",
+    "a body without its fields": "body_malformed",
+}
+
+
+def secret_of(client: str) -> bytes:
+    return hashlib.sha256(client.encode()).digest()
+
+
+def origin_of(client: str) -> int:
+    return int.from_bytes(hashlib.sha256(secret_of(client)).digest()[:8], "little")
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def broken(client: str, how: str) -> bytes:
+    """The bytes of a Break."""
+    event = put_together(grammar.EVENT, 1, b"x", b"a", origin=origin_of(client))
+    match how:
+        case "a foreign origin":
+            return put_together(grammar.EVENT, 1, b"x", b"a", origin=origin_of(client) ^ 1)
+        case "a reserved flag":
+            return put_together(grammar.EVENT, 1, b"x", b"a", origin=origin_of(client), flags=1)
+        case "a flag in a control frame":
+            return put_together(grammar.PING, 1, flags=4)
+        case "a kind nobody knows":
+            return put_together(99)
+        case "a kind that brokers send":
+            return put_together(grammar.CONFIRMED, 1)
+        case "a second hello":
+            return put_together(grammar.HELLO, 0, body(versions=[1], secret=secret_of(client).hex()))
+        case "a parcel":
+            return put_together(grammar.PARCEL, 1, event, headers=bytes(8))
+        case "a length below 24":
+            return (23).to_bytes(4, "little") + event[4:]
+        case "a length over the limit":
+            return (1_114_109).to_bytes(4, "little") + event[4:]
+        case "a control frame over the limit":
+            return put_together(grammar.SUBSCRIBE, 1, b" " * 65_537)
+        case "a topic longer than its frame":
+            return event[:6] + (3).to_bytes(2, "little") + event[8:]
+        case "headers longer than their frame":
+            return event[:24] + (2).to_bytes(4, "little") + event[28:]
+        case "a body that is no JSON":
+            return put_together(grammar.SUBSCRIBE, 1, b'{"number": 1, "filter": ')
+        case "a body without its fields":
+            return put_together(grammar.UNSUBSCRIBE, 1, b"{}")
+    raise AssertionError(how)
+
+
+@dataclass
+class Client:
+    """What the test knows of one client: its present link and the bytes that wait to be sent on it."""
+
+    link: int | None = None
+    outgoing: bytes = b""
+    held: bool = False
+
+
+@dataclass
+class Pair:
+    """The real broker and the oracle, fed alike."""
+
+    settings: Settings
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+
+    def __post_init__(self) -> None:
+        self.oracle = Oracle(self.settings)
+        self.broker = Broker(config_of(self.settings, self.limits), seed=0, incarnation=1)
+        self.clients = {name: Client() for name in CLIENTS}
+        self.now = 0
+        self.links = 0
+        self.requests = 0
+        self.bytes: dict[int, bytes] = {}  # what the real broker wrote on each link
+        self.hangups: dict[int, str] = {}
+        self.holds: list[tuple[int, bool]] = []
+        self.attached: set[int] = set()
+        self.vanished: set[int] = set()  # links that went away by themselves; what was meant for them may be lost
+        self.broker.clock(self.settings.wall_us * 1_000, 0)
+
+    # -- steps ------------------------------------------------------------------------------------------------
+
+    def go(self, step: Step) -> None:
+        self.now += MS
+        if isinstance(step, Take):
+            self.take()
+            return
+        client = self.clients[step.client]
+        if isinstance(step, Dial):
+            self._dial(step, client)
+        elif client.link is None:
+            return
+        elif isinstance(step, Send):
+            self.send(client, step.size)
+        elif isinstance(step, Press):
+            self.press(client.link, step.pressed)
+        elif isinstance(step, Leave) and not step.politely:
+            self._vanish(client)
+        else:
+            client.outgoing += b"".join(self._frames(step))
+            if isinstance(step, Break) or isinstance(step, Leave):
+                self.send(client, len(client.outgoing))
+
+    def _dial(self, step: Dial, client: Client) -> None:
+        self.links += 1
+        client.link, client.outgoing, client.held = self.links, b"", False
+        roles = CLIENTS[step.client]
+        identity = Identity(step.client, tuple(Role(role) for role in roles), "certificate")
+        self.broker.attach(self.links, Peer("tls", "192.0.2.1:5", "main", identity), self.now)
+        self.oracle.attach(self.links, step.client, roles)
+        self.attached.add(self.links)
+        self.bytes[self.links] = b""
+        fields = {"versions": [1], "secret": secret_of(step.client).hex(), "hold": step.hold, **dict(step.body)}
+        client.outgoing = put_together(grammar.HELLO, 0, body(**fields))
+
+    def _frames(self, step: Step) -> Iterator[bytes]:
+        self.requests += 1
+        match step:
+            case Subscribe(_, number, pattern, policy, echo, language):
+                fields = body(number=number, filter=pattern, policy=policy, echo=echo, language=language)
+                yield put_together(grammar.SUBSCRIBE, self.requests, fields)
+            case Unsubscribe(_, number):
+                yield put_together(grammar.UNSUBSCRIBE, self.requests, body(number=number))
+            case Flush(_, number):
+                yield put_together(grammar.PING, number)
+            case Ask(_, service):
+                yield put_together(grammar.SERVICE, self.requests, b"{}", service.encode())
+            case Break(client, how):
+                yield broken(client, how)
+            case Leave():
+                yield put_together(grammar.GOODBYE, 0, body(reason="goodbye", code=400))
+            case Publish(client, topic, first, count, expires_s):
+                headers, flags = b"", 0
+                if expires_s is not None:
+                    headers, flags = body(**{"$x": self.settings.wall_us + expires_s * 1_000_000}), grammar.EXPIRES
+                for sequence in range(first, first + count):
+                    payload = f"request {self.requests}".encode()
+                    yield put_together(
+                        grammar.EVENT, sequence, payload, topic.encode(), headers, origin_of(client), flags
+                    )
+
+    # -- inputs, to both --------------------------------------------------------------------------------------
+
+    def send(self, client: Client, size: int) -> None:
+        if client.held or client.link is None:
+            return
+        data, client.outgoing = client.outgoing[:size], client.outgoing[size:]
+        if data:
+            self.broker.receive(client.link, data, self.now)
+            self.oracle.receive(client.link, data)
+
+    def press(self, link: int, pressed: bool) -> None:
+        self.broker.press(link, pressed, self.now)
+        self.oracle.press(link, pressed)
+
+    def _vanish(self, client: Client) -> None:
+        assert client.link is not None
+        if client.link in self.attached:
+            self.attached.remove(client.link)
+            self.vanished.add(client.link)
+            self.broker.detach(client.link, Reason.RESET, self.now)
+            self.oracle.detach(client.link)
+        client.link = None
+
+    # -- outputs of the real broker ---------------------------------------------------------------------------
+
+    def take(self) -> Effects:
+        effects = self.broker.take()
+        for link, parts in effects.writes:
+            assert link in self.attached or link in self.bytes, "a write to a link that never was"
+            if link in self.attached:
+                self.bytes[link] += b"".join(parts)
+        self.holds += effects.holds
+        for link, held in effects.holds:
+            for client in self.clients.values():
+                if client.link == link:
+                    client.held = held
+        for link, reason in effects.hangups:
+            self.hangups[link] = reason.word
+            if link in self.attached:
+                self.attached.remove(link)
+                self.broker.detach(link, reason, self.now)
+        if effects.wake_at is not None and effects.wake_at <= self.now:
+            self.broker.wake(self.now)
+        return effects
+
+    def finish(self) -> None:
+        """Let everything that is still on its way arrive."""
+        for link in sorted(self.attached):
+            self.press(link, pressed=False)
+        for _ in range(3):
+            self.take()
+            for client in self.clients.values():
+                self.send(client, len(client.outgoing))
+        self.take()
+
+    def real(self, link: int) -> list[Said]:
+        """What the real broker said on a link, one publication at a time."""
+        return [said for frame in grammar.whole_frames(self.bytes[link]) for said in _heard(frame)]
+
+
+def _heard(frame: Frame) -> Iterator[Said]:
+    match frame.kind:
+        case grammar.DELIVERY:
+            numbers = tuple(
+                int.from_bytes(frame.headers[at : at + 4], "little") for at in range(0, len(frame.headers), 4)
+            )
+            for event in grammar.whole_frames(frame.payload):
+                yield Said("event", frame.origin, numbers=numbers, raw=event.raw)
+        case grammar.WELCOME:
+            yield Said("welcome", subject=grammar.read_json(frame.payload).get("seen", ""))
+        case grammar.PONG:
+            yield Said("pong", frame.sequence)
+        case grammar.CONFIRMED:
+            yield Said("confirmed", frame.sequence)
+        case grammar.REFUSED:
+            refusal = grammar.read_json(frame.payload)
+            yield Said("refused", frame.sequence, refusal["reason"], refusal.get("subject", ""))
+        case grammar.GOODBYE:
+            yield Said("goodbye", reason=grammar.read_json(frame.payload)["reason"])
+        case grammar.SERVICE:
+            assert frame.flags == 3, "no service is there to answer"
+            yield Said("service", frame.sequence, grammar.read_json(frame.payload)["reason"], frame.topic.decode())
+        case _:
+            raise AssertionError(f"a client heard a frame of kind {frame.kind}")
+
+
+def config_of(settings: Settings, limits: LimitsConfig) -> BrokerConfig:
+    """The real broker's form of the oracle's settings."""
+    rules = tuple(
+        RuleConfig(effect=rule.effect, verbs=rule.verbs, topics=rule.topics, who=rule.who) for rule in settings.rules
+    )
+    config = BrokerConfig(
+        listeners=(ListenerConfig(secure=True),),
+        limits=limits,
+        access=AccessConfig(rules=rules, default=settings.default),
+    )
+    assert config.problems() == []
+    return config
