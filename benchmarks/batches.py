@@ -51,6 +51,7 @@ class Batches(Protocol):
 
     frames: int  # in each batch
     frame_bytes: int  # of a frame as it is published; all are equal
+    cycle: int  # frames until the first batch comes again; by then every topic has been used
 
     def next(self) -> tuple[bytes, Sequence[bytes]]:
         """What to write, and what each group must read of it."""
@@ -64,6 +65,7 @@ class FixedBatches:
         self, load: Load, publish: Callable[[str, bytes], bytes], deliver: Callable[[str, bytes], bytes]
     ) -> None:
         self.frames = load.frames
+        self.cycle = load.variants * load.frames
         self._turns: list[tuple[bytes, list[bytes]]] = []
         self._turn = 0
         for variant in range(load.variants):

@@ -43,7 +43,8 @@ class Field:
 
     def turn(self, names: Sequence[str], number: int) -> list[str]:
         """The order of a round; each round another one begins, so that nobody is always first."""
-        return [*names[number % len(names) :], *names[: number % len(names)]]
+        shift = number % len(names) if names else 0
+        return [*names[shift:], *names[:shift]]
 
     def _one(self, name: str, figures: dict[str, Any]) -> dict[str, Any]:
         return {"version": SYSTEMS[name].version(), **figures.get(name, {})}

@@ -1,7 +1,7 @@
 """Flows: publishers that keep a window of frames on the way, and the loop that drives them.
 
 In:    links that have shaken hands, batches to publish, sinks that know what must arrive.
-Out:   messages, seconds and broker CPU over the measured interval; MismatchError if anything was lost, swapped or altered.
+Out:   messages, seconds and broker CPU over the measured interval; MismatchError if anything is lost or altered.
 State: per flow, what is being written; per reader, bytes that are not settled yet.
 Not here: protocols (peers/), which flows make up a case (cases.py).
 
@@ -29,6 +29,7 @@ class Actor(Protocol):
     """Someone else on a link of the same loop, such as one that changes subscriptions."""
 
     link: Link
+    acts: int  # what it has done so far, with the broker's consent
 
     def readable(self) -> None:
         """There is something to read."""
@@ -93,7 +94,8 @@ class Flow:
         self.outstanding_max = 0
         self.heard = b""
         self._batches = batches
-        self.window = window
+        self.warm = max(window, batches.cycle)  # once so much has come out, the pipe is full and every topic known
+        self._window = window
         self._stride = stride
         self._frames_per_write = frames_per_write
         self._write_bytes = frames_per_write * batches.frame_bytes
@@ -124,7 +126,7 @@ class Flow:
     def _begin(self) -> bool:
         """The next write becomes the current piece, if the window has room for it."""
         outstanding = self.published + self._frames_per_write - self.completed
-        if self.stopped or outstanding > self.window:
+        if self.stopped or outstanding > self._window:
             return False
         if not self._batch:
             batch, groups = self._batches.next()
@@ -145,6 +147,7 @@ class Interval:
     seconds: float
     broker_s: float  # CPU time of the broker's processes
     generator_s: float  # CPU time of this process
+    acts: int  # of the actors
 
 
 class Pump:
@@ -167,16 +170,26 @@ class Pump:
 
     def measure(self, warm_s: float, measure_s: float, cpu: Callable[[], tuple[float, float]]) -> Interval:
         """Run the load and check all of it. ``cpu`` gives the seconds that broker and generator have used so far."""
-        steady = sum(flow.window for flow in self._flows)  # the pipe has filled once so much has come out
-        self._run(lambda now, start: now >= start + warm_s and self.completed >= steady)
-        cpu_before, done_before, before = cpu(), self.completed, perf_counter()
+        warm = sum(flow.warm for flow in self._flows)
+        self._run(lambda now, start: now >= start + warm_s and self.completed >= warm)
+        before = self._moment(cpu)
         self._run(lambda now, start: now >= start + measure_s)
-        cpu_after, done_after, after = cpu(), self.completed, perf_counter()
+        after = self._moment(cpu)
         self._finish()
-        if done_after == done_before:
+        found = Interval(
+            messages=after.messages - before.messages,
+            seconds=after.seconds - before.seconds,
+            broker_s=after.broker_s - before.broker_s,
+            generator_s=after.generator_s - before.generator_s,
+            acts=after.acts - before.acts,
+        )
+        if not found.messages:
             raise MismatchError(f"nothing arrived within {measure_s} s{self._heard()}")
-        broker_s, generator_s = cpu_after[0] - cpu_before[0], cpu_after[1] - cpu_before[1]
-        return Interval(done_after - done_before, after - before, broker_s, generator_s)
+        return found
+
+    def _moment(self, cpu: Callable[[], tuple[float, float]]) -> Interval:
+        acts = sum(actor.acts for actor in self._actors)
+        return Interval(self.completed, perf_counter(), *cpu(), acts)
 
     def close(self) -> None:
         """End every link."""

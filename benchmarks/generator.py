@@ -28,6 +28,7 @@ from benchmarks.links import LinkEndedError
 from benchmarks.machine import confined, cpu_seconds, rss_mib
 from benchmarks.peers import SYSTEMS
 from benchmarks.peers.crowd import Crowd
+from benchmarks.peers.system import System
 from benchmarks.sinks import MismatchError
 
 READ_SMALL_BYTES = 4096
@@ -99,42 +100,23 @@ class Station:
             "generator_busy": interval.generator_s / interval.seconds,
             "rss_mib": rss,
             "messages": interval.messages,
+            **({"changes_s": interval.acts / interval.seconds} if interval.acts else {}),
         }
 
     def pingpong(
         self, system: str, port: int, ca_file: str | None, payload_bytes: int, messages: int, warm: int, pids: list[int]
     ) -> dict[str, Any]:
-        """One message at a time, there and back; each is checked."""
+        """One message at a time; each is checked, after the clock has been read."""
         self._tend()
-        load = Load(("plant/bench/00/00",), payload_bytes=payload_bytes)
-        subscriber, publisher = (SYSTEMS[system].connect(port, ca_file) for _ in range(2))
-        SYSTEMS[system].subscribe(subscriber, load.topics[0])
-        batches, sink = SYSTEMS[system].batches(load, publisher), SYSTEMS[system].sink(load.topics[0], payload_bytes)
-        buffer, kept, taken, pieces = memoryview(bytearray(READ_SMALL_BYTES)), 0, [], list[bytes]()
-        cpu = 0.0
-        for number in range(-warm, messages):
-            if number == 0:
-                cpu = cpu_seconds(pids)
-            if not pieces:
-                batch, (expected, *_) = batches.next()
-                sink.expect(expected)
-                size = batches.frame_bytes
-                pieces = [batch[at : at + size] for at in range(0, len(batch), size)][::-1]
-            piece, wanted = pieces.pop(), sink.frames + 1
-            begin = perf_counter_ns()
-            publisher.socket.send(piece)
-            while sink.frames < wanted:
-                end = kept + subscriber.socket.recv_into(buffer[kept:])
-                if end == kept:
-                    raise LinkEndedError("the broker closed the subscriber's link")
-                settled = sink.feed(buffer[:end])
-                kept = end - settled
-                buffer[:kept] = bytes(buffer[settled:end])
-            taken.append(perf_counter_ns() - begin)
-        cpu = cpu_seconds(pids) - cpu
-        subscriber.close()
-        publisher.close()
-        taken = sorted(taken[warm:])
+        pair = Pair(SYSTEMS[system], port, ca_file, payload_bytes)
+        try:
+            for _ in range(warm):
+                pair.exchange()
+            cpu = cpu_seconds(pids)
+            taken = sorted(pair.exchange() for _ in range(messages))
+            cpu = cpu_seconds(pids) - cpu
+        finally:
+            pair.close()
         return {
             "p50_us": taken[len(taken) // 2] / 1e3,
             "p99_us": taken[len(taken) * 99 // 100] / 1e3,
@@ -144,6 +126,55 @@ class Station:
     def _tend(self) -> None:
         for crowd in self._crowds.values():
             crowd.tend()
+
+
+class Pair:
+    """A publisher and its subscriber, in blocking mode."""
+
+    def __init__(self, system: System, port: int, ca_file: str | None, payload_bytes: int) -> None:
+        load = Load(("plant/bench/00/00",), payload_bytes=payload_bytes)
+        self._subscriber, self._publisher = (system.connect(port, ca_file) for _ in range(2))
+        system.subscribe(self._subscriber, load.topics[0])
+        self._batches = system.batches(load, self._publisher)
+        self._sink = system.sink(load.topics[0], payload_bytes)
+        self._frames: list[bytes] = []
+        self._buffer = memoryview(bytearray(READ_SMALL_BYTES))
+        self._kept = 0
+
+    def exchange(self) -> int:
+        """Publish one message; returns the nanoseconds until it has been read."""
+        if not self._frames:
+            self._refill()
+        frame, wanted = self._frames.pop(), self._sink.frames + 1
+        begin = end = perf_counter_ns()
+        self._publisher.socket.send(frame)
+        while self._sink.frames < wanted:
+            count = self._subscriber.socket.recv_into(self._buffer[self._kept :])
+            end = perf_counter_ns()
+            self._check(count)
+        return end - begin
+
+    def _refill(self) -> None:
+        batch, (expected, *_) = self._batches.next()
+        self._sink.expect(expected)
+        size = self._batches.frame_bytes
+        self._frames = [batch[at : at + size] for at in range(0, len(batch), size)][::-1]
+
+    def _check(self, count: int) -> None:
+        if not count:
+            raise LinkEndedError("the broker closed the subscriber's link")
+        end = self._kept + count
+        settled = self._sink.feed(self._buffer[:end])
+        self._kept = end - settled
+        self._buffer[: self._kept] = bytes(self._buffer[settled:end])
+        if self._sink.replies:
+            self._subscriber.send_all(self._sink.replies)
+            self._sink.replies = b""
+
+    def close(self) -> None:
+        """End both links."""
+        self._subscriber.close()
+        self._publisher.close()
 
 
 def main() -> None:

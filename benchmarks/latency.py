@@ -70,7 +70,7 @@ def _result(field: Field, rounds: list[dict[str, Any]]) -> dict[str, Any]:
     ours, peers = field.describe(figures)
     return {
         "name": "latency",
-        "unit": f"µs from publish to receive, {PAYLOAD_BYTES} B, one on the way; best of {SERIES} x {MESSAGES} per round",
+        "unit": f"µs from publish to receive, {PAYLOAD_BYTES} B, one at a time; best of {SERIES} x {MESSAGES} a round",
         "ours": ours,
         "peers": peers,
         "ratios": {peer: entry["ratio"] for peer, entry in compared.items()},

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import certificates, machine
 from benchmarks.cases import CASES
 from benchmarks.field import Field, say, serve
-from benchmarks.figures import budget, budget_lines, medians, ratios, spread, table, values
+from benchmarks.figures import budget, budget_lines, medians, ratios, rounded, spread, table, values
 from benchmarks.generator import Generator
 from benchmarks.peers import OURS
 from benchmarks.peers.server import Server
@@ -29,6 +29,8 @@ SAYS = "broker CPU per message: 1to1, 1to10, mix10, drip, TLS, churn; against na
 FIGURES = ("cpu_us", "kmsg_s", "broker_busy", "generator_busy", "rss_mib")
 NATS_LIMITS = {"1to1": 1.2, "mix10": 1.2, "1to10": 0.5}
 CHURN_LIMIT = 2.0
+QUIET = "ours_quiet_1to1"
+QUICK = ("1to1", "1to10", "mix10", "drip", "1to1_tls", "churn")
 TLS_QUICK = ("ours", "nats")
 HOW = [
     "one load generator for all systems, in its own process; frames encoded beforehand, up to 64 KiB per write",
@@ -43,96 +45,90 @@ HOW = [
 def run(quick: bool, *, systems: Sequence[str] | None = None, cases: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure everyone, three rounds at least."""
     field, facts = Field(systems), machine.facts()
-    chosen = [name for name in CASES if cases is None or name in cases]
+    chosen = [name for name in CASES if name in (cases or (QUICK if quick else CASES))]
     rounds_max, warm_s, measure_s = (3, 0.1, 0.45) if quick else (5, 0.4, 2.0)
+    secured = [] if "1to1_tls" not in chosen else [name for name in field.present if not quick or name in TLS_QUICK]
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-tls-")))
-        broker_cores, generator_cores = machine.split_cores()
-        generator = stack.enter_context(Generator(generator_cores))
-        servers = {(name, False): serve(stack, generator, name, broker_cores, None) for name in field.present}
-        if "1to1_tls" in chosen:
-            tls = certificates.make(folder)
-            secured = [name for name in field.present if not quick or name in TLS_QUICK]
-            servers |= {(name, True): serve(stack, generator, name, broker_cores, tls) for name in secured}
-        rounds = []
+        course = Course(stack, field, secured)
         for number in range(1, rounds_max + 1):
             for case in chosen:
                 say(f"round {number} of {rounds_max}: {case}")
-                rounds += _one_case(field, generator, servers, number, case, warm_s, measure_s)
-    return _result(field, chosen, rounds) | {"quick": quick, "how": HOW, "machine": facts}
+                course.measure(number, case, warm_s, measure_s)
+    return _result(field, chosen, course.rounds) | {"quick": quick, "how": HOW, "machine": facts}
 
 
-def _one_case(
-    field: Field,
-    generator: Generator,
-    servers: dict[tuple[str, bool], Server],
-    number: int,
-    case: str,
-    warm_s: float,
-    measure_s: float,
-) -> list[dict[str, Any]]:
-    able = [name for name in field.present if (name, CASES[case].secure) in servers]
-    names = [OURS] if CASES[case].ours_only else able
-    found = []
-    for name in field.turn([name for name in names if name in able], number) if able else []:
-        server = servers[name, CASES[case].secure]
-        server.check_running()
-        figures = generator.ask(
-            "measure",
-            system=name,
-            port=server.port,
-            ca_file=server.ca_file,
-            case=case,
-            pids=server.pids,
-            warm_s=warm_s,
-            measure_s=measure_s,
-        )
-        found.append({"round": number, "case": case, "system": name, **figures})
-    return found
+class Course:
+    """All servers of a run, and what has been measured of them."""
+
+    def __init__(self, stack: ExitStack, field: Field, secured: Sequence[str]) -> None:
+        broker_cores, generator_cores = machine.split_cores()
+        self.rounds: list[dict[str, Any]] = []
+        self._field = field
+        self._generator = stack.enter_context(Generator(generator_cores))
+        self._servers: dict[tuple[str, bool], Server] = {}
+        tls = certificates.make(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-tls-"))))
+        for name in field.present:
+            self._servers[name, False] = serve(stack, self._generator, name, broker_cores, None)
+        for name in secured:
+            self._servers[name, True] = serve(stack, self._generator, name, broker_cores, tls)
+
+    def measure(self, number: int, case: str, warm_s: float, measure_s: float) -> None:
+        """One case of one round: everyone who can, in turn."""
+        secure = CASES[case].secure
+        able = [name for name in self._field.present if (name, secure) in self._servers]
+        if CASES[case].ours_only:
+            able = [name for name in able if name == OURS]
+        for name in self._field.turn(able, number):
+            server = self._servers[name, secure]
+            server.check_running()
+            where = {"system": name, "port": server.port, "ca_file": server.ca_file, "pids": server.pids}
+            found = self._generator.ask("measure", case=case, warm_s=warm_s, measure_s=measure_s, **where)
+            self.rounds.append({"round": number, "case": case, "system": name, **found})
 
 
 def _result(field: Field, cases: Sequence[str], rounds: list[dict[str, Any]]) -> dict[str, Any]:
     ran = {case: [name for name in field.present if values(rounds, name, case, "cpu_us")] for case in cases}
-    figures = {
-        name: {"cases": {case: medians(rounds, name, case, FIGURES) for case in cases if name in ran[case]}}
-        for name in field.present
-    }
-    compared = {case: ratios(rounds, case, OURS, field.peers, "cpu_us") for case in cases}
-    quiet = figures.get(OURS, {}).get("cases", {})
-    against_quiet = {
-        case: quiet[case]["cpu_us"] / quiet["1to1"]["cpu_us"]
-        for case in ("wide", "churn")
-        if {case, "1to1"} <= set(quiet)
-    }
-    ours, peers = field.describe(figures)
+    ours, peers = field.describe(
+        {
+            name: {"cases": {case: medians(rounds, name, case, FIGURES) for case in cases if name in ran[case]}}
+            for name in field.present
+        }
+    )
+    by_peer = {case: found for case in cases if (found := ratios(rounds, case, OURS, field.peers, "cpu_us"))}
+    by_quiet = _by_quiet(ours.get("cases", {}))
+    budgets = [
+        budget(f"{case}, ours by nats", by_peer.get(case, {}).get("nats", {}).get("ratio"), limit, "x nats")
+        for case, limit in NATS_LIMITS.items()
+    ]
     return {
         "name": "route",
         "unit": "broker CPU-µs per published message, 256 B payload",
         "ours": ours,
         "peers": peers,
-        "ratios": {
-            case: {peer: entry["ratio"] for peer, entry in found.items()} for case, found in compared.items() if found
-        }
-        | {case: {"ours_quiet_1to1": float(f"{ratio:.3g}")} for case, ratio in against_quiet.items()},
+        "ratios": {case: {peer: entry["ratio"] for peer, entry in found.items()} for case, found in by_peer.items()}
+        | {case: {QUIET: ratio} for case, ratio in by_quiet.items()},
         "rounds": rounds,
         "spread": {
-            "cpu_us": {
-                case: {name: spread([*values(rounds, name, case, "cpu_us").values()]) for name in ran[case]}
-                for case in cases
-            },
+            "cpu_us": {case: {name: _spread(rounds, name, case) for name in ran[case]} for case in cases},
             "ratios": {
-                case: {peer: entry["spread"] for peer, entry in found.items()}
-                for case, found in compared.items()
-                if found
+                case: {peer: entry["spread"] for peer, entry in found.items()} for case, found in by_peer.items()
             },
         },
-        "budget": [
-            budget(f"{case}, ours by nats", compared.get(case, {}).get("nats", {}).get("ratio"), limit, "x nats")
-            for case, limit in NATS_LIMITS.items()
-        ]
-        + [budget("churn, ours by our quiet 1to1", against_quiet.get("churn"), CHURN_LIMIT, "x quiet")],
+        "budget": [*budgets, budget("churn, ours by our quiet 1to1", by_quiet.get("churn"), CHURN_LIMIT, "x quiet")],
         "cases": {case: CASES[case].says for case in cases},
     }
+
+
+def _by_quiet(cases: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Ours with many topics, and with changes too, by ours at 1to1."""
+    if "1to1" not in cases:
+        return {}
+    quiet = cases["1to1"]["cpu_us"]
+    return {case: rounded(cases[case]["cpu_us"] / quiet) for case in ("wide", "churn") if case in cases}
+
+
+def _spread(rounds: list[dict[str, Any]], name: str, case: str) -> list[float]:
+    return spread([*values(rounds, name, case, "cpu_us").values()])
 
 
 def show(result: dict[str, Any]) -> str:
@@ -142,7 +138,7 @@ def show(result: dict[str, Any]) -> str:
         for name, system in {"ours": result["ours"], **result["peers"]}.items():
             found = system.get("cases", {}).get(case)
             if found is not None:
-                ratio = result["ratios"].get(case, {}).get("ours_quiet_1to1" if name == "ours" else name)
+                ratio = result["ratios"].get(case, {}).get(QUIET if name == "ours" else name)
                 rows.append(
                     [f"{case} {name}", found["cpu_us"], result["spread"]["cpu_us"][case][name], found["kmsg_s"]]
                 )

@@ -70,9 +70,7 @@ class Sink:
     def difference(self, data: memoryview) -> MismatchError:
         """What is wrong with ``data``, whose first byte is not the one that should come next."""
         if not self._batches:
-            return MismatchError(
-                f"{len(data)} bytes beyond what was published, after frame {self.frames}: {_show(data)}"
-            )
+            return MismatchError(f"after frame {self.frames}, {len(data)} bytes too much: {_show(data)}")
         frame, byte = divmod(self._checked + self._offset, self.frame_bytes)
         expected = memoryview(self._batches[0])[self._offset :]
         return MismatchError(f"frame {frame}, byte {byte}: expected {_show(expected)}, received {_show(data)}")

@@ -59,7 +59,9 @@ def _help() -> float:
     script = Path(sys.executable).with_name("heliograph")
     command = [str(script)] if script.exists() else [sys.executable, "-m", "heliograph.cli.main"]
     begin = time.perf_counter()
-    subprocess.run([*command, "--help"], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([*command, "--help"], check=False, capture_output=True)
+    if done.returncode:
+        raise RunError(f"heliograph --help ended with {done.returncode}: {done.stderr.decode()[-500:]}")
     return (time.perf_counter() - begin) * 1e3
 
 

@@ -62,8 +62,8 @@ class Changer:
 
     def __init__(self, port: int, ca_file: str | None, changes_per_s: int) -> None:
         self.link: Link = Session(port, ca_file)
-        self.changes = 0
-        self.confirmed = 0
+        self._asked = 0
+        self.acts = 0
         self._period = 1 / changes_per_s
         self._due = perf_counter()
         self._made = 0  # subscriptions so far
@@ -78,13 +78,13 @@ class Changer:
         if now < self._due:
             return
         self._due += self._period
-        self.changes += 1
+        self._asked += 1
         if len(self._live) < LIVE:
             self._made += 1
             self._live.append(self._made)
-            frame = control(SUBSCRIBE, self.changes, {"number": self._made, "filter": _changing_filter(self._made)})
+            frame = control(SUBSCRIBE, self._asked, {"number": self._made, "filter": _changing_filter(self._made)})
         else:
-            frame = control(UNSUBSCRIBE, self.changes, {"number": self._live.pop(0)})
+            frame = control(UNSUBSCRIBE, self._asked, {"number": self._live.pop(0)})
         if self.link.send(memoryview(frame)) != len(frame):
             raise MismatchError("the broker does not read the link that changes subscriptions")
 
@@ -109,7 +109,7 @@ class Changer:
             if kind == PING:
                 self.link.send(memoryview(control(PONG, number)))
             elif kind == CONFIRMED:
-                self.confirmed += 1
+                self.acts += 1
             elif kind != DELIVERY:
                 raise MismatchError(f"a change of subscriptions was answered by kind {kind}: {data[:200]!r}")
             self._skip = length + 4

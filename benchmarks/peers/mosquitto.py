@@ -62,14 +62,15 @@ class Mosquitto:
 
     def batches(self, load: Load, link: Link) -> Batches:
         """At QoS 0 a subscriber reads the very packet that was published."""
-        return FixedBatches(load, _publish, _publish)
+        return FixedBatches(load, publish, publish)
 
     def sink(self, topic: str, payload_bytes: int) -> Sink:
         """Nothing but messages comes here."""
-        return Sink(len(_publish(topic, bytes(payload_bytes))))
+        return Sink(len(publish(topic, bytes(payload_bytes))))
 
 
-def _publish(topic: str, payload: bytes) -> bytes:
+def publish(topic: str, payload: bytes) -> bytes:
+    """What a publisher writes."""
     return _packet(0x30, _text(topic) + payload)
 
 

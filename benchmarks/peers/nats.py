@@ -62,11 +62,11 @@ class Nats:
 
     def batches(self, load: Load, link: Link) -> Batches:
         """PUB frames; subscribers read MSG frames with their own subscription number."""
-        return FixedBatches(load, _publish, _deliver)
+        return FixedBatches(load, publish, deliver)
 
     def sink(self, topic: str, payload_bytes: int) -> Sink:
         """A sink that answers PINGs."""
-        return NatsSink(len(_deliver(topic, bytes(payload_bytes))))
+        return NatsSink(len(deliver(topic, bytes(payload_bytes))))
 
     def _settle(self, link: Link) -> None:
         link.send_all(PING)
@@ -103,9 +103,11 @@ def _subject(topic: str) -> str:
     return topic.replace("/", ".").replace("#", ">").replace("+", "*")
 
 
-def _publish(topic: str, payload: bytes) -> bytes:
+def publish(topic: str, payload: bytes) -> bytes:
+    """What a publisher writes."""
     return f"PUB {_subject(topic)} {len(payload)}\r\n".encode() + payload + b"\r\n"
 
 
-def _deliver(topic: str, payload: bytes) -> bytes:
+def deliver(topic: str, payload: bytes) -> bytes:
+    """What a subscriber reads."""
     return f"MSG {_subject(topic)} 1 {len(payload)}\r\n".encode() + payload + b"\r\n"

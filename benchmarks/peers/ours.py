@@ -127,9 +127,10 @@ class NumberedBatches:
 
     def __init__(self, load: Load, origin: int) -> None:
         self.frames = load.frames
+        self.cycle = load.variants * load.frames
         self._groups = load.groups
         template = _template(load)
-        self.frame_bytes = len(template) // (load.variants * load.frames)
+        self.frame_bytes = len(template) // self.cycle
         rest = f"V{self.frame_bytes - 24}"
         layout = np.dtype([("head", "V8"), ("origin", "<u8"), ("sequence", "<u8"), ("rest", rest)])
         frames: npt.NDArray[np.void] = np.frombuffer(bytearray(template), dtype=layout)
@@ -188,9 +189,7 @@ class DeliverySink(Sink):
             raise MismatchError(f"after frame {self.frames}: the broker says that it dropped {lost} publications")
         self._left = length + 4 - DELIVERY_HEAD.size
         if self._left <= 0 or self._left % self.frame_bytes:
-            raise MismatchError(
-                f"after frame {self.frames}: a delivery of {self._left} bytes does not hold whole frames"
-            )
+            raise MismatchError(f"after frame {self.frames}: {self._left} bytes in a delivery are not whole frames")
 
     def _answer(self, data: memoryview, at: int) -> None:
         length, kind, _, _, _, number, _ = HEAD.unpack_from(data, at)

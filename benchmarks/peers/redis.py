@@ -62,11 +62,11 @@ class Redis:
     def batches(self, load: Load, link: Link) -> Batches:
         """PUBLISH commands; subscribers read "message" arrays."""
         link.send_all(_command("CLIENT", "REPLY", "OFF"))
-        return FixedBatches(load, _publish, _deliver)
+        return FixedBatches(load, publish, deliver)
 
     def sink(self, topic: str, payload_bytes: int) -> Sink:
         """Nothing but messages comes here."""
-        return Sink(len(_deliver(topic, bytes(payload_bytes))))
+        return Sink(len(deliver(topic, bytes(payload_bytes))))
 
 
 def _command(*words: str | bytes) -> bytes:
@@ -74,9 +74,11 @@ def _command(*words: str | bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
-def _publish(topic: str, payload: bytes) -> bytes:
+def publish(topic: str, payload: bytes) -> bytes:
+    """What a publisher writes."""
     return _command("PUBLISH", topic, payload)
 
 
-def _deliver(topic: str, payload: bytes) -> bytes:
+def deliver(topic: str, payload: bytes) -> bytes:
+    """What a subscriber reads."""
     return _command("message", topic, payload)

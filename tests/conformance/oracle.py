@@ -1,7 +1,7 @@
 """The oracle: a broker as docs/reference/protocol.md describes it, slow and obviously right.
 
 In:    the same inputs as the real broker (attach, receive, detach, press), in the same order.
-Out:   per link, everything that must be said on it, in order (``said``), and why it ended; who is held, and when.
+Out:   per link, everything that must be said on it, in order (``said``), why it ended, and for whom it is held.
 State: plain lists and dicts; every question is answered by looking at all of them.
 Not here: time (keep-alive, handshakes, the horizon of origins), drain and services, which have tests of their own.
 
@@ -126,7 +126,7 @@ class Oracle:
         self.links: dict[int, Link] = {}  # all there ever were
         self.present: dict[int, Link] = {}  # those attached and not ended
         self.origins: dict[int, Numbers] = {}
-        self.holds: list[tuple[int, bool]] = []
+        self.undecided = False  # something happened of which the page does not say how it ends
 
     # -- inputs -----------------------------------------------------------------------------------------------
 
@@ -161,6 +161,9 @@ class Oracle:
                 frame = grammar.take_apart(session.buffer[:size])
                 session.buffer = session.buffer[size:]
                 self._frame(session, frame)
+                if session.ended == "slow_consumer" and frame.kind == grammar.EVENT and session.buffer:
+                    # Its own publications ended its link. Those that came along with them may be routed or not.
+                    self.undecided = True
         except End as end:
             self._end(session, str(end))
 
@@ -213,7 +216,7 @@ class Oracle:
         if not self._is_new(event):
             return
         if fault:
-            self._say(publisher, Said("refused", 0, fault, event.topic.decode(errors="replace")))
+            self._say(publisher, Said("refused", 0, fault, event.topic[:256].decode(errors="replace")))
         elif self._is_expired(event):
             return
         elif not self.may(publisher, "publish", event.topic.decode()):
@@ -343,15 +346,11 @@ class Oracle:
     def _hold(self, publisher: Link, slow: Link) -> None:
         if slow not in publisher.waits_for:
             publisher.waits_for.append(slow)
-            if len(publisher.waits_for) == 1:
-                self.holds.append((publisher.number, True))
 
     def _release(self, slow: Link) -> None:
         for publisher in self.present.values():
             if slow in publisher.waits_for:
                 publisher.waits_for.remove(slow)
-                if not publisher.waits_for:
-                    self.holds.append((publisher.number, False))
 
     def _end(self, link: Link, reason: str) -> None:
         if link.number in self.present:

@@ -82,6 +82,9 @@ class Ask:
     service: str
 
 
+Frames = Dial | Subscribe | Unsubscribe | Publish | Flush
+
+
 @dataclass(frozen=True)
 class Break:
     """Send something for which a link ends, or that is malformed inside a good frame."""
@@ -107,11 +110,11 @@ class Press:
 
 
 @dataclass(frozen=True)
-class Send:
-    """Hand over what the client wants to send, up to this many bytes; other steps send nothing by themselves."""
+class Slowly:
+    """Send the frames of a step in pieces of these sizes; the rest goes out before the client's next step."""
 
-    client: str
-    size: int
+    step: Frames
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ class Take:
     """The driver carries out what the broker wants."""
 
 
-Step = Dial | Subscribe | Unsubscribe | Publish | Flush | Ask | Break | Leave | Press | Send | Take
+Step = Dial | Subscribe | Unsubscribe | Publish | Flush | Ask | Break | Leave | Press | Slowly | Take
 
 BREAKS = {
     "a foreign origin": "origin_foreign",
@@ -211,7 +214,7 @@ class Pair:
         self.requests = 0
         self.bytes: dict[int, bytes] = {}  # what the real broker wrote on each link
         self.hangups: dict[int, str] = {}
-        self.holds: list[tuple[int, bool]] = []
+        self.problems: list[str] = []
         self.attached: set[int] = set()
         self.vanished: set[int] = set()  # links that went away by themselves; what was meant for them may be lost
         self.broker.clock(self.settings.wall_us * 1_000, 0)
@@ -223,21 +226,23 @@ class Pair:
         if isinstance(step, Take):
             self.take()
             return
+        sizes: tuple[int, ...] = ()
+        slowly = isinstance(step, Slowly)
+        if isinstance(step, Slowly):
+            step, sizes = step.step, step.sizes
         client = self.clients[step.client]
         if isinstance(step, Dial):
             self._dial(step, client)
         elif client.link is None:
             return
-        elif isinstance(step, Send):
-            self.send(client, step.size)
         elif isinstance(step, Press):
             self.press(client.link, step.pressed)
         elif isinstance(step, Leave) and not step.politely:
             self._vanish(client)
         else:
             client.outgoing += b"".join(self._frames(step))
-            if isinstance(step, Break) or isinstance(step, Leave):
-                self.send(client, len(client.outgoing))
+        for size in sizes if slowly else (len(client.outgoing),):
+            self.send(client, size)
 
     def _dial(self, step: Dial, client: Client) -> None:
         self.links += 1
@@ -308,11 +313,11 @@ class Pair:
             assert link in self.attached or link in self.bytes, "a write to a link that never was"
             if link in self.attached:
                 self.bytes[link] += b"".join(parts)
-        self.holds += effects.holds
         for link, held in effects.holds:
             for client in self.clients.values():
                 if client.link == link:
                     client.held = held
+        self._compare_holds()
         for link, reason in effects.hangups:
             self.hangups[link] = reason.word
             if link in self.attached:
@@ -321,6 +326,12 @@ class Pair:
         if effects.wake_at is not None and effects.wake_at <= self.now:
             self.broker.wake(self.now)
         return effects
+
+    def _compare_holds(self) -> None:
+        for name, client in self.clients.items():
+            model = self.oracle.present.get(client.link or 0)
+            if model is not None and client.held != bool(model.waits_for):
+                self.problems.append(f"{name} {'is' if client.held else 'is not'} held, and should be the opposite")
 
     def finish(self) -> None:
         """Let everything that is still on its way arrive."""

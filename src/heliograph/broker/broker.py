@@ -39,12 +39,11 @@ from heliograph.notes import (
 )
 from heliograph.wire import bodies
 from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, Flag, Frame, Kind, control
-from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, PAYLOAD_BYTES_MAX
-from heliograph.wire.scan import MISS, MORE, OTHER, scan
+from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
+from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
 
 ROWS_MAX = 500  # of a report in one answer: well within a frame, whatever the rows hold
 TOLD_MAX = 256  # refused topics remembered per link, so that a stream of them is answered once each
-ALLOWANCE_BYTES = FRAME_BYTES_MAX - PAYLOAD_BYTES_MAX  # head, topic and headers
 
 Handler = Callable[[Link, Frame, Instant], None]
 _headers = msgspec.json.Decoder(dict[str, Any]).decode
@@ -66,7 +65,7 @@ class Broker:
         self._requests = Requests(self._links, self._outbox, self._order)
         self._reloads: dict[Ticket, tuple[Link, int] | None] = {}
         self._wall_offset_ns: int | None = None  # wall time = now + this
-        self._frame_bytes_max = config.limits.payload_bytes_max + ALLOWANCE_BYTES
+        self._payload_bytes_max = config.limits.payload_bytes_max
         self._denied = 0
         self._expired = 0
         self._handlers: dict[int, Handler] = {
@@ -153,7 +152,7 @@ class Broker:
                 break
             if link.seen is not None:
                 spans: list[tuple[Route, int, int]] = []
-                pos, why = scan(data, pos, link.routes, link.seen, self._frame_bytes_max, spans)
+                pos, why = scan(data, pos, link.routes, link.seen, self._payload_bytes_max, spans)
                 for route, start, end in spans:
                     sink = route.one
                     if sink is None:
@@ -192,7 +191,10 @@ class Broker:
         length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(data, pos)
         if length < HEAD_BYTES - 4:
             raise ProtocolError(Reason.FRAME_TOO_SHORT)
-        if length + 4 > self._size_max(link, kind):
+        if kind == Kind.EVENT:
+            if is_over_limit(length, topic_length, header_length, self._payload_bytes_max):
+                raise ProtocolError(Reason.FRAME_OVER_LIMIT)
+        elif length + 4 > (FRAME_BYTES_MAX if link.is_pipe else CONTROL_BYTES_MAX + HEAD_BYTES):
             raise ProtocolError(Reason.FRAME_OVER_LIMIT)
         if link.state == NEW and length + 4 > self._config.limits.handshake_bytes:
             raise ProtocolError(Reason.HANDSHAKE_OVER_BUDGET, "too many bytes before the handshake was over")
@@ -201,11 +203,6 @@ class Broker:
         if header_length > length - 24 - (0 if kind == Kind.PARCEL else topic_length):
             raise ProtocolError(Reason.HEADERS_OVER_FRAME)
         return int(pos + 4 + length)
-
-    def _size_max(self, link: Link, kind: int) -> int:
-        if link.is_pipe or kind == Kind.EVENT:
-            return self._frame_bytes_max
-        return CONTROL_BYTES_MAX + HEAD_BYTES
 
     def _dispatch(self, link: Link, raw: bytes, now: Instant) -> None:
         frame = Frame(raw)
@@ -399,7 +396,7 @@ class Broker:
     def _reload(self, config: BrokerConfig) -> None:
         self._config = config
         self._links.limits = config.limits
-        self._frame_bytes_max = config.limits.payload_bytes_max + ALLOWANCE_BYTES
+        self._payload_bytes_max = config.limits.payload_bytes_max
         self._sessions.reload(config)
         self._subscriptions.forget_all()
         self._outbox.note(SettingsReloaded(len(config.access.rules), len(config.tokens)))

@@ -30,6 +30,7 @@ from heliograph.wire.limits import DELIVERY_BYTES
 
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
 NOTE_EVERY_NS = 1_000_000_000
+VOIDS_MAX = 64  # empty entries in a backlog before it is swept
 
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 
@@ -88,6 +89,7 @@ class Link:
         "ticket",
         "told",
         "touched",
+        "voids",
         "warned",
     )
 
@@ -120,6 +122,7 @@ class Link:
         self.backlog_bytes = 0
         self.backlog_frames = 0
         self.droppable: deque[Waiting] = deque()
+        self.voids = 0  # entries of the backlog of which everything was dropped
         self.dropped = 0
         self.noted_dropped = 0
         self.noted_at = -NOTE_EVERY_NS
@@ -246,13 +249,10 @@ class Links:
         assert sink is not None
         link.sink = None
         link.deliveries += 1
-        if len(out) == mark + 2:
-            size = len(out[mark + 1])
-        else:
-            size = sum(map(len, out[mark + 1 :]))
-            if size > DELIVERY_BYTES:
-                out[mark:] = _split(out[mark + 1 :], sink.numbers, link.dropped)
-                return
+        size = len(out[mark + 1]) if len(out) == mark + 2 else sum(map(len, out[mark + 1 :]))
+        if size > DELIVERY_BYTES:
+            out[mark:] = _split(out[mark + 1 :], sink.numbers, link.dropped)
+            return
         numbers = sink.numbers
         out[mark] = HEAD.pack(24 + len(numbers) + size, 3, 0, 0, link.dropped, 0, len(numbers)) + numbers
 
@@ -289,14 +289,16 @@ class Links:
         """Drop the oldest frames that may be dropped; where none may, the consumer loses its link."""
         limits = self.limits
         while link.backlog_bytes > limits.queue_bytes_max or link.backlog_frames > limits.queue_frames_max:
-            while link.droppable and not link.droppable[0].frames:
-                link.droppable.popleft()
             if not link.droppable:
                 self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
                 return
             self._drop_oldest(link, link.droppable[0])
+        if link.voids > VOIDS_MAX and 2 * link.voids > len(link.backlog):
+            link.backlog = deque(waiting for waiting in link.backlog if waiting.frames)
+            link.voids = 0
 
     def _drop_oldest(self, link: Link, waiting: Waiting) -> None:
+        """Drop frames of the oldest droppable run until the bounds are kept or nothing of it is left."""
         limits = self.limits
         for end in frames_of(waiting.chunk, waiting.start):
             size = end - waiting.start
@@ -308,7 +310,11 @@ class Links:
             self.frames_dropped += 1
             self.bytes_dropped += size
             if link.backlog_bytes <= limits.queue_bytes_max and link.backlog_frames <= limits.queue_frames_max:
-                return
+                break
+        if not waiting.frames:  # it keeps its place in the backlog for now, but not its bytes
+            waiting.chunk = b""
+            link.voids += 1
+            link.droppable.popleft()
 
     def _note_drops(self, link: Link, now: Instant) -> None:
         lost = link.dropped - link.noted_dropped
@@ -323,12 +329,14 @@ class Links:
         while link.backlog and given < HANDOVER_BYTES and not link.pressed:
             waiting = link.backlog.popleft()
             if not waiting.frames:
+                link.voids -= 1
                 continue
+            if link.droppable and link.droppable[0] is waiting:
+                link.droppable.popleft()
             chunk = waiting.chunk[waiting.start :]
             given += len(chunk)
             link.backlog_bytes -= len(chunk)
             link.backlog_frames -= waiting.frames
-            waiting.frames = 0  # its place in ``droppable``, if any, is void
             if waiting.sink is None:
                 if link.sink is not None:
                     self._close(link)
@@ -336,9 +344,9 @@ class Links:
             elif link.sink is not waiting.sink:
                 self._open(link, waiting.sink)
             link.out.append(chunk)
-        if not link.backlog:
-            link.droppable.clear()
-        elif not link.pressed:
+        if link.backlog and link.sink is not None:
+            self._close(link)  # what comes now must queue behind the rest, not join what was handed over
+        if link.backlog and not link.pressed:
             self._timers.set(("backlog", link.id), now, lambda at: self._hand_over(link, at))
         if link.holding and not self._is_long(link):
             self._release_all(link)
@@ -394,11 +402,24 @@ def _split(chunks: list[bytes], numbers: bytes, dropped: int) -> list[bytes]:
     parts: list[bytes] = []
     group: list[bytes] = []
     size = 0
-    for position, chunk in enumerate(chunks):
-        group.append(chunk)
-        size += len(chunk)
-        if size > DELIVERY_BYTES or position == len(chunks) - 1:
-            parts.append(delivery(numbers, size, dropped))
-            parts += group
+    for piece in (piece for chunk in chunks for piece in _pieces(chunk)):
+        if size > DELIVERY_BYTES:
+            parts += [delivery(numbers, size, dropped), *group]
             group, size = [], 0
-    return parts
+        group.append(piece)
+        size += len(piece)
+    return [*parts, delivery(numbers, size, dropped), *group]
+
+
+def _pieces(chunk: bytes) -> Iterator[bytes]:
+    """A chunk cut between frames, so that no piece is larger than DELIVERY_BYTES unless it is one frame."""
+    if len(chunk) <= DELIVERY_BYTES:
+        yield chunk
+        return
+    start = last = 0
+    for end in frames_of(chunk):
+        if end - start > DELIVERY_BYTES and last > start:
+            yield chunk[start:last]
+            start = last
+        last = end
+    yield chunk[start:]

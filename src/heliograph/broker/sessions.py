@@ -173,7 +173,8 @@ class Sessions:
     # -- staying ------------------------------------------------------------------------------------------------
 
     def ping(self, link: Link, frame: Frame, now: Instant) -> None:
-        """Answered behind everything that came before it."""
+        """Answered behind everything that came before it. From here on a denied topic is told again."""
+        link.told.clear()  # else a client that flushes would not hear of the second denied publication
         self._links.put(link, control(Kind.PONG, frame.sequence))
 
     def pong(self, link: Link, frame: Frame, now: Instant) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 AUTHORITY = "authority"
 
-app = group("Make certificates: an authority of your own, and a pair for each entity.")
+app = group("Make an authority and certificates.")
 
 Folder = Annotated[Path, typer.Option("--dir", help="The authority's folder.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
@@ -59,7 +59,7 @@ def init(
     )
 )
 def issue(
-    entity: Annotated[str, typer.Argument(help="The entity's id: letters, digits and . _ @ -")],
+    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="The entity's id: letters, digits and . _ @ -")],
     role: Annotated[list[Role] | None, typer.Option(help="What it may be; can be repeated. Default: client.")] = None,
     host: Annotated[
         list[str] | None,
@@ -101,7 +101,9 @@ def issue(
 
 @app.command(epilog=examples("heliograph ca show", "heliograph ca show sensor-7.crt --json"))
 def show(
-    file: Annotated[Path | None, typer.Argument(help="A PEM certificate. Default: the authority's.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A PEM certificate. Default: the authority's.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
     folder: Folder = FOLDER,
 ) -> None:

@@ -45,7 +45,7 @@ def settings_from(chosen: Path | None, options: Sequence[Option] = ()) -> Settin
 @app.command(epilog=examples("heliograph config check", "heliograph config check /etc/heliograph/heliograph.toml"))
 def check(
     file: Annotated[
-        Path | None, typer.Argument(help="The settings file. Default: the one `broker run` would use.")
+        Path | None, typer.Argument(metavar="FILE", help="The settings file. Default: the one `broker run` would use.")
     ] = None,
 ) -> None:
     """Check a settings file, with the environment on top; list every problem."""
@@ -86,7 +86,9 @@ def show(config: Chosen = None, as_json: AsJson = False) -> None:
 
 @app.command(epilog=examples("heliograph config explain", "heliograph config explain limits.links_max"))
 def explain(
-    key: Annotated[str | None, typer.Argument(help="A key, such as limits.links_max. Default: list all.")] = None,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="A key, such as limits.links_max. Default: list all.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain a key: meaning, type, default, what is allowed; or list all keys."""

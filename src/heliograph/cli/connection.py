@@ -8,9 +8,11 @@ Not here: the client itself (live/client.py), the administrator's local token (l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,24 +24,6 @@ if TYPE_CHECKING:
     from heliograph.live.client import Client
 
 URL = "heliograph://127.0.0.1:4717"
-
-Url = Annotated[
-    str, typer.Option("--url", envvar="HELIOGRAPH_URL", help="The broker: heliograph://host:port, heliographs:// for TLS.")
-]
-Entity = Annotated[str, typer.Option("--entity", envvar="HELIOGRAPH_ENTITY", help="Whose token it is.")]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", envvar="HELIOGRAPH_TOKEN_FILE", help="A file that holds the token.")
-]
-Authority = Annotated[
-    Path | None,
-    typer.Option("--authority", envvar="HELIOGRAPH_AUTHORITY", help="The authority that signed the broker's certificate."),
-]
-Certificate = Annotated[
-    Path | None, typer.Option("--certificate", envvar="HELIOGRAPH_CERTIFICATE", help="The own certificate, for mutual TLS.")
-]
-PrivateKey = Annotated[
-    Path | None, typer.Option("--key", envvar="HELIOGRAPH_KEY", help="The own certificate's private key.")
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +41,42 @@ class Connection:
     def names_somebody(self) -> bool:
         """True if the user said as whom to connect."""
         return bool(self.entity or self.token_file or self.certificate)
+
+
+def _connection(
+    url: Annotated[
+        str, typer.Option(envvar="HELIOGRAPH_URL", help="The broker: heliograph://host:port, heliographs:// for TLS.")
+    ] = URL,
+    entity: Annotated[str, typer.Option(envvar="HELIOGRAPH_ENTITY", help="Whose token it is.")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(envvar="HELIOGRAPH_TOKEN_FILE", help="A file that holds the token.")
+    ] = None,
+    authority: Annotated[
+        Path | None, typer.Option(envvar="HELIOGRAPH_AUTHORITY", help="The authority of the broker's certificate.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(envvar="HELIOGRAPH_CERTIFICATE", help="The own certificate, for mutual TLS.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(envvar="HELIOGRAPH_KEY", help="The own certificate's private key.")
+    ] = None,
+) -> Connection:
+    return Connection(url, entity, token_file, authority, certificate, key)
+
+
+def with_connection(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the six options of a connection in place of its parameter ``there``."""
+    own, options = inspect.signature(command, eval_str=True), inspect.signature(_connection, eval_str=True)
+
+    @wraps(command)
+    def reached(**given: Any) -> None:
+        there = _connection(**{name: given.pop(name) for name in options.parameters})
+        command(there=there, **given)
+
+    kept = [parameter for name, parameter in own.parameters.items() if name != "there"]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *options.parameters.values())]
+    reached.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return reached
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -107,7 +127,7 @@ def told_what_to_do(error: HeliographError, connection: Connection) -> Heliograp
         Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
         Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
         Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
-        Reason.ASK_DENIED: "this needs the role admin: run it as the user who runs the broker, or show an admin's credential",
+        Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
     }
     if isinstance(error, UsageError) or reason not in hints:
         return error

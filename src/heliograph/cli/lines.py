@@ -44,7 +44,9 @@ async def read_whole(descriptor: int) -> bytes:
         parts.append(data)
         size += len(data)
         if size > PAYLOAD_BYTES_MAX:
-            raise UsageError(f"standard input has more than {PAYLOAD_BYTES_MAX} bytes, the most that a payload may have")
+            raise UsageError(
+                f"standard input has more than {PAYLOAD_BYTES_MAX} bytes, the most that a payload may have"
+            )
     return b"".join(parts)
 
 

@@ -38,12 +38,18 @@ def register(app: typer.Typer) -> None:
             "heliograph publish photos/1 - --whole --header type=image/png < photo.png",
             "heliograph subscribe 'a/#' --json | heliograph publish a - --json --url heliograph://other:4717",
         ),
-    )(_publish)
+    )(c.with_connection(_publish))
 
 
 def _publish(
-    topic: Annotated[str, typer.Argument(help="Where to publish; with --json, for lines that name no topic.")],
-    payload: Annotated[str, typer.Argument(help="What to publish; - reads standard input, one publication per line.")],
+    there: c.Connection,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Where to publish; with --json, for lines that name no topic.")
+    ],
+    payload: Annotated[
+        str,
+        typer.Argument(metavar="PAYLOAD", help="What to publish; - reads standard input, one publication per line."),
+    ],
     whole: Annotated[bool, typer.Option("--whole", help="With -: all of standard input is one publication.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="With -: lines as `subscribe --json` prints them. Ends with a JSON summary.")
@@ -51,12 +57,6 @@ def _publish(
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Publish the payload this many times.")] = 1,
     hold: Annotated[bool, typer.Option("--hold", help="Be ready to wait for slow consumers.")] = False,
-    url: c.Url = c.URL,
-    entity: c.Entity = "",
-    token_file: c.TokenFile = None,
-    authority: c.Authority = None,
-    certificate: c.Certificate = None,
-    key: c.PrivateKey = None,
 ) -> None:
     from heliograph.cli.payload import header as parse_header
 
@@ -65,7 +65,6 @@ def _publish(
         raise UsageError("--whole goes with - and without --json")
     if count > 1 and payload == STDIN:
         raise UsageError("--count goes with a payload, not with -")
-    there = c.Connection(url, entity, token_file, authority, certificate, key)
     if payload != STDIN:
         batches = _repeated(topic, payload.encode(errors="surrogateescape"), headers, count)
     elif whole:

@@ -35,23 +35,17 @@ def register(app: typer.Typer) -> None:
             "heliograph subscribe 'sensors/+/temperature' alarms --json",
             "heliograph subscribe jobs --count 1",
         ),
-    )(_subscribe)
+    )(c.with_connection(_subscribe))
 
 
 def _subscribe(
+    there: c.Connection,
     filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topics; + is one level, # the rest.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many publications.")] = None,
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
-    url: c.Url = c.URL,
-    entity: c.Entity = "",
-    token_file: c.TokenFile = None,
-    authority: c.Authority = None,
-    certificate: c.Certificate = None,
-    key: c.PrivateKey = None,
 ) -> None:
-    there = c.Connection(url, entity, token_file, authority, certificate, key)
     try:
         c.run(_work(there, filters, policy, echo=echo, as_json=as_json, count=count))
     except BrokenPipeError:

@@ -20,7 +20,7 @@ from heliograph.model.identity import Role, entity_is_valid
 if TYPE_CHECKING:
     from heliograph.trust.tokens import TokenRecord
 
-app = group("Make tokens: what an entity shows to a broker that asks for tokens.")
+app = group("Make tokens, which prove an entity's identity.")
 
 TokenFile = Annotated[Path, typer.Option("--file", help="The broker's token file (tokens.file in its settings).")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
@@ -34,7 +34,7 @@ FILE = Path("heliograph-tokens.toml")
     )
 )
 def add(
-    entity: Annotated[str, typer.Argument(help="The entity's id: letters, digits and . _ @ -")],
+    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="The entity's id: letters, digits and . _ @ -")],
     role: Annotated[list[Role] | None, typer.Option(help="What it may be; can be repeated. Default: client.")] = None,
     file: TokenFile = FILE,
     out: Annotated[Path | None, typer.Option(help="Write the token to this file instead of printing it.")] = None,
@@ -81,7 +81,7 @@ def list_tokens(
 
 @app.command()
 def remove(
-    entity: Annotated[str, typer.Argument(help="Whose token.")],
+    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="Whose token.")],
     file: TokenFile = FILE,
 ) -> None:
     """Remove an entity's token. A running broker learns it by `heliograph broker reload`."""

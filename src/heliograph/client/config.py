@@ -8,9 +8,9 @@ Not here: the environment, token files and certificates (live/client.py).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.errors import UsageError
@@ -19,6 +19,9 @@ from heliograph.model.identity import entity_is_valid
 PLAIN, SECURE = "heliograph", "heliographs"
 NAME_LENGTH_MAX = 256
 TOKEN_LENGTH_MAX = 4_096  # a Hello must fit the broker's handshake budget
+PORT_MAX = 65_535
+
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?/?\Z")
 
 
 def is_loopback(host: str) -> bool:
@@ -47,19 +50,18 @@ class Target:
 
 def parse_target(address: str, server_name: str | None = None) -> Target:
     """``heliograph://host:port`` as a Target; scheme and port may be left out."""
-    text = address if "://" in address else f"{PLAIN}://{address}"
-    try:
-        parts = urlsplit(text)
-        port = DEFAULT_PORT if parts.port is None else parts.port
-    except ValueError as error:
-        raise UsageError(f"{address!r} is not an address: {error}") from None
-    if parts.scheme not in (PLAIN, SECURE):
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        scheme, rest = PLAIN, address
+    if scheme not in (PLAIN, SECURE):
         raise UsageError(f"{address!r}: addresses are written {PLAIN}://host:port, or {SECURE}://host:port for TLS")
-    if parts.username is not None or parts.password is not None:
+    if "@" in rest:
         raise UsageError("an address has no room for secrets: give entity and token (or token_file) instead")
-    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment or port == 0:
+    parts = _ADDRESS.match(rest)
+    port = int(parts["port"] or DEFAULT_PORT) if parts is not None else 0
+    if parts is None or not 0 < port <= PORT_MAX:
         raise UsageError(f"{address!r} is not an address: write {PLAIN}://host:port")
-    return Target(host=parts.hostname, port=port, secure=parts.scheme == SECURE, server_name=server_name)
+    return Target(host=parts["v6"] or parts["name"], port=port, secure=scheme == SECURE, server_name=server_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

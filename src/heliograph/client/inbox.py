@@ -20,8 +20,17 @@ OBJECT_BYTES = 256  # what a publication takes beside its payload and headers
 class Inbox:
     """What waits to be read. With policy ``drop_oldest`` it forgets; with the others it presses."""
 
-    __slots__ = (  # fmt: skip
-        "_queue", "bytes", "bytes_max", "drops", "ended", "error", "frames_max", "fresh", "lost", "number", "pressing",
+    __slots__ = (
+        "_queue",
+        "bytes",
+        "bytes_max",
+        "drops",
+        "ended",
+        "error",
+        "frames_max",
+        "lost",
+        "number",
+        "pressing",
         "received",
     )
 
@@ -34,7 +43,6 @@ class Inbox:
         self.received = 0
         self.lost = 0
         self.pressing = False  # until it is half empty again
-        self.fresh = False  # something came, or it ended, since the session was last asked
         self.ended = False  # nothing will come any more
         self.error: HeliographError | None = None  # why it ended, if not by the program's wish
         self._queue: deque[Publication] = deque()
@@ -44,7 +52,6 @@ class Inbox:
         queue = self._queue
         queue.extend(publications)
         self.received += len(publications)
-        self.fresh = True
         size = self.bytes
         for publication in publications:
             size += OBJECT_BYTES + publication.size
@@ -82,7 +89,7 @@ class Inbox:
     def end(self, error: HeliographError | None = None) -> None:
         """Nothing will come any more; what is there can still be read."""
         if not self.ended:
-            self.ended = self.fresh = True
+            self.ended = True
             self.error = error
 
     def _drop_oldest(self) -> int:

@@ -17,9 +17,23 @@ from heliograph.wire.splitter import Splitter
 class Line:
     """One link to a broker."""
 
-    __slots__ = (  # fmt: skip
-        "attached_at", "gone", "heard_at", "held", "id", "keep_alive_ns", "leaving", "lost", "out", "ping_wanted", "pressed",
-        "restoring", "said", "splitter", "target", "welcomed_at",
+    __slots__ = (
+        "attached_at",
+        "gone",
+        "heard_at",
+        "held",
+        "id",
+        "keep_alive_ns",
+        "leaving",
+        "lost",
+        "out",
+        "ping_wanted",
+        "pressed",
+        "restoring",
+        "said",
+        "splitter",
+        "target",
+        "welcomed_at",
     )
 
     def __init__(self, link: LinkId, target: Target, now: Instant) -> None:
@@ -36,7 +50,7 @@ class Line:
         self.leaving = False  # the broker asked us to go
         self.gone = False  # after our own hangup
         self.ping_wanted = False
-        self.restoring = 0  # subscriptions not yet in force again; -1 once that was noted, or on the first link
+        self.restoring: set[int] = set()  # subscriptions that this broker has not put in force yet
         self.lost = 0  # publications that this link has lost at the broker
         self.said: tuple[Reason, str] | None = None  # the broker's goodbye
 

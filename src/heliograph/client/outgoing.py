@@ -23,9 +23,18 @@ Run = tuple[int, bytes]
 class Outgoing:
     """Unconfirmed publications of one session."""
 
-    __slots__ = (  # fmt: skip
-        "_ping_bytes", "_pinged", "_pings", "_unpinged_bytes", "assigned", "bytes", "bytes_max", "confirmed", "sent",
-        "sent_to", "waiting",
+    __slots__ = (
+        "_ping_bytes",
+        "_pinged",
+        "_pings",
+        "_unpinged_bytes",
+        "assigned",
+        "bytes",
+        "bytes_max",
+        "confirmed",
+        "sent",
+        "sent_to",
+        "waiting",
     )
 
     def __init__(self, bytes_max: int) -> None:

@@ -18,11 +18,18 @@ from heliograph.notes import DialFailed
 
 NS_PER_MS = 1_000_000
 STEADY_MS = 1_000  # a link that lasted so long was a good one: the next pause is a short one again
+_EXPLAINED = {
+    Reason.DIAL_FAILED: "no broker answers there",
+    Reason.TLS_FAILED: "no TLS 1.3 there, or nothing to trust it by",
+    Reason.CERTIFICATE_UNTRUSTED: "a certificate of one side is not trusted by the other",
+    Reason.CERTIFICATE_EXPIRED: "a certificate is out of date",
+    Reason.CREDENTIAL_MISSING: "it asks for a certificate",
+}
 DOUBLINGS_MAX = 20  # enough to reach any maximum, and keeps the numbers small
 
 
 class Reach:
-    """Finds a broker again and again. ``seed`` draws the jitter, so that a thousand clients do not come back at once."""
+    """Finds a broker again and again. The jitter keeps a thousand clients from coming back at the same moment."""
 
     def __init__(
         self,
@@ -75,16 +82,13 @@ class Reach:
     def failed(self, reason: Reason, detail: str, now: Instant) -> None:
         """A dial or handshake did not succeed: try the next target after a pause."""
         self.failures += 1
-        self.last_failure = (reason, f"{self.target}: {detail}" if detail else str(self.target))
+        self.last_failure = (reason, f"{self.target}: {detail or _EXPLAINED.get(reason, 'the link ended')}")
         target = self.target
         self._outbox.note(DialFailed(str(target), reason, self._pause(now)))
 
     def error(self) -> NotConnectedError:
         """Why there is no broker, for people."""
-        reason, detail = self.last_failure
-        if reason is Reason.DIAL_FAILED:
-            detail += "; is a broker running there? `heliograph broker run` starts one"
-        return NotConnectedError(reason, detail)
+        return NotConnectedError(*self.last_failure)
 
     def stop(self) -> None:
         """Dial no more."""

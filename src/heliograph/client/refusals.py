@@ -2,7 +2,7 @@
 
 In:    the broker's REFUSED for publications; drops in the session's own queues.
 Out:   counts, the error for the next flush, what the program's ``on_refused`` hears, notes at most once a second.
-State: counters; topics that the present broker denied, bounded; a bounded list for the program.
+State: counters; a bounded list for the program.
 Not here: refused requests (client/requests.py).
 """
 
@@ -18,7 +18,6 @@ from heliograph.notes import PublicationsLost
 from heliograph.wire.bodies import Refusal, reason_of
 
 KEPT_MAX = 1_024  # for a program that never asks
-TOPICS_MAX = 4_096
 NOTE_EVERY_NS = 1_000_000_000
 
 
@@ -39,35 +38,21 @@ class RefusedPublication:
 class Refusals:
     """Publications that the broker refused."""
 
-    __slots__ = ("_denied", "_kept", "_unflushed", "count", "last")
+    __slots__ = ("_kept", "_unflushed", "count", "last")
 
     def __init__(self) -> None:
         self.count = 0
         self.last: RefusedPublication | None = None
-        self._denied: dict[str, RefusedPublication] = {}
         self._kept: deque[RefusedPublication] = deque(maxlen=KEPT_MAX)
         self._unflushed = 0
 
-    def heard(self, body: Refusal) -> RefusedPublication:
+    def heard(self, body: Refusal) -> None:
         """The broker refused a publication."""
         refused = RefusedPublication(body.subject, reason_of(body.code), body.text)
-        if refused.reason is Reason.PUBLISH_DENIED and len(self._denied) < TOPICS_MAX:
-            self._denied[refused.topic] = refused
-        self._count(refused)
-        return refused
-
-    def denies(self, topic: str, publications: int) -> bool:
-        """True if the present broker has denied this topic. It says so once per topic, so later ones count here."""
-        refused = self._denied.get(topic)
-        if refused is None:
-            return False
-        for _ in range(publications):
-            self._count(refused)
-        return True
-
-    def new_link(self) -> None:
-        """Another broker, or other rules: it will say again what it denies."""
-        self._denied.clear()
+        self.count += 1
+        self._unflushed += 1
+        self.last = refused
+        self._kept.append(refused)
 
     def flushed(self) -> RefusedError | None:
         """The error for a flush that ends now; the next one starts afresh."""
@@ -81,12 +66,6 @@ class Refusals:
         kept = list(self._kept)
         self._kept.clear()
         return kept
-
-    def _count(self, refused: RefusedPublication) -> None:
-        self.count += 1
-        self._unflushed += 1
-        self.last = refused
-        self._kept.append(refused)
 
     def report(self) -> dict[str, Any]:
         """For the session's report."""

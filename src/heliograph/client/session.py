@@ -2,78 +2,42 @@
 
 In:    commands of the program (client/commands.py); a broker's bytes; time.
 Out:   dials and frames; outcomes, inboxes and refusals for the program to collect.
-State: its rooms: reach (which broker), line (the present link), outgoing, subscriptions, requests, refusals.
-Not here: sockets and tasks (live/client.py), the rooms' own rules (the files they are named after).
+State: its rooms (client/rooms.py), the way to a broker (reach), the present link (conversation).
+Not here: sockets and tasks (live/client.py), frames (client/conversation.py).
 
 The life of a session: dial → HELLO → WELCOME → in use → link lost → pause → dial …, until the program closes it, or a
 broker refuses it for a reason that trying again would not change. On each WELCOME everything is subscribed again, and
 published again what lies above the broker's ``seen``.
-
-The longest file of this room: it is one flat dispatch, inputs first, then commands, then frames.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
 
 from heliograph.client import commands
 from heliograph.client.commands import Outcome
-from heliograph.client.config import ClientConfig, is_loopback
+from heliograph.client.config import ClientConfig
+from heliograph.client.conversation import FATAL, Conversation
 from heliograph.client.inbox import Inbox
-from heliograph.client.line import Line
-from heliograph.client.outgoing import Outgoing
 from heliograph.client.reach import Reach
-from heliograph.client.reader import Reader
-from heliograph.client.refusals import Losses, RefusedPublication, Refusals
-from heliograph.client.requests import Expected, Requests
-from heliograph.client.subscriptions import Stage, Subscriptions, Wish
-from heliograph.client.writer import Writer, header_block, plain_block
-from heliograph.errors import (
-    ClosedError,
-    HeliographError,
-    NotConnectedError,
-    ProtocolError,
-    Reason,
-    RefusedError,
-    UsageError,
-)
-from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.client.refusals import RefusedPublication
+from heliograph.client.requests import NS_PER_MS
+from heliograph.client.rooms import Rooms
+from heliograph.client.subscriptions import Wish
+from heliograph.client.writer import header_block, plain_block
+from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.machine import Address, Effects, Instant, LinkId, Peer, SocketName, Ticket
 from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_of
-from heliograph.model.subscription import Policy
 from heliograph.model.topics import topic_fault
-from heliograph.notes import PeerRefused, SessionRestored
 from heliograph.wire import bodies
-from heliograph.wire.frames import VERSION, Frame, Kind, ServiceFlag, control, service
-from heliograph.wire.limits import CONTROL_BYTES_MAX, PAYLOAD_BYTES_MAX, SEQUENCE_MAX
-
-NS_PER_MS = 1_000_000
-KEEP_ALIVE_MS_MAX = 86_400_000
-SILENCES_MAX = 3  # keep-alive times without a word end a link
-ASKED_AT_ONCE = 1_000  # subscriptions per input: a hundred thousand would stall the program's loop
-UNANSWERED_TIMES = 2  # a full inbox lets the link run on to twice its size while an answer waits behind the deliveries
-
-# Trying again would not change these.
-FATAL = frozenset(
-    {
-        Reason.VERSION_UNSUPPORTED,
-        Reason.FEATURE_UNSUPPORTED,
-        Reason.ORIGIN_FOREIGN,
-        Reason.CREDENTIAL_MISSING,
-        Reason.CREDENTIAL_WRONG,
-        Reason.CERTIFICATE_EXPIRED,
-        Reason.CERTIFICATE_UNTRUSTED,
-        Reason.ROLE_MISSING,
-        Reason.TAKEN_OVER,
-    }
-)
-FATAL_DIALS = frozenset({Reason.CERTIFICATE_EXPIRED, Reason.CERTIFICATE_UNTRUSTED, Reason.TLS_FAILED})
+from heliograph.wire.frames import VERSION, Kind, control
+from heliograph.wire.limits import CONTROL_BYTES_MAX
 
 _encode = msgspec.json.Encoder().encode
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Session:
@@ -88,27 +52,17 @@ class Session:
         self.welcome: bodies.Welcome | None = None  # what the broker said last
         self.error: HeliographError | None = None  # why the session ended, if not by the program's wish
         self.ended = False
-        self._outbox = Outbox()
-        self._timers = Timers()
-        self._requests = Requests(self._timers, config.request_ms_max, config.requests_max)
-        self._subscriptions = Subscriptions()
-        self._writer = Writer(self.origin)
-        self._outgoing = Outgoing(config.outgoing_bytes_max)
-        self._reader = Reader()
-        self._refusals = Refusals()
-        self._losses = Losses(self._outbox, self._timers)
-        self._reach = Reach(config, seed, self._outbox, self._timers, self._end)
-        self._line: Line | None = None
-        self._hello = _hello(config, secret)
+        self._rooms = rooms = Rooms(config, self.origin)
+        self._outgoing = rooms.outgoing
+        self._writer = rooms.writer
+        self._requests = rooms.requests
+        self._conversation = Conversation(rooms, self.origin, _hello(config, secret), self)
+        self._reach = Reach(config, seed, rooms.outbox, rooms.timers, self.refused)
         self._wall_offset_ns: int | None = None  # wall time minus monotonic time
-        self._connects: dict[int, Instant] = {}  # request -> until when
+        self._connects: dict[int, Instant] = {}  # request -> until when each target should have been tried
         self._flushes: dict[int, int] = {}  # request -> the sequence that has to be confirmed
-        self._unasked: deque[Wish] = deque()  # subscriptions to ask the present broker for
-        self._asks: deque[commands.Ask] = deque()  # that wait for a link
-        self._pressing: dict[int, Wish] = {}  # subscriptions whose inbox is full
-        self._draining = 0  # the request, while under way
-        self._lost_at_broker = 0
-        self._links = 0  # welcomes so far
+        self._draining = False
+        self._drain_request = 0
         self._tells: dict[type, Callable[[Any, Instant], None]] = {
             commands.Publish: self._tell_publish,
             commands.PublishBatch: self._tell_batch,
@@ -122,16 +76,6 @@ class Session:
             commands.Drain: self._tell_drain,
             commands.Close: self._tell_close,
         }
-        self._kinds: dict[int, Callable[[Line, bytes, Instant], None]] = {
-            Kind.DELIVERY: self._on_delivery,
-            Kind.PONG: self._on_pong,
-            Kind.PING: self._on_ping,
-            Kind.CONFIRMED: self._on_confirmed,
-            Kind.REFUSED: self._on_refused,
-            Kind.SERVICE: self._on_service,
-            Kind.WELCOME: self._on_welcome,
-            Kind.GOODBYE: self._on_goodbye,
-        }
 
     # -- what the program may look at ---------------------------------------------------------------------------
 
@@ -141,9 +85,10 @@ class Session:
         return self._outgoing.bytes < self._outgoing.bytes_max
 
     @property
-    def waiting_bytes(self) -> bool:
-        """True while there are publications that no take has handed to the driver."""
-        return bool(self._outgoing.waiting)
+    def is_connected(self) -> bool:
+        """True while a broker has welcomed the session and the link is there."""
+        line = self._conversation.line
+        return line is not None and line.is_ready
 
     def collect(self) -> list[Outcome]:
         """Outcomes since the last call."""
@@ -151,15 +96,15 @@ class Session:
 
     def collect_news(self) -> list[Inbox]:
         """Inboxes that got something, or ended, since the last call."""
-        return self._subscriptions.collect_news()
+        return self._rooms.subscriptions.collect_news()
 
     def collect_refusals(self) -> list[RefusedPublication]:
         """Publications that the broker refused since the last call."""
-        return self._refusals.collect()
+        return self._rooms.refusals.collect()
 
     def inbox(self, number: int) -> Inbox:
         """Where the publications of this subscription are."""
-        wish = self._subscriptions.get(number)
+        wish = self._rooms.subscriptions.get(number)
         if wish is None:
             raise UsageError(f"there is no subscription {number}")
         return wish.inbox
@@ -167,9 +112,9 @@ class Session:
     def report(self, question: str) -> Any:
         """A read-only answer about state: "overview" or "subscriptions"."""
         if question == "overview":
-            return self._report_overview()
+            return self._overview()
         if question == "subscriptions":
-            return [_report_wish(wish) for wish in self._subscriptions]
+            return [_describe(wish) for wish in self._rooms.subscriptions]
         raise UsageError(f"a session has no report on {question!r}: ask for overview or subscriptions")
 
     # -- inputs of the driver -----------------------------------------------------------------------------------
@@ -177,61 +122,45 @@ class Session:
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """The dial succeeded: say hello."""
         reach = self._reach
-        if self.ended or self._line is not None or peer.ticket is None or peer.ticket != reach.ticket:
-            self._outbox.hang_up(link, Reason.TIME_OUT)  # a dial that came through after we gave up on it
+        if self.ended or self._conversation.line is not None or peer.ticket is None or peer.ticket != reach.ticket:
+            self._rooms.outbox.hang_up(link, Reason.TIME_OUT)  # a dial that came through after we gave up on it
             return
         reach.attached()
-        self._line = Line(link, reach.target, now)
         if self.config.token and not reach.target.secure and not _stays_here(peer):
             # "localhost" did not mean this machine. The token is not for those who listen on the way.
-            self._end(NotConnectedError(Reason.CREDENTIAL_MISSING, f"no token is sent in clear to {peer.address}"), now)
+            self._rooms.outbox.hang_up(link, Reason.CREDENTIAL_MISSING)
+            text = f"the token would cross the network to {peer.address} in clear text"
+            self.refused(NotConnectedError(Reason.CREDENTIAL_MISSING, text), now)
             return
-        self._line.out.append(self._hello)
-        self._timers.set("handshake", now + self.config.dial_ms_max * NS_PER_MS, self._handshake_late)
+        self._conversation.begin(link, reach.target, self.config.dial_ms_max, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """The broker's bytes, split anywhere."""
-        line = self._line
-        if line is None or line.id != link or line.gone:
-            return
-        line.heard_at = now
-        kinds = self._kinds
-        try:
-            for frame in line.splitter.split(data):
-                kinds[frame[4]](line, frame, now)
-                if line.gone:
-                    return
-            if line.splitter.fault is not None:
-                raise ProtocolError(line.splitter.fault)
-        except ProtocolError as error:
-            self._outbox.note(PeerRefused(link, error.reason, error.detail))
-            self._hang_up(line, error.reason, error.detail)
+        self._conversation.receive(link, data, now)
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
         """A session opens no datagram socket; what comes is not for it."""
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The link is gone: find a broker again."""
-        line = self._line
+        line = self._conversation.line
         if line is None or line.id != link:
             return
-        self._line = None
-        for key in ("handshake", "keep alive", "leave", "ask on"):
-            self._timers.cancel(key)
-        self._forget_link(now)
+        self._conversation.end(now)
         if self.ended:
             return
-        said = line.said if line.said is not None else (reason, "")
         if line.welcomed_at is None:
-            self._dial_failed(*said, now)
+            said, text = line.said if line.said is not None else (reason, "")
+            self._not_reached(said, text, now)
         else:
             self._reach.left(now - line.welcomed_at, now)
         self._review_drain(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
         """Publications wait here while the driver's buffer is full."""
-        if self._line is not None and self._line.id == link:
-            self._line.pressed = pressed
+        line = self._conversation.line
+        if line is not None and line.id == link:
+            line.pressed = pressed
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """A session asks for no commit, read or job."""
@@ -239,14 +168,19 @@ class Session:
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A dial did not succeed."""
         if ticket == self._reach.ticket and not self.ended:
-            self._dial_failed(reason, "", now)
+            self._not_reached(reason, "", now)
 
     def tell(self, command: Any, now: Instant) -> None:
         """A command of the program; UsageError if it makes no sense."""
         tell = self._tells.get(type(command))
         if tell is None:
             raise UsageError(f"a session does not know the command {type(command).__name__}")
+        if self.ended:
+            self._answer_after_the_end(command)
+            return
         tell(command, now)
+        if self._conversation.pressing:
+            self._conversation.review_hold(now)
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """What the wall clock says, for the stamps of publications."""
@@ -254,18 +188,13 @@ class Session:
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
-        self._timers.run(now)
+        if not self.ended:
+            self._rooms.timers.run(now)
 
     def take(self) -> Effects:
         """Everything wanted since the last take: one write, whatever number of publications it holds."""
-        line = self._line
-        if line is not None:
-            if line.flows:
-                self._pump(line)
-            if line.out:
-                self._outbox.writes.append((line.id, line.out))
-                line.out = []
-        return self._outbox.empty(self._timers.next())
+        self._conversation.gather()
+        return self._rooms.outbox.empty(None if self.ended else self._rooms.timers.next())
 
     # -- publishing ---------------------------------------------------------------------------------------------
 
@@ -288,8 +217,7 @@ class Session:
             block = plain_block((now + self._wall_offset_ns) // 1_000)
         else:
             block, flags = header_block(self._stamp_us(now), headers, expires_in_ms, content_type)
-        frame = self._writer.frame(name, block, payload, outgoing.assigned + 1, flags)
-        outgoing.add(frame)
+        outgoing.add(self._writer.frame(name, block, payload, outgoing.assigned + 1, flags))
         return True
 
     def publish_batch(
@@ -301,7 +229,7 @@ class Session:
         expires_in_ms: int | None = None,
         content_type: str | None = None,
     ) -> bool:
-        """Gather many publications on one topic; all or none."""
+        """Gather many publications on one topic, all or none of them."""
         outgoing = self._outgoing
         if outgoing.bytes >= outgoing.bytes_max or self.ended or self._draining:
             return self._no_room(len(payloads), now)
@@ -309,8 +237,7 @@ class Session:
             return True
         name = self._writer.topic(topic)
         block, flags = header_block(self._stamp_us(now), headers, expires_in_ms, content_type)
-        run = self._writer.frames(name, block, payloads, outgoing.assigned + 1, flags)
-        outgoing.add(run, len(payloads))
+        outgoing.add(self._writer.frames(name, block, payloads, outgoing.assigned + 1, flags), len(payloads))
         return True
 
     def _stamp_us(self, now: Instant) -> int | None:
@@ -319,5 +246,256 @@ class Session:
     def _no_room(self, publications: int, now: Instant) -> bool:
         if self.ended or self._draining:
             raise UsageError(f"the session publishes no more: {self.error or 'it was closed'}")
-        self._losses.add("outgoing", publications, now)
+        self._rooms.losses.add("outgoing", publications, now)
         return False
+
+    # -- commands -----------------------------------------------------------------------------------------------
+
+    def _tell_publish(self, command: commands.Publish, now: Instant) -> None:
+        given = (command.headers, command.expires_in_ms, command.content_type)
+        if not self.publish(command.topic, command.payload, now, *given):
+            self._requests.refuse(command.request, _full())
+
+    def _tell_batch(self, command: commands.PublishBatch, now: Instant) -> None:
+        given = (command.headers, command.expires_in_ms, command.content_type)
+        if not self.publish_batch(command.topic, command.payloads, now, *given):
+            self._requests.refuse(command.request, _full())
+
+    def _tell_send(self, command: commands.Send, now: Instant) -> None:
+        """The take that follows does it."""
+
+    def _tell_taken(self, command: commands.Taken, now: Instant) -> None:
+        wish = self._conversation.pressing.get(command.number)
+        if wish is not None and wish.inbox.is_half_empty():
+            wish.inbox.pressing = False
+            del self._conversation.pressing[command.number]
+            self._conversation.review_hold(now)
+
+    def _tell_connect(self, command: commands.Connect, now: Instant) -> None:
+        if self.is_connected:
+            self._requests.accept(command.request, self.welcome)
+            return
+        self._connects[command.request] = at = now + command.ms_max * NS_PER_MS
+        self._rooms.timers.set(("connect", command.request), at, self._review_connects)
+
+    def _tell_subscribe(self, command: commands.Subscribe, now: Instant) -> None:
+        self._refuse_while_draining()
+        wish = self._rooms.subscriptions.add(command)
+        try:
+            self._requests.open(command.request, now, lambda now: self._conversation.unsubscribe(wish, 0))
+        except UsageError:
+            self._rooms.subscriptions.remove(wish)
+            raise
+        self._conversation.subscribe(wish, now)
+
+    def _tell_unsubscribe(self, command: commands.Unsubscribe, now: Instant) -> None:
+        wish = self._rooms.subscriptions.get(command.number)
+        if wish is None:
+            error = RefusedError(Reason.SUBSCRIPTION_UNKNOWN, f"there is no subscription {command.number}")
+            self._requests.refuse(command.request, error)
+            return
+        if command.request:
+            self._requests.open(command.request, now)
+        self._conversation.unsubscribe(wish, command.request)
+
+    def _tell_flush(self, command: commands.Flush, now: Instant) -> None:
+        request = command.request
+        self._requests.open(request, now, lambda now: self._forget_flush(request))
+        self._flushes[request] = self._outgoing.assigned
+        self._review_flushes(now)
+        if request in self._flushes:
+            self._conversation.confirm_soon()
+
+    def _tell_ask(self, command: commands.Ask, now: Instant) -> None:
+        fault = topic_fault(command.service.encode("utf-8", "surrogatepass"))
+        if fault is not None:
+            raise UsageError(f"{command.service!r} is not the name of a service: {fault}")
+        try:
+            size = len(_encode(command.body))
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise UsageError(f"a request must be JSON values: {error}") from None
+        if size > CONTROL_BYTES_MAX or not isinstance(command.body, dict):
+            raise UsageError(f"a request is a JSON object of at most {CONTROL_BYTES_MAX} bytes")
+        self._requests.open(command.request, now, lambda now: self._conversation.forget_ask(command.request))
+        self._conversation.ask(command, now)
+
+    def _tell_drain(self, command: commands.Drain, now: Instant) -> None:
+        self._refuse_while_draining()
+        self._requests.open(command.request, now, self.close)
+        self._draining = True
+        self._drain_request = command.request
+        for wish in self._rooms.subscriptions:
+            self._conversation.unsubscribe(wish, 0)
+        self._conversation.confirm_soon()
+        self._review_drain(now)
+
+    def _tell_close(self, command: commands.Close, now: Instant) -> None:
+        self._requests.accept(command.request)
+        self.close(now)
+
+    def _refuse_while_draining(self) -> None:
+        if self._draining:
+            raise UsageError("the session is draining: it takes nothing new")
+
+    def _answer_after_the_end(self, command: Any) -> None:
+        if isinstance(command, commands.Close | commands.Drain | commands.Unsubscribe):
+            self._requests.accept(command.request)
+        elif isinstance(command, commands.Publish | commands.PublishBatch):
+            self._no_room(1, 0)
+        elif not isinstance(command, commands.Send | commands.Taken):
+            self._requests.refuse(command.request, self.error or ClosedError("the client was closed"))
+
+    # -- what the conversation tells ----------------------------------------------------------------------------
+
+    def welcomed(self, welcome: bodies.Welcome, now: Instant) -> None:
+        """A broker is there, and has been told what we want."""
+        self.welcome = welcome
+        self._reach.welcomed()
+        for request in self._connects:
+            self._rooms.timers.cancel(("connect", request))
+            self._requests.accept(request, welcome)
+        self._connects.clear()
+        if self._flushes or self._draining:
+            self._conversation.confirm_soon()
+        self.progressed(now)
+
+    def progressed(self, now: Instant) -> None:
+        """The broker confirmed or answered something."""
+        if self._flushes:
+            self._review_flushes(now)
+        if self._draining:
+            self._requests.extend(self._drain_request, now)
+            self._review_drain(now)
+
+    def refused(self, error: HeliographError, now: Instant) -> None:
+        """Trying again would not help: the session ends with this error."""
+        self._end(error)
+
+    def close(self, now: Instant) -> None:
+        """Say goodbye and end; what was published this turn still goes out."""
+        self._end(None)
+
+    def _end(self, error: HeliographError | None) -> None:
+        if self.ended:
+            return
+        conversation = self._conversation
+        line = conversation.line
+        if line is not None:
+            conversation.pump(line)
+            conversation.hang_up(line, Reason.GOODBYE)
+        self.ended = True
+        self.error = error
+        why = error if error is not None else ClosedError("the client was closed")
+        self._reach.stop()
+        for request in self._connects:
+            self._requests.refuse(request, why)
+        self._connects.clear()
+        self._requests.settle_all(why)
+        for wish in self._rooms.subscriptions:
+            self._rooms.subscriptions.remove(wish, error)
+        conversation.pressing.clear()
+        self._rooms.outbox.stop = True
+
+    def _not_reached(self, reason: Reason, text: str, now: Instant) -> None:
+        """A dial or handshake failed. A bad certificate stays bad; anything else may get better."""
+        self._reach.failed(reason, text, now)
+        if (reason in FATAL or (reason is Reason.TLS_FAILED and self.welcome is None)) and self._reach.tried_all:
+            self.refused(self._reach.error(), now)
+        self._review_connects(now)
+
+    # -- what waits ---------------------------------------------------------------------------------------------
+
+    def _review_connects(self, now: Instant) -> None:
+        """Those who have waited long enough hear why there is no broker, once each target has been tried."""
+        if not self._reach.tried_all:
+            return
+        for request, until in list(self._connects.items()):
+            if until <= now:
+                del self._connects[request]
+                self._rooms.timers.cancel(("connect", request))
+                self._requests.refuse(request, self._reach.error())
+
+    def _review_flushes(self, now: Instant) -> None:
+        confirmed = self._outgoing.confirmed
+        finished = [request for request, sequence in self._flushes.items() if sequence <= confirmed]
+        error = self._rooms.refusals.flushed() if finished else None
+        for request in finished:
+            del self._flushes[request]
+            self._requests.settle(request, error=error)
+        for request in self._flushes:
+            self._requests.extend(request, now)
+
+    def _forget_flush(self, request: int) -> None:
+        self._flushes.pop(request, None)
+
+    def _review_drain(self, now: Instant) -> None:
+        """Everything is confirmed and nothing more can arrive: that is the end."""
+        if self._draining and not self.ended and not len(self._rooms.subscriptions) and not self._outgoing.bytes:
+            error = self._rooms.refusals.flushed()
+            self._requests.settle(self._drain_request, error=error)
+            self.close(now)
+
+    def _overview(self) -> dict[str, Any]:
+        rooms, line = self._rooms, self._conversation.line
+        welcome = self.welcome if self.is_connected else None
+        return {
+            "state": "ended" if self.ended else "connected" if self.is_connected else "connecting",
+            "error": None if self.error is None else str(self.error),
+            "target": None if line is None else str(line.target),
+            "broker": None if welcome is None else welcome.broker,
+            "entity": None if welcome is None else welcome.entity,
+            "roles": [] if welcome is None else list(welcome.roles),
+            "origin": f"{self.origin:016x}",
+            "links": self._conversation.links,
+            "published": rooms.outgoing.assigned,
+            "confirmed": rooms.outgoing.confirmed,
+            "outgoing_bytes": rooms.outgoing.bytes,
+            "received": rooms.reader.received,
+            "duplicates": rooms.reader.duplicates,
+            "discarded": rooms.reader.discarded,
+            "lost": {**rooms.losses.counts, "broker": self._conversation.lost_at_broker},
+            "held": line is not None and line.held,
+            "subscriptions": len(rooms.subscriptions),
+            "requests": len(rooms.requests),
+            **rooms.refusals.report(),
+        }
+
+
+def _hello(config: ClientConfig, secret: bytes) -> bytes:
+    body = bodies.Hello(
+        versions=[VERSION],
+        secret=secret.hex(),
+        name=config.name,
+        entity=config.entity,
+        token=config.token,
+        keep_alive_ms=config.keep_alive_ms,
+        hold=config.hold,
+    )
+    return control(Kind.HELLO, 0, bodies.encode(body))
+
+
+def _stays_here(peer: Peer) -> bool:
+    """False if the link certainly leaves this machine. A name, as in simulated worlds, was checked as a target."""
+    host = peer.address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return True
+
+
+def _describe(wish: Wish) -> dict[str, Any]:
+    inbox = wish.inbox
+    return {
+        "number": wish.number,
+        "filter": wish.filter,
+        "policy": wish.policy.value,
+        "echo": wish.echo,
+        "stage": wish.stage.name.lower(),
+        "received": inbox.received,
+        "waiting": len(inbox),
+        "lost": inbox.lost,
+    }
+
+
+def _full() -> RefusedError:
+    return RefusedError(Reason.REQUESTS_OVER_LIMIT, "too much is published that no broker has confirmed yet")

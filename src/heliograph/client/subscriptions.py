@@ -102,8 +102,6 @@ class Subscriptions:
         """Inboxes that got something, or ended, since this was last asked."""
         inboxes = list(self.news.values())
         self.news.clear()
-        for inbox in inboxes:
-            inbox.fresh = False
         return inboxes
 
     def __iter__(self) -> Iterator[Wish]:

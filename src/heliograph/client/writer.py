@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from heliograph.errors import UsageError
-from heliograph.model.topics import topic_fault
+from heliograph.model.topics import TOPIC_BYTES_MAX, topic_fault
 from heliograph.wire.frames import BODY_BYTES, HEAD, Flag
-from heliograph.wire.limits import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
+from heliograph.wire.limits import HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
+HEADERS_ROOM = HEADERS_BYTES_MAX - TOPIC_BYTES_MAX - HEAD_BYTES  # a frame has 64 KiB for everything but its payload
 TOPICS_MAX = 4_096  # remembered as valid; beyond it the memory starts anew
 Headers = dict[str, Any]
 
@@ -40,14 +41,6 @@ class Writer:
         """The topic as it stands in frames."""
         known = self._topics.get(topic)
         return known if known is not None else self._learn(topic)
-
-    def forget(self, topic: str) -> None:
-        """Look at this topic again when it is used next."""
-        self._topics.pop(topic, None)
-
-    def knows(self, topic: str) -> bool:
-        """True if the topic was used, and not forgotten since."""
-        return topic in self._topics
 
     def frame(self, topic: bytes, block: bytes, payload: bytes, sequence: int, flags: int = 0) -> bytes:
         """One EVENT."""
@@ -120,6 +113,6 @@ def header_block(
         block = _encode(reserved)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise UsageError(f"headers must be JSON values: {error}") from None
-    if len(block) > HEADERS_BYTES_MAX:
-        raise UsageError(f"headers of {len(block)} bytes are too large: at most {HEADERS_BYTES_MAX} are taken")
+    if len(block) > HEADERS_ROOM:
+        raise UsageError(f"headers of {len(block)} bytes are too large: at most {HEADERS_ROOM} are taken")
     return block, int(flags)

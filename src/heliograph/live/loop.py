@@ -13,12 +13,11 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.errors import Reason, UsageError
-from heliograph.live.clock import CLOCK_S, wall_ns
+from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
 from heliograph.live.jobs import Workers
 from heliograph.live.network import Network
 from heliograph.machine import Address, Instant, LinkId, Machine, Peer
@@ -80,7 +79,7 @@ class Runner:
         driver = self._driver
         driver.inputs.append(("receive", link, len(data)))
         try:
-            self._receive(link, data, monotonic_ns())
+            self._receive(link, data, now_ns())
             self._settle()
         except Exception as error:
             driver.crash(self.name, error)
@@ -92,7 +91,7 @@ class Runner:
             return
         driver.inputs.append((kind, number, 0))
         try:
-            call(*arguments, monotonic_ns())
+            call(*arguments, now_ns())
             self._settle()
         except Exception as error:
             driver.crash(self.name, error)
@@ -104,7 +103,7 @@ class Runner:
             return
         driver.inputs.append((type(command).__name__, 0, 0))
         try:
-            self.machine.tell(command, monotonic_ns())
+            self.machine.tell(command, now_ns())
             self._settle()
         except UsageError:
             raise
@@ -189,7 +188,7 @@ class Runner:
             self._alarm.cancel()
         loop = self._driver.loop
         self._alarm_at = at
-        delay = at - monotonic_ns()
+        delay = at - now_ns()
         if delay <= 0:
             self._alarm = loop.call_soon(self._ring)
         else:  # whole milliseconds, rounded up: uvloop counts in them, and must not ring before its time
@@ -200,7 +199,7 @@ class Runner:
         self._alarm_at = FAR
         if self._wanted is None:
             return
-        if self._wanted > monotonic_ns():
+        if self._wanted > now_ns():
             self._set_alarm(self._wanted)
         else:
             self.hand("wake", 0, self.machine.wake)
@@ -297,7 +296,7 @@ class Driver:
             runner, call, arguments = self.work.popleft()
             try:
                 if call is not None:
-                    call(*arguments, monotonic_ns())
+                    call(*arguments, now_ns())
                 runner.carry_out()
             except Exception as error:
                 self.crash(runner.name, error)

@@ -5,8 +5,8 @@ Out:   fewer page faults and fewer collections.
 State: the process's own.
 Not here: limits (broker/config.py).
 
-A relay takes and frees a 64 KiB ``bytes`` per read. Left alone, glibc gives that memory back to the kernel and faults it
-in again, page by page.
+A relay takes and frees a 64 KiB ``bytes`` per read. Left alone, glibc gives that memory back to the kernel and faults
+it in again, page by page.
 """
 
 from __future__ import annotations
@@ -40,4 +40,4 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False  # another C library: nothing to tell it
     wanted = ((_TRIM_THRESHOLD, KEEP_BYTES), (_TOP_PAD, STEP_BYTES), (_MMAP_THRESHOLD, LARGE_BYTES))
-    return all([mallopt(name, value) == 1 for name, value in wanted])
+    return all(mallopt(name, value) == 1 for name, value in wanted)

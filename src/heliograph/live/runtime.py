@@ -47,7 +47,7 @@ def write_token(port: int, token: LocalToken) -> Path:
         raise PermissionError(f"{directory} must belong to you alone; run: chmod 700 {directory}")
     path = _path(port)
     path.unlink(missing_ok=True)  # of a node that was killed
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # never readable by others
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # never others' to read
         file.write(token.text)
     return path
 

@@ -9,7 +9,7 @@ Not here: caching of answers (broker/routing/routes.py), one filter against one 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from heliograph.model.topics import SYSTEM_ROOTS, is_wild
 
@@ -150,13 +150,17 @@ def _step(branches: list[_Branch[V]], level: bytes) -> list[_Branch[V]]:
     return following
 
 
+_Tree = dict[bytes | None, Any]
+_LEAF: _Tree = {}
+
+
 class TopicSet:
     """A set of topics that can say which of them a filter matches, so that a cache forgets only what changed."""
 
     __slots__ = ("_root",)
 
     def __init__(self) -> None:
-        self._root: dict[bytes | None, dict] = {}  # type: ignore[type-arg]  # nested: level -> subtree; None: a topic ends
+        self._root: _Tree = {}  # level -> subtree; None: a topic ends here
 
     def add(self, topic: bytes) -> None:
         """Put a topic in."""
@@ -166,7 +170,7 @@ class TopicSet:
             if child is None:
                 child = node[level] = {}
             node = child
-        node[None] = node
+        node[None] = _LEAF
 
     def discard(self, topic: bytes) -> None:
         """Take a topic out; it need not be in."""
@@ -198,8 +202,8 @@ class TopicSet:
         return None if budget[0] <= 0 else found
 
     def _walk(
-        self, node: dict, wanted: list[bytes], depth: int, levels: list[bytes], budget: list[int]
-    ) -> Iterator[bytes]:  # type: ignore[type-arg]
+        self, node: _Tree, wanted: list[bytes], depth: int, levels: list[bytes], budget: list[int]
+    ) -> Iterator[bytes]:
         budget[0] -= 1
         if budget[0] <= 0:
             return
@@ -210,6 +214,9 @@ class TopicSet:
             return
         want = b"#" if rest else wanted[depth]
         if want in (b"+", b"#"):
+            if len(node) > budget[0]:
+                budget[0] = 0
+                return
             children = [(level, child) for level, child in node.items() if level is not None]
             if not levels:
                 children = [(level, child) for level, child in children if level not in SYSTEM_ROOTS]

@@ -64,6 +64,8 @@ def matches(pattern: bytes, topic: bytes) -> bool:
 def covers(wide: bytes, narrow: bytes) -> bool:
     """True if every topic that ``narrow`` matches is matched by ``wide``. Both are valid filters."""
     outer, inner = wide.split(b"/"), narrow.split(b"/")
+    if inner == [b"#"]:
+        inner = [b"+", b"#"]  # no topic has no levels, so both match the same
     if outer[0] in (b"+", b"#") and inner[0] in SYSTEM_ROOTS:
         return False
     for position, level in enumerate(outer):

@@ -23,6 +23,7 @@ from heliograph.notes import Note
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 LINES_PER_SECOND = 50  # per kind of note; the rest are counted and told in one line
+SAID = "node_said"
 
 _PLAIN = re.compile(r"[\w.:/@+-]+\Z", re.ASCII)
 
@@ -66,12 +67,14 @@ class Log:
     def say(self, level: str, text: str) -> None:
         """A line of the node itself."""
         if level in self._loud_enough:
-            self._write(self._clock(), level, "node", text, {})
+            self._write(self._clock(), level, "node", SAID, {"text": text})
 
     def _tell_suppressed(self, now: int) -> None:
         for kind, lines in self._lines.items():
             if lines > LINES_PER_SECOND:
-                self._write(now, "warning", "log", "lines_suppressed", {"kind": kind, "lines": lines - LINES_PER_SECOND})
+                self._write(
+                    now, "warning", "log", "lines_suppressed", {"kind": kind, "lines": lines - LINES_PER_SECOND}
+                )
         self._lines.clear()
         self._second = now // 1_000_000_000
 
@@ -89,6 +92,8 @@ def kind_of(note: Note) -> str:
 
 
 def _text_line(now: int, level: str, broker: str, machine: str, kind: str, fields: Mapping[str, Any]) -> str:
+    if kind == SAID:
+        return f"{_stamp(now)} {level:<7} {broker} {machine} {fields['text']}\n"
     words = "".join(f" {name}={_word(value)}" for name, value in fields.items())
     return f"{_stamp(now)} {level:<7} {broker} {machine} {kind}{words}\n"
 

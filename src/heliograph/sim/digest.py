@@ -32,7 +32,7 @@ class Digest:
         self._hash = blake2b(digest_size=32)
         self._parts: list[bytes] = []
 
-    def add_take(self, instant: Instant, machine: int, wake_at: Instant | None) -> None:
+    def add(self, instant: Instant, machine: int, wake_at: Instant | None) -> None:
         """A machine was asked what it wants; every take is in the digest, also an empty one."""
         parts = self._parts
         parts.append(_TAKE.pack(instant, machine, -1 if wake_at is None else wake_at))

@@ -44,25 +44,19 @@ class ContractBroken(AssertionError):
 class Seat:
     """A machine in its host."""
 
+    # fmt: off
     __slots__ = (
-        "after",
-        "alarm",
-        "dirty",
-        "gone",
-        "host",
-        "machine",
-        "name",
-        "number",
-        "spins",
-        "spun_at",
-        "tickets",
-        "wake_at",
+        "after", "alarm", "dirty", "gone", "host", "machine", "name", "number", "receive", "spins", "spun_at", "take",
+        "tickets", "wake_at",
     )
+    # fmt: on
 
     def __init__(self, host: Host, name: str, machine: Machine, number: int) -> None:
         self.host = host
         self.name = name
         self.machine = machine
+        self.receive = machine.receive  # called most
+        self.take = machine.take
         self.number = number  # in the digest
         self.dirty = False  # it had an input since its last take
         self.gone = False  # its host crashed or stopped
@@ -79,7 +73,7 @@ class Host:
 
     # fmt: off
     __slots__ = (
-        "build", "ends", "free_at", "identity", "inbox", "incarnation", "name", "next_link", "node",
+        "build", "ends", "free_at", "identity", "inbox", "incarnation", "loop", "name", "next_link", "node",
         "on_start", "paused", "seats", "service_ns", "service_ns_usual", "settings", "shift", "turning", "up", "wall",
         "world",
     )
@@ -87,6 +81,7 @@ class Host:
 
     def __init__(self, world: World, name: str, build: Build) -> None:
         self.world = world
+        self.loop = world.loop
         self.name = name
         self.build = build
         self.identity: Identity | None = None  # what its certificate proves on secure links
@@ -119,24 +114,26 @@ class Host:
 
     # Inputs are offered.
 
-    def receive(self, end: End, data: bytes) -> None:
+    def receive(self, end: End, data: bytes, instant: int) -> None:
         """Bytes arrived. Most inputs are this one, so an idle host handles it here, without the inbox."""
         world = self.world
-        now = world.loop.now
-        if self.turning or self.paused or self.free_at > now or world.draw() < world.linger:
+        if self.turning or self.free_at > instant or world.draw() < world.linger:
             self.offer(self._receive, end, data)
             return
         self.turning = True
         world.acting = self
-        self.free_at = now = now + self.service_ns
-        self._receive(end, data, now + self.shift)
-        world.journal.step += 1
+        loop = self.loop
+        loop.step += 1
+        self.free_at = instant = instant + self.service_ns
+        far = end.far
+        far.pending = pending = far.pending - len(data)
+        if far.pressed and pending <= far.low:
+            world.network.relieve(far)
         seat = end.seat
-        if seat.dirty:
-            seat.dirty = False
-            self._carry_out(seat, now)
+        seat.receive(end.link, data, instant + self.shift)
+        self._carry_out(seat, instant)
         if self.inbox:
-            world.loop.at(now, Host.turn, self)
+            loop.at(instant, Host.turn, self)
         else:
             self.turning = False
 
@@ -207,7 +204,7 @@ class Host:
             done_at += self.service_ns
             handler, subject, detail = inbox.popleft()
             handler(subject, detail, done_at + self.shift)
-        world.journal.step += count
+        self.loop.step += count
         self.free_at = done_at
         for seat in self.seats:
             if seat.dirty and not seat.gone:
@@ -223,10 +220,13 @@ class Host:
     # Inputs are handled.
 
     def _receive(self, end: End, data: bytes, now: Instant) -> None:
-        self.world.network.consumed(end.far, len(data))
-        if not end.hung and end.attached:
+        far = end.far
+        far.pending -= len(data)
+        if far.pressed and far.pending <= far.low:
+            self.world.network.relieve(far)
+        if not end.hung and end.attached:  # it may have hung up while this waited
             end.seat.dirty = True
-            end.seat.machine.receive(end.link, data, now)
+            end.seat.receive(end.link, data, now)
 
     def _attach(self, end: End, _: None, now: Instant) -> None:
         end.attached = True
@@ -276,19 +276,18 @@ class Host:
 
     def _carry_out(self, seat: Seat, instant: int) -> None:
         world = self.world
-        effects = seat.machine.take()
+        effects = seat.take()
         wake_at = effects.wake_at
         digest = world.digest
-        digest.add_take(instant, seat.number, wake_at)
+        digest.add(instant, seat.number, wake_at)
         if effects.writes:
-            launch = world.network.write
             for link, frames in effects.writes:
                 end = self.ends.get(link)
                 if end is None or end.hung or not end.attached or end.seat is not seat:
                     raise ContractBroken(f"{self.name}: {seat.name} writes to link {link}, {_state(end)}")
                 data = frames[0] if len(frames) == 1 else b"".join(frames)
                 digest.add_write(link, data)
-                launch(end, data, instant)
+                world.network.write(end, data, instant)
         if (
             effects.notes
             or effects.holds

@@ -8,7 +8,7 @@ Not here: judging what happened (checkers/), bytes (digest.py).
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,6 +35,7 @@ KINDS = {
     "unsubscribing": "a client's program ended a subscription",
     "refused": "a request of a client was refused",
     "restored": "a client is back with all its subscriptions",
+    "leaving": "a client's program says goodbye",
     "lost": "a client was told that it lost publications, by a broker or by its own full inbox",
     "datagram_dropped": "a machine sent a datagram, and there is no socket for it",
 }
@@ -46,9 +47,8 @@ class Journal:
     """Entries are (instant, step, kind, who, details); watchers of a kind are called with (who, *details)."""
 
     def __init__(self, loop: Loop, *, keep_all: bool = False) -> None:
-        self.step = 0  # inputs that machines have had so far; counted by the world
         self.entries: deque[tuple[int, int, str, str, tuple[Any, ...]]] = deque(maxlen=None if keep_all else ENTRIES_MAX)
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self._loop = loop
         self._watchers: dict[str, list[Watcher]] = {kind: [] for kind in KINDS}
 
@@ -57,14 +57,20 @@ class Journal:
         """The present virtual instant."""
         return self._loop.now
 
+    @property
+    def step(self) -> int:
+        """How many inputs machines have had so far."""
+        return self._loop.step
+
     def watch(self, kind: str, watcher: Watcher) -> None:
         """Call this with every entry of the kind."""
         self._watchers[kind].append(watcher)
 
     def write(self, kind: str, who: str, *details: Any) -> None:
         """Something happened."""
+        loop = self._loop
         self.counts[kind] += 1
-        self.entries.append((self._loop.now, self.step, kind, who, details))
+        self.entries.append((loop.now, loop.step, kind, who, details))
         for watcher in self._watchers[kind]:
             watcher(who, *details)
 

@@ -2,7 +2,7 @@
 
 In:    calls with the instant at which they are due.
 Out:   the calls, in order of their instants; equal instants in the order in which they were asked for.
-State: the heap and the present virtual instant.
+State: the heap, the present virtual instant and step.
 Not here: what the calls do (network.py, world.py, faults.py, workloads.py).
 """
 
@@ -25,12 +25,13 @@ Call = Callable[[Any, int], None]
 class Loop:
     """A heap of (instant, count, call, subject). The count makes every entry unique, so that calls are never compared."""
 
-    __slots__ = ("count", "heap", "now")
+    __slots__ = ("count", "heap", "now", "step")
 
     def __init__(self) -> None:
         self.heap: list[tuple[int, int, Call, Any]] = []
         self.count = 0
         self.now = 0
+        self.step = 0  # inputs that machines have had so far; hosts count them
 
     def at(self, instant: int, call: Call, subject: Any) -> None:
         """Call ``call(subject, instant)`` when that instant has come."""

@@ -66,7 +66,7 @@ class End:
     # fmt: off
     __slots__ = (
         "attached", "blocked", "busy_until", "delay", "far", "flight", "held", "high", "host", "hung", "last", "link",
-        "low", "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stalled_until",
+        "low", "odd", "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stalled_until",
         "tamper",
     )
     # fmt: on
@@ -78,6 +78,7 @@ class End:
         self.peer = peer
         self.far: End = self  # until joined
         self.pipe = False
+        self.odd = False  # a write needs a closer look: over, a pipe, tampered with, or of limited bandwidth
         # the stream from here to the far end
         self.flight: deque[tuple[int, bytes | Reason]] = deque()  # (arrival, bytes); a Reason ends the stream
         self.last = 0  # arrival of the newest chunk: later ones never overtake it
@@ -175,6 +176,7 @@ class Network:
         for end in (here, there):
             end.delay = int(self._settings.delay_ms * MILLISECOND)
             end.last = instant
+            end.odd = self._ns_per_kib > 0
             end.blocked = self.blocked.get((end.host.name, end.far.host.name), 0)
             end.high = max(MARK_BYTES_MIN, int(self._settings.buffer_kib * 1024 * (0.5 + self._draw())))
             end.low = end.high // 4
@@ -187,7 +189,7 @@ class Network:
         there = host.new_end(service, Peer("pipe", broker.name))
         here.far, there.far = there, here
         for end in (here, there):
-            end.pipe = True
+            end.pipe = end.odd = True
             end.high = self._settings.buffer_kib * 1024
             end.low = end.high // 4
         host.attach(here)
@@ -197,7 +199,7 @@ class Network:
 
     def write(self, end: End, data: bytes, instant: int) -> None:
         """Put bytes on their way to the far end. Called for every write, so it draws no more than it must."""
-        if end.pipe or end.over or end.tamper or self._ns_per_kib:
+        if end.odd:
             instant, data = self._prepare(end, data, instant)
         size = len(data)
         if not size:
@@ -234,7 +236,7 @@ class Network:
             return instant, b""  # the link is gone and the machine does not know yet
         if end.pipe:
             end.pending += len(data)
-            end.far.host.receive(end.far, data)
+            end.far.host.receive(end.far, data, self._loop.now)
             return instant, b""
         if end.tamper:
             data = self._tampered(end, data)
@@ -273,7 +275,7 @@ class Network:
         if far.over or far.hung:
             self._arrive_nowhere(end, data, instant)
         else:
-            far.host.receive(far, data)
+            far.host.receive(far, data, instant)
 
     def _joined(self, data: bytes, flight: deque[tuple[int, bytes | Reason]], instant: int) -> bytes:
         chunks = [data]
@@ -300,15 +302,14 @@ class Network:
         if end.flight:
             self._schedule(end, max(self._loop.now, end.flight[0][0]))
 
-    def consumed(self, end: End, size: int) -> None:
-        """The far machine took so many bytes of this stream."""
-        end.pending -= size
-        if end.pressed and end.pending <= end.low:
-            end.pressed = False
-            self._loop.at(self._loop.now, self._press, end)
+    def relieve(self, end: End) -> None:
+        """The far machine has taken enough of this stream: its buffer is below the mark again."""
+        end.pressed = False
+        self._loop.at(self._loop.now, self._press, end)
 
     def _press(self, end: End, _instant: int) -> None:
-        end.host.press(end)
+        if not end.over:
+            end.host.press(end)
 
     def hold(self, end: End, held: bool) -> None:
         """The machine at this end stops or resumes reading."""
@@ -352,7 +353,7 @@ class Network:
         """The link is gone as seen from this end; the machine is told exactly once."""
         if end.over:
             return
-        end.over = True
+        end.over = end.odd = True
         end.host.detach(end, reason)
         if end.far.over:
             end.flight.clear()
@@ -366,15 +367,16 @@ class Network:
 
     def leave(self, end: End) -> None:
         """The host of this end stops: what it wrote still arrives, then the far side sees the end."""
-        end.over = end.hung = True
-        if not end.pipe:
+        end.over = end.odd = True
+        if not end.pipe and not end.hung:
+            end.hung = True
             self._lose_flight(end.far)
             end.flight.append((max(end.last, self._loop.now + end.delay), Reason.CLOSED))
             self.resume(end)
 
     def drop_end(self, end: End, keep: float, silent: bool) -> None:
         """The host of this end crashed: a prefix of what it wrote may still arrive; what was sent to it is lost."""
-        end.over = True
+        end.over = end.odd = True
         end.silent = silent
         if end.pipe:
             return
@@ -411,6 +413,11 @@ class Network:
     def is_blocked(self, one: str, other: str) -> bool:
         """True if a dial between the two cannot be answered."""
         return bool(self.blocked.get((one, other)) or self.blocked.get((other, one)))
+
+    def tamper(self, end: End) -> None:
+        """Lose the next publication or delivery of this stream, silently."""
+        end.tamper += 1
+        end.odd = True
 
     def _tampered(self, end: End, data: bytes) -> bytes:
         shorter = without_frame(data)

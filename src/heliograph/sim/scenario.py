@@ -194,6 +194,11 @@ def shipped() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in found if entry.name.endswith(".toml"))
 
 
+def client_names(group: str, plan: ClientPlan) -> list[str]:
+    """The clients of a group: NAME if there is one, else NAME-1, NAME-2 …"""
+    return [group] if plan.count == 1 else [f"{group}-{number}" for number in range(1, plan.count + 1)]
+
+
 def filled(pattern: str, n: int, k: int) -> str:
     """A topic or filter with its numbers in place."""
     return pattern.replace("{n}", str(n)).replace("{k}", str(k))
@@ -220,6 +225,11 @@ def _topology_problems(topology: Topology) -> list[str]:
         found += broker.limits.problems(f"{path}.limits") + broker.access.problems(f"{path}.access")
     for name, client in topology.clients.items():
         found += _client_problems(client, topology, f"topology.clients.{name}")
+    names = [*topology.brokers]
+    for group, plan in topology.clients.items():
+        names += client_names(group, plan) if plan.count <= CLIENTS_MAX else []
+    if len(dict.fromkeys(names)) < len(names):
+        found.append("topology: two of the brokers and clients would have the same name")
     if sum(max(0, client.count) for client in topology.clients.values()) > CLIENTS_MAX:
         found.append(f"topology.clients: more than {CLIENTS_MAX} in all")
     if topology.links:

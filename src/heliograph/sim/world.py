@@ -20,7 +20,7 @@ from heliograph.sim.clock import WallClock
 from heliograph.sim.digest import Digest
 from heliograph.sim.host import Build, ContractBroken, Host, Seat
 from heliograph.sim.journal import Journal
-from heliograph.sim.loop import MICROSECOND, MILLISECOND, SECOND, Loop
+from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
 from heliograph.sim.network import Listener, Network, NetworkSettings
 
 CLOCK_NS = 10 * SECOND  # how often machines are told the wall time, as the live driver does
@@ -92,7 +92,7 @@ class World:
     @property
     def step(self) -> int:
         """How many inputs machines have had so far."""
-        return self.journal.step
+        return self.loop.step
 
     # Hosts.
 
@@ -121,13 +121,13 @@ class World:
         host.node = node = host.build(host.incarnation)
         host.up = True
         host.turning = False
-        host.free_at = self.loop.now
+        host.free_at = NEVER if host.paused else self.loop.now
         host.seats = []
         for name, machine in node.machines.items():
             self._seats += 1
             host.seats.append(Seat(host, name, machine, self._seats))
         self.journal.write("started", host.name, host.incarnation)
-        host.paused += 1  # nobody acts before everybody is joined
+        self.pause(host)  # nobody acts before everybody is joined
         for pipe in node.pipes:
             self.network.pipe(host, host.seat(pipe.broker), host.seat(pipe.service))
         host.look_at_clock()
@@ -153,8 +153,7 @@ class World:
         self.journal.write("stopped", host.name)
         self._end(host)
         for end in host.ends.values():
-            if not end.hung:
-                self.network.leave(end)
+            self.network.leave(end)
         host.ends.clear()
 
     def _end(self, host: Host) -> None:
@@ -166,13 +165,35 @@ class World:
     def pause(self, host: Host) -> None:
         """A host stands still: what arrives waits. Pauses may overlap."""
         host.paused += 1
+        host.free_at = NEVER
 
     def go_on(self, host: Host) -> None:
         """A pause is over."""
         host.paused -= 1
-        if not host.paused and host.inbox and not host.turning:
-            host.turning = True
-            self.loop.at(max(self.loop.now, host.free_at), Host.turn, host)
+        if not host.paused:
+            host.free_at = self.loop.now
+            if host.inbox and not host.turning:
+                host.turning = True
+                self.loop.at(self.loop.now, Host.turn, host)
+
+    def speed_up(self, host: Host, by_ns: int) -> None:
+        """What made a host slower is over."""
+        host.service_ns -= by_ns
+
+    def block(self, source: Host, sink: Host) -> None:
+        """Nothing from one host arrives at another any more; new links between them cannot be made."""
+        self.network.block(source.name, sink.name, 1)
+        for end in sink.ends.values():
+            if end.far.host is source:
+                end.far.blocked += 1
+
+    def unblock(self, source: Host, sink: Host) -> None:
+        """One reason for it is gone; if it was the last, everything that waited arrives."""
+        self.network.block(source.name, sink.name, -1)
+        for end in sink.ends.values():  # the sink's: the source may have given up its own end meanwhile
+            if end.far.host is source:
+                end.far.blocked -= 1
+                self.network.resume(end.far)
 
     def step_clock(self, host: Host, by_ns: int) -> None:
         """A host's wall clock is set; its machines see it at once."""

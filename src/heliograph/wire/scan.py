@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from heliograph.errors import Reason
 from heliograph.wire.frames import SCAN
-from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 MORE = 0  # the rest is not a whole frame
 OTHER = 1  # not a plain EVENT: another kind, or an EVENT with flags
@@ -41,13 +41,13 @@ def scan(
     pos: int,
     routes: dict[bytes, Any],
     seen: Numbers,
-    frame_bytes_max: int,
+    payload_bytes_max: int,
     spans: list[tuple[Any, int, int]],
 ) -> tuple[int, int]:
     """Append runs to ``spans``; return (position, MORE | OTHER | MISS | a Reason for which the link must end)."""
     size = len(data)
     last = size - HEAD_BYTES
-    length_max = frame_bytes_max - 4
+    small = min(HEADERS_BYTES_MAX, payload_bytes_max)  # in a frame no longer than this, no part is over its limit
     unpack, find = SCAN.unpack_from, routes.get
     origin = seen.origin
     expected = base = seen.next
@@ -65,7 +65,7 @@ def scan(
             word = this_word
             topic_length = word >> 16
             inner = 24 + topic_length
-        if length > length_max:
+        if length > small and is_over_limit(length, topic_length, header_length, payload_bytes_max):
             why = Reason.FRAME_OVER_LIMIT
             break
         end = pos + 4 + length
@@ -105,6 +105,13 @@ def scan(
     seen.accepted += expected - base
     seen.next = expected
     return pos, why
+
+
+def is_over_limit(length: int, topic_length: int, header_length: int, payload_bytes_max: int) -> bool:
+    """True if an EVENT, its headers or its payload is larger than this broker takes."""
+    if length + 4 > FRAME_BYTES_MAX - PAYLOAD_BYTES_MAX + payload_bytes_max or header_length > HEADERS_BYTES_MAX:
+        return True
+    return length - (HEAD_BYTES - 4) - topic_length - header_length > payload_bytes_max
 
 
 def _bad_length(length: int, inner: int) -> Reason:

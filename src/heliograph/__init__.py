@@ -1,0 +1,68 @@
+"""Heliograph: publish and subscribe through a network of brokers.
+
+In:    nothing.
+Out:   the public names: connect, Client, Subscription, Publication, Policy and the errors.
+State: none. Names are loaded when they are first used, so that ``import heliograph`` costs next to nothing.
+Not here: everything else; what is not listed below may change at any time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heliograph import errors
+    from heliograph.client.refusals import RefusedPublication
+    from heliograph.errors import (
+        ClosedError,
+        ConfigError,
+        HeliographError,
+        NotConnectedError,
+        Reason,
+        RefusedError,
+        UsageError,
+    )
+    from heliograph.live.client import Client, connect
+    from heliograph.live.subscription import Subscription
+    from heliograph.model.publication import Publication
+    from heliograph.model.subscription import Policy
+
+__all__ = [
+    "Client",
+    "ClosedError",
+    "ConfigError",
+    "HeliographError",
+    "NotConnectedError",
+    "Policy",
+    "Publication",
+    "Reason",
+    "RefusedError",
+    "RefusedPublication",
+    "Subscription",
+    "UsageError",
+    "connect",
+    "errors",
+]
+
+_HOMES = {
+    "Client": "heliograph.live.client",
+    "Policy": "heliograph.model.subscription",
+    "Publication": "heliograph.model.publication",
+    "RefusedPublication": "heliograph.client.refusals",
+    "Subscription": "heliograph.live.subscription",
+    "connect": "heliograph.live.client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'heliograph' has no attribute {name!r}")
+    home = import_module(_HOMES.get(name, "heliograph.errors"))
+    value = home if name == "errors" else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,283 @@
+"""Interests: what other brokers and clusters want, and what we tell them that we want.
+
+In:    our clients' filters as they come and go; other owners' interests as they are told.
+Out:   Wishes: whom a topic concerns; Interest bodies to tell.
+State: per owner the filters it wants and the number of its last change; two covering sets, our own and our cluster's.
+Not here: which way to an owner (map.py), telling neighbours (network.py), local subscriptions (subscriptions.py).
+Paper: [grid] §1.2, destinations from interests; [resources] §3.2, covering.
+
+An owner is a broker of our cluster, or another part of a cluster. What a broker tells its cluster is reduced by
+covering; what the speaker of a cluster tells the network is the union of its members' interests, reduced again. An
+aggregate that is over its limit is widened, never cut: one filter then stands for many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.matching.covering import CoverSet
+from heliograph.matching.topics import TopicTable
+from heliograph.model.topics import SYSTEM_ROOTS, filter_fault
+from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest
+
+OWNER_FILTERS_MAX = 100_000  # of one owner, as told; beyond it the owner itself has widened
+GROUP_NAME_MAX = 128
+
+Group = tuple[bytes, str]
+"""A filter and the name of the group that shares it."""
+
+
+class Owner:
+    """One broker or part of a cluster that wants something. In tables it stands for itself."""
+
+    __slots__ = ("age", "broker", "filters", "groups", "pending", "wide")
+
+    def __init__(self, broker: int, wide: bool) -> None:
+        self.broker = broker
+        self.wide = wide
+        self.age = (0, 0)
+        self.filters: dict[bytes, None] = {}
+        self.groups: dict[Group, None] = {}
+        self.pending: list[Interest] = []  # the parts of a snapshot that has not come in full
+
+    @property
+    def key(self) -> tuple[int, bool]:
+        """Who it is."""
+        return (self.broker, self.wide)
+
+
+class Wish:
+    """What stands in the topic table: an owner, and the group if the interest is shared."""
+
+    __slots__ = ("group", "owner")
+
+    def __init__(self, owner: Owner, group: str | None) -> None:
+        self.owner = owner
+        self.group = group
+
+
+class Interests:
+    """Everything that is known of what others want."""
+
+    def __init__(self) -> None:
+        self.owners: dict[tuple[int, bool], Owner] = {}
+        self._topics: TopicTable[Wish] = TopicTable()
+        self._wishes: dict[tuple[Owner, bytes, str | None], Wish] = {}
+
+    def match(self, topic: bytes) -> list[Wish]:
+        """Whom a topic concerns; an owner may come more than once."""
+        return self._topics.match(topic)
+
+    def learn(self, interest: Interest) -> list[bytes] | None:
+        """Take in what was told. The filters that came or went; None if a change before it is missing."""
+        check(interest)
+        owner = self.owners.get((interest.owner, interest.wide))
+        if owner is None:
+            owner = self.owners[(interest.owner, interest.wide)] = Owner(interest.owner, interest.wide)
+        if interest.age <= owner.age:
+            return []
+        if interest.full:
+            return self._replace(owner, interest)
+        if interest.incarnation != owner.age[0] or interest.number != owner.age[1] + 1:
+            return None
+        owner.age = interest.age
+        return self._change(owner, interest)
+
+    def _replace(self, owner: Owner, interest: Interest) -> list[bytes]:
+        """A snapshot: what it does not name is gone."""
+        if owner.pending and owner.pending[0].age != interest.age:
+            owner.pending.clear()
+        owner.pending.append(interest)
+        if interest.more:
+            return []
+        filters = dict.fromkeys(text.encode() for part in owner.pending for text in part.add)
+        groups = dict.fromkeys((text.encode(), name) for part in owner.pending for text, name in part.add_groups)
+        owner.pending.clear()
+        owner.age = interest.age
+        touched = [self._drop(owner, pattern, None) for pattern in list(owner.filters) if pattern not in filters]
+        touched += [self._drop(owner, *group) for group in list(owner.groups) if group not in groups]
+        touched += [self._keep(owner, pattern, None) for pattern in filters if pattern not in owner.filters]
+        touched += [self._keep(owner, *group) for group in groups if group not in owner.groups]
+        return touched
+
+    def _change(self, owner: Owner, interest: Interest) -> list[bytes]:
+        touched = [self._drop(owner, text.encode(), None) for text in interest.remove]
+        touched += [self._drop(owner, text.encode(), name) for text, name in interest.remove_groups]
+        touched += [self._keep(owner, text.encode(), None) for text in interest.add]
+        touched += [self._keep(owner, text.encode(), name) for text, name in interest.add_groups]
+        return touched
+
+    def _keep(self, owner: Owner, pattern: bytes, group: str | None) -> bytes:
+        key = (owner, pattern, group)
+        if key not in self._wishes:
+            wish = self._wishes[key] = Wish(owner, group)
+            self._topics.add(pattern, wish)
+            if group is None:
+                owner.filters[pattern] = None
+            else:
+                owner.groups[(pattern, group)] = None
+        return pattern
+
+    def _drop(self, owner: Owner, pattern: bytes, group: str | None) -> bytes:
+        wish = self._wishes.pop((owner, pattern, group), None)
+        if wish is not None:
+            self._topics.remove(pattern, wish)
+            if group is None:
+                del owner.filters[pattern]
+            else:
+                del owner.groups[(pattern, group)]
+        return pattern
+
+    def forget(self, key: tuple[int, bool]) -> list[bytes]:
+        """An owner is gone for good; the filters that went with it."""
+        owner = self.owners.pop(key, None)
+        if owner is None:
+            return []
+        touched = [self._drop(owner, pattern, None) for pattern in list(owner.filters)]
+        return touched + [self._drop(owner, *group) for group in list(owner.groups)]
+
+    def __len__(self) -> int:
+        return len(self._wishes)
+
+
+class Voice:
+    """What one owner (we ourselves, or our part of the cluster) says that it wants: reduced, numbered, bounded."""
+
+    __slots__ = ("_covers", "_filters_max", "_groups", "age", "broker", "filters", "wide", "widened")
+
+    def __init__(self, broker: int, wide: bool, incarnation: int, filters_max: int) -> None:
+        self.broker = broker
+        self.wide = wide
+        self.age = (incarnation, 0)
+        self.filters: dict[bytes, None] = {}  # as they were told last
+        self._covers = CoverSet()
+        self._groups: dict[Group, int] = {}
+        self._filters_max = filters_max
+        self.widened = 0  # how many filters are told in a wider form than they are
+
+    def change(
+        self,
+        add: Iterable[bytes] = (),
+        remove: Iterable[bytes] = (),
+        add_groups: Iterable[Group] = (),
+        remove_groups: Iterable[Group] = (),
+    ) -> Interest | None:
+        """Filters and groups came or went; what there is to tell, if anything."""
+        came: dict[bytes, None] = {}
+        went: dict[bytes, None] = {}
+        for pattern in remove:
+            self._note(self._covers.remove(pattern), came, went)
+        for pattern in add:
+            self._note(self._covers.add(pattern), came, went)
+        groups_came, groups_went = self._change_groups(add_groups, remove_groups)
+        if len(self._covers.roots) > self._filters_max or self.widened:
+            came, went = self._widen()
+        else:
+            for pattern in went:
+                del self.filters[pattern]
+            self.filters.update(came)
+        if not (came or went or groups_came or groups_went):
+            return None
+        self.age = (self.age[0], self.age[1] + 1)
+        return Interest(
+            owner=self.broker,
+            wide=self.wide,
+            incarnation=self.age[0],
+            number=self.age[1],
+            add=[pattern.decode() for pattern in came],
+            remove=[pattern.decode() for pattern in went],
+            add_groups=[(pattern.decode(), name) for pattern, name in groups_came],
+            remove_groups=[(pattern.decode(), name) for pattern, name in groups_went],
+        )
+
+    @staticmethod
+    def _note(change: tuple[list[bytes], list[bytes]], came: dict[bytes, None], went: dict[bytes, None]) -> None:
+        """Add a change of roots to what is to be told; what came and went again need not be told."""
+        for pattern in change[1]:
+            if pattern in came:
+                del came[pattern]
+            else:
+                went[pattern] = None
+        for pattern in change[0]:
+            if pattern in went:
+                del went[pattern]
+            else:
+                came[pattern] = None
+
+    def _change_groups(self, add: Iterable[Group], remove: Iterable[Group]) -> tuple[list[Group], list[Group]]:
+        before = dict(self._groups)
+        for group in remove:
+            self._groups[group] -= 1
+            if not self._groups[group]:
+                del self._groups[group]
+        for group in add:
+            self._groups[group] = self._groups.get(group, 0) + 1
+        came = [group for group in self._groups if group not in before]
+        return came, [group for group in before if group not in self._groups]
+
+    def _widen(self) -> tuple[dict[bytes, None], dict[bytes, None]]:
+        """Too many: tell the first levels only, as many of them as the limit lets us."""
+        before = self.filters
+        told = list(self._covers.roots)
+        depth = max((pattern.count(b"/") for pattern in told), default=0)
+        while len(told) > self._filters_max and depth >= 0:
+            told = list(dict.fromkeys(widen(pattern, depth) for pattern in told))
+            depth -= 1
+        self.filters = dict.fromkeys(told)
+        self.widened = sum(1 for root in self._covers.roots if root not in self.filters)
+        came = dict.fromkeys(pattern for pattern in told if pattern not in before)
+        return came, dict.fromkeys(pattern for pattern in before if pattern not in self.filters)
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups that were told."""
+        return list(self._groups)
+
+    def snapshot(self) -> list[Interest]:
+        """All of it, for somebody who knows nothing."""
+        return snapshot_of(self.broker, self.wide, self.age, list(self.filters), self.groups)
+
+
+def snapshot_of(
+    broker: int, wide: bool, age: tuple[int, int], filters: list[bytes], groups: list[Group]
+) -> list[Interest]:
+    """Everything an owner wants, in as many bodies as it takes."""
+    size = INTERESTS_PER_BODY_MAX
+    count = max(1, -(-max(len(filters), len(groups)) // size))
+    return [
+        Interest(
+            owner=broker,
+            wide=wide,
+            incarnation=age[0],
+            number=age[1],
+            full=True,
+            more=part < count - 1,
+            add=[pattern.decode() for pattern in filters[part * size : (part + 1) * size]],
+            add_groups=[(pattern.decode(), name) for pattern, name in groups[part * size : (part + 1) * size]],
+        )
+        for part in range(count)
+    ]
+
+
+def widen(pattern: bytes, depth: int) -> bytes:
+    """A filter that covers this one and has at most ``depth`` levels before a '#'."""
+    levels = pattern.split(b"/")
+    if levels[0] in SYSTEM_ROOTS:
+        depth = max(depth, 1)  # '#' alone does not see system topics
+    if len(levels) <= depth:
+        return pattern
+    return b"/".join([*levels[:depth], b"#"])
+
+
+def check(interest: Interest) -> None:
+    """Refuse what a good broker would not tell."""
+    texts = [*interest.add, *interest.remove]
+    for text, name in [*interest.add_groups, *interest.remove_groups]:
+        texts.append(text)
+        if not name or len(name) > GROUP_NAME_MAX or not name.isprintable():
+            raise ProtocolError(Reason.BODY_MALFORMED, "a group needs a printable name")
+    for text in texts:
+        fault = filter_fault(text.encode("utf-8", "surrogatepass"))
+        if fault is not None:
+            raise ProtocolError(Reason.FILTER_INVALID, fault)

@@ -1,0 +1,163 @@
+"""The network map: which brokers there are, how they are linked, and which way is shortest.
+
+In:    records of brokers, our own among them, as links come up and neighbours pass them on.
+Out:   Paths: for each member of our cluster, and for each other cluster, the neighbour to go through and the cost.
+State: the newest record of every broker; paths, worked out when somebody asks after a change.
+Not here: telling records to neighbours (flood.py), measuring costs (peering.py), interests (interests.py).
+Paper: [grid] §1.1, the broker network map.
+
+Inside its cluster a broker knows every broker and link (Member records, told within the cluster). Of other clusters it
+knows only the gateways, the links between clusters and the cost between gateways of one cluster (Gateway records,
+told everywhere). A link counts only if both ends say that it is there. The connected part of a cluster is named after
+the member with the lowest slot in it, its speaker: a cluster that fell apart is two parts with two names, and each is
+reached through its own gateways. Nothing expires that can still be reached, so an idle network says nothing.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any
+
+from heliograph.wire.network import Gateway, Member, Record
+
+BrokerId = int
+Cost = int
+Edges = dict[BrokerId, dict[BrokerId, Cost]]
+
+
+class Paths:
+    """Where to go from here. Valid until the map changes."""
+
+    __slots__ = ("cluster", "costs", "members", "parts", "speaker", "steps")
+
+    def __init__(self) -> None:
+        self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
+        self.speaker: BrokerId = 0
+        self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
+        self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
+        self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
+        self.parts: dict[BrokerId, BrokerId] = {}  # speaker of another part -> its nearest gateway
+
+    def next_to_part(self, speaker: BrokerId) -> BrokerId | None:
+        """The neighbour through which that part of a cluster is reached."""
+        gateway = self.parts.get(speaker)
+        return None if gateway is None else self.steps[gateway]
+
+
+class NetworkMap:
+    """What one broker knows of the network."""
+
+    def __init__(self, me: Member) -> None:
+        self.me = me
+        self.members: dict[BrokerId, Member] = {me.broker: me}
+        self.gateways: dict[BrokerId, Gateway] = {}
+        self.version = 0  # raised by every change
+        self._paths: Paths | None = None
+
+    def learn(self, record: Record) -> bool:
+        """Keep a record if it is newer than what is known; False if it tells nothing new."""
+        known: dict[BrokerId, Any] = self.members if isinstance(record, Member) else self.gateways
+        older = known.get(record.broker)
+        if older is not None and older.age >= record.age:
+            return False
+        known[record.broker] = record
+        if record.broker == self.me.broker and isinstance(record, Member):
+            self.me = record
+        self._changed()
+        return True
+
+    def forget(self, broker: BrokerId) -> None:
+        """Drop what is known of a broker that has long been out of reach."""
+        self.members.pop(broker, None)
+        self.gateways.pop(broker, None)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._paths = None
+
+    @property
+    def paths(self) -> Paths:
+        """The shortest ways from here, in the present view."""
+        if self._paths is None:
+            self._paths = self._work_out()
+        return self._paths
+
+    def out_of_reach(self) -> list[BrokerId]:
+        """Brokers of which something is known but to which no way leads, in order of their ids."""
+        costs = self.paths.costs
+        return sorted(broker for broker in {**self.members, **self.gateways} if broker not in costs)
+
+    def costs_inside(self, others: list[BrokerId]) -> dict[BrokerId, Cost]:
+        """What it costs to reach these members without leaving the cluster."""
+        costs, _ = shortest(self.me.broker, self._inner_edges())
+        return {broker: costs[broker] for broker in others if broker in costs}
+
+    def _work_out(self) -> Paths:
+        paths = Paths()
+        me = self.me.broker
+        inner = self._inner_edges()
+        inner_costs, _ = shortest(me, inner)
+        paths.cluster = {broker: self.members[broker] for broker in inner_costs}
+        paths.speaker = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
+        edges = self._outer_edges(paths.cluster)
+        for broker, neighbours in inner.items():
+            if broker in paths.cluster:
+                edges.setdefault(broker, {}).update(neighbours)
+        paths.costs, paths.steps = shortest(me, edges)
+        for broker, member in sorted(paths.cluster.items()):
+            if broker != me:
+                paths.members.setdefault(member.slot, broker)
+        for broker, gateway in sorted(self.gateways.items()):
+            if broker in paths.costs and broker not in paths.cluster:
+                nearest = paths.parts.get(gateway.speaker)
+                if nearest is None or paths.costs[broker] < paths.costs[nearest]:
+                    paths.parts[gateway.speaker] = broker
+        return paths
+
+    def _inner_edges(self) -> Edges:
+        """Links between members of our cluster that both ends report."""
+        return {
+            broker: {
+                other: cost
+                for other, cost in member.links.items()
+                if other in self.members and broker in self.members[other].links
+            }
+            for broker, member in self.members.items()
+        }
+
+    def _outer_edges(self, cluster: dict[BrokerId, Member]) -> Edges:
+        """Links between clusters that both ends report, and the ways between gateways of other parts."""
+        edges: Edges = {}
+        for broker, gateway in self.gateways.items():
+            neighbours = edges.setdefault(broker, {})
+            for other, cost in gateway.outside.items():
+                if other in self.gateways and broker in self.gateways[other].outside:
+                    neighbours[other] = cost
+            if broker in cluster:
+                continue  # inside our own part we know better
+            for other, cost in gateway.inside.items():
+                if other in self.gateways and self.gateways[other].speaker == gateway.speaker:
+                    neighbours[other] = min(cost, neighbours.get(other, cost))
+        return edges
+
+
+def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:
+    """Dijkstra: costs from ``start``, and for each broker the neighbour of ``start`` on the way.
+
+    Of equally short ways the one through the lower neighbour id is taken, so that the choice is stable.
+    """
+    costs: dict[BrokerId, Cost] = {}
+    steps: dict[BrokerId, BrokerId] = {}
+    heap: list[tuple[Cost, BrokerId, BrokerId]] = [(0, start, start)]
+    while heap:
+        cost, step, broker = heappop(heap)
+        if broker in costs:
+            continue
+        costs[broker] = cost
+        steps[broker] = step
+        for other, more in edges.get(broker, {}).items():
+            if other not in costs:
+                heappush(heap, (cost + max(1, more), other if broker == start else step, other))
+    del steps[start]
+    return costs, steps

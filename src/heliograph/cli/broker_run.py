@@ -1,0 +1,109 @@
+"""`heliograph broker run`: a broker in this process, until a signal ends it.
+
+In:    settings, with this command's options on top.
+Out:   an exit code: 0 after a stop or drain, 1 if it could not start or failed.
+State: none.
+Not here: running it (live/node.py), settings (heliograph/config.py), asking a running one (broker.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heliograph.cli.config import Chosen, settings_from
+from heliograph.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from heliograph.broker.config import BrokerConfig
+    from heliograph.config import Settings
+    from heliograph.config_sources import Option
+    from heliograph.live.tls import TlsFiles
+
+
+def run_broker(
+    config: Chosen = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Listen here; port 0 takes a free one.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The broker's name.")] = None,
+    secure: Annotated[bool, typer.Option("--secure", help="Speak TLS; needs --certificate and --key.")] = False,
+    auth: Annotated[
+        str | None, typer.Option(help="What peers must show: none, token, certificate or any of the two.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="The broker's certificate.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="The authority that signed peers' certificates.")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="The token file.")] = None,
+    allow_open: Annotated[
+        bool, typer.Option("--allow-open", help="Accept that anyone on the network may use this broker.")
+    ] = False,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+) -> None:
+    """Run a broker until Ctrl-C. SIGHUP reloads rules, tokens and certificates; SIGUSR2 drains."""
+    from heliograph.config_sources import Option
+
+    host, port = _host_and_port(listen) if listen is not None else (None, None)
+    given = (
+        ("listener.host", host, "--listen"),
+        ("listener.port", port, "--listen"),
+        ("listener.secure", "true" if secure else None, "--secure"),
+        ("listener.auth", auth, "--auth"),
+        ("listener.allow_open", "true" if allow_open else None, "--allow-open"),
+        ("broker.name", name, "--name"),
+        ("tls.certificate", certificate, "--certificate"),
+        ("tls.key", key, "--key"),
+        ("tls.authority", authority, "--authority"),
+        ("tokens.file", tokens, "--tokens"),
+        ("log.level", log_level, "--log-level"),
+        ("log.format", log_format, "--log-format"),
+    )
+    options = [Option(path, str(value), typed) for path, value, typed in given if value is not None]
+    try:
+        code = _run(config, options)
+    except ConfigError as error:
+        # Who has no file is helped by the option's name.
+        raise ConfigError(
+            [each.replace(".allow_open = true", ".allow_open = true (--allow-open)") for each in error.problems]
+        ) from None
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(chosen: Path | None, options: list[Option]) -> int:
+    settings = settings_from(chosen, options)
+
+    from heliograph.live.loop import run
+    from heliograph.live.node import run_broker
+    from heliograph.observe.log import Log
+
+    def load() -> BrokerConfig:
+        """The settings as they are now, found in the same way as at the start."""
+        return settings_from(chosen, options).broker
+
+    log = Log(settings.broker.name, level=settings.log.level, format=settings.log.format)
+    return run(run_broker(settings.broker, log, tls_files=tls_files_of(settings), load_settings=load))
+
+
+def tls_files_of(settings: Settings) -> TlsFiles | None:
+    """The certificate files for the driver; None if none is named."""
+    from heliograph.live.tls import TlsFiles
+
+    tls = settings.tls
+    if not (tls.certificate or tls.key or tls.authority):
+        return None
+    return TlsFiles(
+        certificate=Path(tls.certificate) if tls.certificate else None,
+        key=Path(tls.key) if tls.key else None,
+        authority=Path(tls.authority) if tls.authority else None,
+    )
+
+
+def _host_and_port(listen: str) -> tuple[str, str]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
+        raise UsageError(f"--listen {listen!r}: write HOST:PORT, such as 127.0.0.1:4717 or [::1]:4717")
+    return host.removeprefix("[").removesuffix("]"), port

@@ -1,0 +1,85 @@
+"""`heliograph demo`: a broker, clients and a simulated network, shown at work in under a minute.
+
+In:    nothing; every setting is a default but one access rule, which is shown.
+Out:   what happens, as it happens, and a report of what was measured; exit code 1 if something was not as it should be.
+State: a temporary folder and a broker process, both gone at the end.
+Not here: the broker process (demo_broker.py), the scenes with clients (demo_scenes.py), simulating (sim/).
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import typer
+
+from heliograph.cli.shape import fail
+
+if TYPE_CHECKING:
+    from heliograph.cli.demo_scenes import Report
+
+SCENARIO = "storm"
+SEEDS = range(1, 6)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="demo", help="Show a broker, clients and a simulated network at work; under a minute.")(_demo)
+
+
+def _demo() -> None:
+    from heliograph.cli.demo_scenes import Report, play
+    from heliograph.live.loop import run
+
+    began = monotonic()
+    report = Report()
+    try:
+        run(play(report))
+    except KeyboardInterrupt:
+        fail("stopped before the end; the broker of the demo has ended too")
+    _simulate(report)
+    _sum_up(report, monotonic() - began)
+
+
+def _simulate(report: Report) -> None:
+    """The same broker code in a world that goes wrong, from five seeds, and one of them twice."""
+    from heliograph.sim.run import play
+    from heliograph.sim.scenario import load
+
+    scenario = load(SCENARIO)
+    report.begin(f"A simulated network: {SCENARIO}")
+    print(f"   {scenario.scenario.about}")
+    began = monotonic()
+    results = []
+    for seed in SEEDS:
+        result = play(scenario, seed)
+        results.append(result)
+        faults = ", ".join(f"{count} {kind}" for kind, count in result.faults.items())
+        verdict = "all checks hold" if result.ok else f"{len(result.violations)} VIOLATIONS"
+        print(
+            f"   seed {seed}: {result.virtual_s:.0f} virtual s, {result.published:,} published, "
+            f"{result.delivered:,} delivered, {faults}: {verdict}"
+        )
+        report.check(result.ok, f"simulation: heliograph simulate {SCENARIO} --seed {seed} shows violations")
+    took = monotonic() - began
+    again = play(scenario, SEEDS[-1])
+    same = again.digest == results[-1].digest
+    report.check(same, f"simulation: seed {SEEDS[-1]} gave two different runs")
+    print(f"   seed {SEEDS[-1]} once more: digest {again.digest[:16]}…, {'the same run to the last byte' if same else 'DIFFERENT'}")
+    print(f"   to replay one: heliograph simulate {SCENARIO} --seed {SEEDS[-1]}")
+    report.add(
+        "simulated",
+        f"{len(results)} runs, {sum(result.virtual_s for result in results):.0f} virtual s in {took:.1f} s, "
+        f"{sum(result.inputs for result in results) / took:,.0f} machine inputs/s, "
+        f"{sum(sum(result.faults.values()) for result in results)} faults",
+    )
+
+
+def _sum_up(report: Report, took: float) -> None:
+    print("\nReport")
+    for name, text in report.lines:
+        print(f"   {name:<11} {text}")
+    if report.problems:
+        fail("\n".join(["the demo did not go as it should:", *report.problems]))
+    print(f"   all of it   as it should be, in {took:.0f} s\n")
+    print("Next: heliograph broker run, heliograph subscribe 'sensors/#', heliograph publish sensors/kitchen 21.5")

@@ -1,0 +1,255 @@
+"""Live links: this side's end of a TCP or TLS link, and of a pipe between machines of one process.
+
+In:    the loop's calls on each link; holds and hangups of the machine it belongs to.
+Out:   inputs of that machine, each attach followed by exactly one detach; an outlet for what it writes.
+State: per link what became of it.
+Not here: listeners and dials (network.py), what bytes mean (machines), the order of work (loop.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from heliograph.errors import Reason
+from heliograph.live.tls import peer_identity, reason_of
+from heliograph.machine import LinkId, Peer, Ticket
+
+if TYPE_CHECKING:
+    from heliograph.live.loop import Runner
+    from heliograph.live.network import Network
+
+RECEIVE_BYTES = 1 << 16  # one read, and one immutable ``bytes`` that all its receivers share
+PRESS_BYTES = 1 << 20  # a transport's buffer above this presses the machine …
+RELIEF_BYTES = 1 << 18  # … and below this no longer
+FLUSH_S = 1.0  # what was written before a hangup has so long to leave
+LINGER_S = 0.25  # after it has left: a peer that reads the reason hangs up itself by then
+DISCARD_BYTES_MAX = 4 << 20  # what a peer may go on sending after our hangup
+
+_RECEIVED = memoryview(bytearray(RECEIVE_BYTES))  # one for all links: a read is copied out before the next begins
+
+Outlet = Callable[[list[bytes]], None]
+
+
+class End(Protocol):
+    """This side's end of a link: a socket's or a pipe's."""
+
+    def hold(self, held: bool) -> None:
+        """Stop or resume reading."""
+
+    def hang_up(self, reason: Reason) -> None:
+        """End the link after what was written to it."""
+
+    def abort(self) -> None:
+        """End the link now."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """One TCP or TLS link. Not a Protocol too: uvloop would then take its slow path."""
+
+    def __init__(
+        self, runner: Runner, network: Network, *, listener: str | None = None, ticket: Ticket | None = None
+    ) -> None:
+        self._runner = runner
+        self._network = network
+        self._listener = listener
+        self._ticket = ticket
+        self._transport: asyncio.Transport | None = None
+        self.number: LinkId = 0  # 0 until it is attached
+        self._deaf = True  # not attached yet, or hung up: what arrives is not for the machine
+        self._held = False
+        self._reason: Reason | None = None  # of our own hangup
+        self._detached = False
+        self._discarded = 0
+        self._early: list[bytes] = []  # came with the end of a TLS handshake, before the attach; b"" is the end
+
+    @property
+    def is_attached(self) -> bool:
+        """True once the machine knows of it."""
+        return self.number != 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The link is up (with TLS: after its handshake)."""
+        self._transport = link = cast(asyncio.Transport, transport)
+        link.set_write_buffer_limits(high=PRESS_BYTES, low=RELIEF_BYTES)
+        self.number = self._network.add(self, outlet_of(link))
+        self._deaf = False
+        machine = self._runner.machine
+        self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
+        if self._early:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """A fast peer's first frames, or even its goodbye, came before the end of the handshake was known here."""
+        early, self._early = self._early, []
+        for data in early:
+            if data and not self._deaf:
+                self._runner.receive(self.number, data)
+            elif not data:
+                self._detach(Reason.CLOSED)
+                self._network.remove(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the loop puts the next read."""
+        return _RECEIVED
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """A read is complete."""
+        if self._deaf:
+            self._overhear(nbytes)
+        else:
+            self._runner.receive(self.number, bytes(_RECEIVED[:nbytes]))
+
+    def eof_received(self) -> bool:
+        """The peer will send no more. The loop flushes what is written and ends the link."""
+        if self.is_attached:
+            self._detach(Reason.CLOSED)
+            self._network.later(FLUSH_S, self.abort)  # it may not read either
+        return False  # the loop ends the link, and says so by connection_lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The link is gone."""
+        self._transport = None
+        if self.is_attached:
+            self._detach(Reason.CLOSED if exc is None else reason_of(exc))
+            self._network.remove(self)
+        else:
+            self._early.append(b"")
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        self._press(True)
+
+    def resume_writing(self) -> None:
+        """The transport's buffer has room again."""
+        self._press(False)
+
+    def hold(self, held: bool) -> None:
+        """Stop or resume reading."""
+        if held == self._held or self._transport is None or self._transport.is_closing():
+            return
+        self._held = held
+        if held:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def hang_up(self, reason: Reason) -> None:
+        """End the link after what was written. Bytes left unread would reset it and destroy that at the peer."""
+        if self._reason is not None or self._transport is None or self._transport.is_closing():
+            return
+        self.hold(False)
+        self._reason = reason
+        self._deaf = True
+        self._network.silence(self)
+        try:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()  # the peer reads to the end, hangs up, and we hear of it
+                self._network.later(LINGER_S, self.linger_over)
+            else:
+                self._transport.close()  # TLS: flushes and says so
+            self._network.later(FLUSH_S, self.abort)
+        except OSError:
+            self.abort()  # the peer was faster
+
+    def linger_over(self) -> None:
+        """The peer had time to hang up itself."""
+        if self._transport is not None and self._transport.get_write_buffer_size() == 0:
+            self.abort()
+
+    def abort(self) -> None:
+        """End the link now."""
+        self._deaf = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _press(self, pressed: bool) -> None:
+        if not self._deaf:
+            self._runner.hand("press", self.number, self._runner.machine.press, self.number, pressed)
+
+    def _detach(self, reason: Reason) -> None:
+        """Exactly once; after our own hangup with its reason."""
+        if self._detached:
+            return
+        self._detached = True
+        self._deaf = True
+        self._network.silence(self)
+        self._runner.hand("detach", self.number, self._runner.machine.detach, self.number, self._reason or reason)
+
+    def _overhear(self, nbytes: int) -> None:
+        """Bytes that the machine does not get, or not yet."""
+        if not self.is_attached:
+            self._early.append(bytes(_RECEIVED[:nbytes]))
+            return
+        self._discarded += nbytes
+        if self._discarded > DISCARD_BYTES_MAX:
+            self.abort()
+
+    def _peer(self, transport: asyncio.Transport) -> Peer:
+        tls = transport.get_extra_info("ssl_object")
+        return Peer(
+            transport="tcp" if tls is None else "tls",
+            address=format_address(transport.get_extra_info("peername")),
+            listener=self._listener,
+            identity=None if tls is None else peer_identity(tls.getpeercert()),
+            ticket=self._ticket,
+        )
+
+
+class PipeEnd:
+    """One end of an in-process link. What is written at the other end is received here, by reference."""
+
+    def __init__(self, network: Network, runner: Runner) -> None:
+        self._network = network
+        self._runner = runner
+        self.number = network.add(self, self._write)
+        self.other: PipeEnd = self
+        self._detached = False
+
+    def hold(self, held: bool) -> None:
+        """Nothing waits in a pipe, so there is nothing to hold."""
+
+    def hang_up(self, reason: Reason) -> None:
+        """Both ends are gone once what was written has been received."""
+        self._detach(reason)
+        self.other._detach(Reason.CLOSED)
+
+    def abort(self) -> None:
+        """A pipe ends with its process."""
+
+    def _write(self, frames: list[bytes]) -> None:
+        self._network.driver.work.append((self.other._runner, self.other._receive, (frames,)))
+
+    def _receive(self, frames: list[bytes], now: int) -> None:
+        receive = self._runner.machine.receive
+        inputs = self._network.driver.inputs
+        for frame in frames:
+            inputs.append(("receive", self.number, len(frame)))
+            receive(self.number, frame, now)
+
+    def _detach(self, reason: Reason) -> None:
+        if not self._detached:
+            self._detached = True
+            self._network.forget(self.number)
+            self._network.driver.work.append((self._runner, self._runner.machine.detach, (self.number, reason)))
+
+
+def outlet_of(transport: asyncio.Transport) -> Outlet:
+    """The fastest way to write a list of frames, as measured with 1 and 10 receivers.
+
+    TCP: vectored, which saves a copy of each chunk (63 µs of CPU instead of 80 per 64 KiB relayed).
+    TLS: joined, because each piece would become a record of its own.
+    """
+    if transport.get_extra_info("ssl_object") is None:
+        return transport.writelines
+    write = transport.write
+    return lambda frames: write(b"".join(frames))
+
+
+def format_address(name: Any) -> str:
+    """A socket's address as people write it."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return "unknown"
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

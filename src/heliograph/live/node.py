@@ -1,0 +1,210 @@
+"""A live node: opens its listeners, says so, and runs until a signal or its broker ends it.
+
+In:    settings; signals: TERM and INT stop, a second one exits at once, HUP reloads, USR2 drains.
+Out:   log lines (the first says what is open), the administrator's token file, an exit code.
+State: the driver of this process.
+Not here: effects (loop.py), reading settings (config.py), command-line options (cli/broker.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import time_ns
+
+from heliograph.broker.commands import Drain, Reload, Stop
+from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.errors import ConfigError
+from heliograph.live import memory
+from heliograph.live.clock import process_age_ms
+from heliograph.live.links import format_address
+from heliograph.live.loop import Driver, describe_crash
+from heliograph.live.runtime import LocalToken, remove_token, write_token
+from heliograph.live.tls import TlsContexts, TlsFiles, client_context, reload, server_context
+from heliograph.machine import Address
+from heliograph.node import BROKER, Node, build
+from heliograph.notes import Note, ReloadFailed
+from heliograph.observe.counters import Counters
+from heliograph.observe.log import Log
+
+LoadSettings = Callable[[], BrokerConfig]
+Ready = Callable[[Mapping[str, Address]], None]
+
+
+async def run_broker(
+    config: BrokerConfig,
+    log: Log,
+    *,
+    tls_files: TlsFiles | None = None,
+    load_settings: LoadSettings | None = None,
+    ready: Ready | None = None,
+) -> int:
+    """Build a node from settings and run it. ConfigError if certificates or keys are not usable."""
+    tls = contexts(config.listeners, tls_files)
+    token = LocalToken()
+
+    def load() -> BrokerConfig:
+        """New settings; the administrator's token stays, certificates are read anew for new links."""
+        assert load_settings is not None
+        loaded = replace(load_settings(), local_digest=token.digest)
+        if tls is not None and tls_files is not None:
+            for context in filter(None, (tls.server, tls.client)):
+                reload(context, tls_files)
+        return loaded
+
+    config = replace(config, local_digest=token.digest)
+    node = build(config, seed=secrets.randbits(64), incarnation=time_ns() // 1_000_000)
+    return await run_node(
+        node,
+        config.listeners,
+        log,
+        tls=tls,
+        token=token,
+        load_settings=None if load_settings is None else load,
+        ready=ready,
+    )
+
+
+def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> TlsContexts | None:
+    """TLS for the listeners that want it. A certificate is demanded in the handshake if all of them demand one."""
+    secure = [listener for listener in listeners if listener.secure]
+    if not secure:
+        return None
+    if files is None:
+        raise ConfigError([f"listener.{secure[0].name}.secure = true needs tls.certificate and tls.key"])
+    required = all(listener.auth == "certificate" for listener in secure)
+    return TlsContexts(server_context(files, require_certificate=required), client_context(files))
+
+
+async def run_node(
+    node: Node,
+    listeners: Sequence[ListenerConfig],
+    log: Log,
+    *,
+    tls: TlsContexts | None = None,
+    token: LocalToken | None = None,
+    load_settings: LoadSettings | None = None,
+    ready: Ready | None = None,
+) -> int:
+    """Run a node until it ends; the process's exit code."""
+    running = Running(node, log, tls, load_settings)
+    try:
+        if not await running.open(listeners):
+            return 1
+        log.say("info", describe_open(listeners, running.addresses))
+        running.leave_token(token)
+        running.heed_signals()
+        memory.tune()
+        age_ms = process_age_ms()
+        log.say("info", "ready" if age_ms is None else f"ready in {age_ms} ms")
+        if ready is not None:
+            ready(running.addresses)
+        await running.driver.stopped.wait()
+    finally:
+        await running.end(token)
+    return 0 if running.driver.failure is None else 1
+
+
+class Running:
+    """One node while it runs."""
+
+    def __init__(self, node: Node, log: Log, tls: TlsContexts | None, load_settings: LoadSettings | None) -> None:
+        self._node = node
+        self._log = log
+        self._load_settings = load_settings
+        self._signals = 0
+        self._reload: asyncio.Task[None] | None = None
+        self.counters = Counters()
+        self.addresses: dict[str, Address] = {}
+        self.driver = Driver(
+            node.machines, node.pipes, tls=tls, heard=self._heard, crashed=self._crashed, load_settings=load_settings
+        )
+
+    async def open(self, listeners: Sequence[ListenerConfig]) -> bool:
+        """Start the machines and open every listener; False if one cannot be had."""
+        self.driver.start()
+        try:
+            for listener in listeners:
+                self.addresses[listener.name] = await self.driver.listen(self._node.listeners[listener.name], listener)
+        except OSError as error:
+            self._log.say("error", error.strerror or str(error))
+            return False
+        return True
+
+    def leave_token(self, token: LocalToken | None) -> None:
+        """For tools of the user who runs this node. Without it the node serves all the same."""
+        if token is None:
+            return
+        try:
+            for _, port in self.addresses.values():
+                write_token(port, token)
+        except OSError as error:
+            self._log.say("warning", f"no administrator's token was written: {error}")
+
+    def heed_signals(self) -> None:
+        """From now on signals are commands."""
+        loop = self.driver.loop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._start_reload)
+        loop.add_signal_handler(signal.SIGUSR2, self._drain)
+
+    async def end(self, token: LocalToken | None) -> None:
+        """Close everything."""
+        await self.driver.stop()
+        if token is not None:
+            for _, port in self.addresses.values():
+                remove_token(port, token)
+        if self.addresses:
+            self._log.say("info", "stopped" if self.driver.failure is None else "stopped after a crash")
+
+    def _stop(self, number: int) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            os._exit(128 + number)  # asked twice: whatever hangs, hangs
+        self._log.say("info", f"{signal.Signals(number).name}: stopping")
+        self.driver.tell(BROKER, Stop())
+
+    def _drain(self) -> None:
+        self._log.say("info", "SIGUSR2: draining")
+        self.driver.tell(BROKER, Drain())
+
+    def _start_reload(self) -> None:
+        if self._load_settings is None:
+            self._log.say("warning", "SIGHUP: this node has no settings file to reload")
+        elif self._reload is None or self._reload.done():
+            self._reload = self.driver.loop.create_task(self._load(self._load_settings))
+
+    async def _load(self, load_settings: LoadSettings) -> None:
+        try:
+            config = await asyncio.to_thread(load_settings)
+        except ConfigError as error:
+            self._heard(BROKER, ReloadFailed(error.problems))
+        else:
+            self.driver.tell(BROKER, Reload(config))
+
+    def _heard(self, machine: str, note: Note) -> None:
+        self.counters.heard(machine, note)
+        self._log.heard(machine, note)
+
+    def _crashed(self, machine: str, error: BaseException) -> None:
+        self._log.say("error", describe_crash(machine, error, self.driver.inputs).rstrip())
+
+
+def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
+    """The first line of the log: what is open to whom, and the switch that opens more."""
+    words = []
+    for listener in listeners:
+        reach = "this machine only" if listener.is_local else "the network"
+        proof = {"none": "no authentication", "any": "token or certificate"}.get(listener.auth, listener.auth)
+        secure = "TLS, " if listener.secure else ""
+        words.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
+    if all(listener.is_local for listener in listeners):
+        port = next(iter(addresses.values()))[1]
+        more = f"heliograph broker run --listen 0.0.0.0:{port} --secure --auth certificate"
+        return f"open on {', '.join(words)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
+    return f"open on {', '.join(words)}; to open more: a [[listener]] in heliograph.toml"

@@ -1,0 +1,15 @@
+"""Checkers: one file each. A scenario names those that watch it."""
+
+from heliograph.sim.checkers.base import Checker, Violation
+from heliograph.sim.checkers.bounded import Bounded
+from heliograph.sim.checkers.convergence import Convergence
+from heliograph.sim.checkers.delivery import Delivery
+from heliograph.sim.checkers.duplicates import Duplicates
+from heliograph.sim.checkers.isolation import Isolation
+from heliograph.sim.checkers.order import Order
+
+CHECKERS: dict[str, type[Checker]] = {
+    checker.name: checker for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence)
+}
+
+__all__ = ["CHECKERS", "Checker", "Violation"]

@@ -1,0 +1,158 @@
+"""Delivery: what was published and confirmed reaches everyone who was there for it and kept up.
+
+In:    "published", "flushed", "received", and everything that begins or ends a subscription's being in force.
+Out:   a violation for each missing publication, at the step at which it was published; losses that a broker or a full
+       inbox counted are no violation, but losses that nobody counted are.
+State: per subscription in force the publications that it still has to get.
+Not here: repetitions (duplicates.py), order (order.py).
+Paper: [grid] §1; N15, what happens to a slow consumer is counted.
+
+A publication is due to a subscription that was in force before it was published. It is excused if the subscription
+ended, or the subscriber's link broke, before it was read: brokers keep nothing for those who are away. It is due for
+certain once the publisher's flush was confirmed.
+"""
+
+from __future__ import annotations
+
+from heliograph.model.topics import matches
+from heliograph.sim.checkers.base import Checker
+from heliograph.sim.checkers.rules import may, people
+
+Key = tuple[str, int]
+"""A subscription: (client, number)."""
+
+
+class Delivery(Checker):
+    """Nothing gets lost without being counted."""
+
+    name = "delivery"
+
+    def prepare(self) -> None:
+        """Nothing has happened yet."""
+        self._people = people(self.scenario)
+        self._filters: dict[Key, tuple[str, bool]] = {}  # known subscriptions, in force or not
+        self._due: dict[Key, dict[tuple[str, int], tuple[str, int, int]]] = {}  # in force: (publisher, number) -> when
+        self._takers: dict[tuple[str, str], list[Key]] = {}  # (publisher, topic) -> subscriptions in force that want it
+        self._sessions: dict[str, int] = {}  # publisher -> the first number of its present session
+        self._last: dict[str, int] = {}  # publisher -> its newest number
+        self._confirmed: dict[str, list[tuple[int, int]]] = {}  # publisher -> spans [first, last]
+
+    # What is in force.
+
+    def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool) -> None:
+        """A program asked for publications."""
+        self._filters[who, subscription] = (pattern, echo)
+
+    def on_subscribed(self, who: str, subscription: int) -> None:
+        """The broker confirmed it."""
+        self._begin((who, subscription))
+
+    def on_restored(self, who: str) -> None:
+        """A client is back: what was in force before is in force again."""
+        for key in self._filters:
+            if key[0] == who:
+                self._begin(key)
+
+    def on_unsubscribing(self, who: str, subscription: int) -> None:
+        """The program wants no more."""
+        self._end((who, subscription))
+        self._filters.pop((who, subscription), None)
+
+    def on_detached(self, who: str, *_: object) -> None:
+        """A client's link broke (brokers have no filters here)."""
+        for key in self._filters:
+            if key[0] == who:
+                self._end(key)
+
+    def on_leaving(self, who: str) -> None:
+        """A client's program says goodbye."""
+        self._forget(who)
+
+    def on_crashed(self, who: str, *_: object) -> None:
+        """A client lost everything."""
+        self._forget(who)
+
+    def on_started(self, who: str, _incarnation: int) -> None:
+        """A new session: what the one before did not flush may be lost."""
+        self._sessions[who] = self._last.get(who, 0) + 1
+
+    def _begin(self, key: Key) -> None:
+        if key in self._filters and key not in self._due:
+            self._due[key] = {}
+            self._takers.clear()
+
+    def _end(self, key: Key) -> None:
+        if self._due.pop(key, None) is not None:
+            self._takers.clear()
+
+    def _forget(self, who: str) -> None:
+        for key in [key for key in self._filters if key[0] == who]:
+            self._end(key)
+            del self._filters[key]
+
+    # What is due.
+
+    def on_published(self, who: str, number: int, topic: str, _payload: bytes) -> None:
+        """A program published: who must get it?"""
+        self._last[who] = number
+        takers = self._takers.get((who, topic))
+        if takers is None:
+            takers = self._takers[who, topic] = [key for key in self._due if self._wants(key, who, topic)]
+        if takers:
+            published = (topic, self.journal.step, self.journal.instant)
+            for key in takers:
+                self._due[key][who, number] = published
+
+    def on_received(
+        self, who: str, subscription: int, publisher: str, _session: int, number: int, _topic: str, _payload: bytes
+    ) -> None:
+        """A program read a publication."""
+        due = self._due.get((who, subscription))
+        if due is not None:
+            due.pop((publisher, number), None)
+
+    def on_flushed(self, who: str, number: int) -> None:
+        """A broker confirmed everything that this session of the publisher published up to here."""
+        first, spans = self._sessions[who], self._confirmed.setdefault(who, [])
+        if spans and spans[-1][0] == first:
+            spans.pop()
+        spans.append((first, number))
+
+    def _wants(self, key: Key, publisher: str, topic: str) -> bool:
+        pattern, echo = self._filters[key]
+        subscriber, sender = self._people[key[0]], self._people[publisher]
+        return (
+            subscriber.broker == sender.broker
+            and (echo or publisher != key[0])
+            and matches(pattern.encode(), topic.encode())
+            and may(self.scenario, sender, "publish", topic)
+            and may(self.scenario, subscriber, "subscribe", topic)
+        )
+
+    # The end.
+
+    def end(self) -> None:
+        """Everything that is confirmed and still due is missing, but for what was counted as lost."""
+        missing: dict[str, dict[tuple[str, int], tuple[str, int, int]]] = {}
+        for (who, _), due in self._due.items():
+            for publication, published in due.items():
+                if self._is_confirmed(*publication):
+                    missing.setdefault(who, {})[publication] = published
+        for who, publications in missing.items():
+            counted = self._counted(who)
+            if len(publications) > counted:
+                for (publisher, number), (topic, step, instant) in publications.items():
+                    text = f"{who} never got publication {number} of {publisher} on {topic}"
+                    if counted:
+                        text += f" ({len(publications)} are missing, {counted} were counted as lost)"
+                    self.blame(text, step, instant)
+
+    def _is_confirmed(self, publisher: str, number: int) -> bool:
+        return any(first <= number <= last for first, last in self._confirmed.get(publisher, ()))
+
+    def _counted(self, who: str) -> int:
+        """What this client's present link and inboxes have lost, as the broker and the session count it."""
+        links = self.ask(self._people[who].broker, "links") or []
+        at_broker = sum(link["dropped"] for link in links if link["name"] == who)
+        session = self.ask(who, "overview") or {}
+        return int(at_broker) + int(session["lost"]["inbox"] if session else 0)

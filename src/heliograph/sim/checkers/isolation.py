@@ -1,0 +1,63 @@
+"""Isolation: a subscription gets what its filter matches, as it was published, and nothing that it may not have.
+
+In:    "published", "subscribing", "received".
+Out:   a violation for each publication that should not be there, or is not what was published.
+State: what was published, and every subscription's filter.
+Not here: publications that never came (delivery.py).
+Paper: [grid] §1, interests; T11, denied actions spread nowhere.
+"""
+
+from __future__ import annotations
+
+from heliograph.model.topics import matches
+from heliograph.sim.checkers.base import Checker
+from heliograph.sim.checkers.rules import may, people
+
+
+class Isolation(Checker):
+    """Nobody gets what is not theirs."""
+
+    name = "isolation"
+
+    def prepare(self) -> None:
+        """Nothing has happened yet."""
+        self._people = people(self.scenario)
+        self._published: dict[tuple[str, int], tuple[str, bytes]] = {}
+        self._wanted: dict[tuple[str, int], tuple[str, bool]] = {}
+        self._verdicts: dict[tuple[str, int, str, str], str | None] = {}
+
+    def on_published(self, who: str, number: int, topic: str, payload: bytes) -> None:
+        """A program published."""
+        self._published[who, number] = (topic, payload)
+
+    def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool) -> None:
+        """A program asked for publications."""
+        self._wanted[who, subscription] = (pattern, echo)
+
+    def on_received(
+        self, who: str, subscription: int, publisher: str, _session: int, number: int, topic: str, payload: bytes
+    ) -> None:
+        """A program read a publication."""
+        if self._published.get((publisher, number)) != (topic, payload):
+            self.blame(f"{who} got publication {number} of {publisher!r} on {topic}, which nobody published like this")
+            return
+        key = (who, subscription, publisher, topic)
+        if key not in self._verdicts:
+            self._verdicts[key] = self._judge(*key)
+        verdict = self._verdicts[key]
+        if verdict is not None:
+            self.blame(f"{who} got publication {number} of {publisher} on {topic}, but {verdict}")
+
+    def _judge(self, who: str, subscription: int, publisher: str, topic: str) -> str | None:
+        pattern, echo = self._wanted[who, subscription]
+        if not matches(pattern.encode(), topic.encode()):
+            return f"it subscribed to {pattern}"
+        if publisher == who and not echo:
+            return "it asked not to get its own"
+        if self._people[publisher].broker != self._people[who].broker:
+            return "their brokers are not linked"
+        if not may(self.scenario, self._people[publisher], "publish", topic):
+            return f"{publisher} may not publish there"
+        if not may(self.scenario, self._people[who], "subscribe", topic):
+            return f"{who} may not subscribe there"
+        return None

@@ -1,0 +1,139 @@
+"""Faults: what goes wrong in a world, and when.
+
+In:    the faults of a scenario, a random stream of their own.
+Out:   calls on world and network; entries "fault" and "healed" in the journal; how often each fault struck.
+State: counters.
+Not here: what a broken link or a crashed host does (network.py, world.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+from random import Random
+
+from heliograph.sim.host import Host
+from heliograph.sim.loop import MILLISECOND, SECOND
+from heliograph.sim.network import End
+from heliograph.sim.scenario import OF_LINKS, Fault
+from heliograph.sim.world import World
+
+
+class Faults:
+    """Strikes as planned. Each fault draws from a stream of its own, so that adding one changes no other."""
+
+    def __init__(self, world: World, plan: tuple[Fault, ...], duration_s: float) -> None:
+        self.counts = [0] * len(plan)
+        self.plan = plan
+        self._world = world
+        self._random = [world.random(f"fault/{number}") for number in range(len(plan))]
+        self._of_hosts: dict[str, Callable[[Fault, Host, Random], None]] = {
+            "crash": self._crash,
+            "power_cut": self._power_cut,
+            "pause": self._pause,
+            "slow": self._slow,
+            "clock_step": self._step_clock,
+        }
+        self._of_links: dict[str, Callable[[Fault, End, Random], None]] = {
+            "stall": self._stall,
+            "partition": self._partition,
+            "reset": self._reset,
+            "drop_frame": self._drop_frame,
+        }
+        for number, fault in enumerate(plan):
+            for strike in range(fault.times):
+                at_s = fault.at_s + strike * fault.every_s
+                if at_s > duration_s:
+                    break
+                world.loop.at(int(at_s * SECOND), self._strike, number)
+
+    def count(self, kind: str) -> int:
+        """How often faults of this kind struck."""
+        return sum(count for count, fault in zip(self.counts, self.plan, strict=True) if fault.kind == kind)
+
+    def _strike(self, number: int, _instant: int) -> None:
+        fault, random = self.plan[number], self._random[number]
+        if random.random() >= fault.probability:
+            return
+        if fault.kind in OF_LINKS:
+            ends = list(self._links(fault.target))
+            if ends:
+                self.counts[number] += 1
+                self._of_links[fault.kind](fault, random.choice(ends), random)
+        else:
+            hosts = [h for h in self._world.hosts.values() if h.up and fnmatchcase(h.name, fault.target)]
+            if hosts:
+                self.counts[number] += 1
+                self._of_hosts[fault.kind](fault, random.choice(hosts), random)
+
+    def _links(self, target: str) -> Iterator[End]:
+        """The directions that fit ``from > to``, of links that are in use."""
+        source, _, sink = (part.strip() for part in (target if ">" in target else "* > *").partition(">"))
+        for host in self._world.hosts.values():
+            if fnmatchcase(host.name, source):
+                for end in host.ends.values():
+                    if not (end.pipe or end.over or end.far.over) and fnmatchcase(end.far.host.name, sink):
+                        yield end
+
+    def _begin(self, fault: Fault, target: str, heal: Callable[[], None] | None) -> None:
+        self._world.journal.write("fault", target, fault.kind)
+        if heal is not None:
+            self._world.loop.at(self._world.loop.now + int(fault.for_s * SECOND), self._heal, (fault, target, heal))
+
+    def _heal(self, begun: tuple[Fault, str, Callable[[], None]], _instant: int) -> None:
+        fault, target, heal = begun
+        self._world.journal.write("healed", target, fault.kind)
+        heal()
+
+    # Faults of links.
+
+    def _stall(self, fault: Fault, end: End, _random: Random) -> None:
+        end.stalled_until = max(end.stalled_until, self._world.loop.now + int(fault.for_s * SECOND))
+        self._begin(fault, _direction(end), lambda: None)
+
+    def _partition(self, fault: Fault, end: End, _random: Random) -> None:
+        source, sink = end.host, end.far.host
+        self._world.block(source, sink)
+        self._begin(fault, _direction(end), partial(self._world.unblock, source, sink))
+
+    def _reset(self, fault: Fault, end: End, random: Random) -> None:
+        self._begin(fault, _direction(end), None)
+        self._world.network.break_link(end, random.random())
+
+    def _drop_frame(self, fault: Fault, end: End, _random: Random) -> None:
+        self._begin(fault, _direction(end), None)
+        self._world.network.tamper(end)
+
+    # Faults of hosts.
+
+    def _crash(self, fault: Fault, host: Host, random: Random) -> None:
+        self._go_down(fault, host, random.random(), silent=False)
+
+    def _power_cut(self, fault: Fault, host: Host, random: Random) -> None:
+        self._go_down(fault, host, random.random(), silent=True)
+
+    def _go_down(self, fault: Fault, host: Host, keep: float, *, silent: bool) -> None:
+        self._begin(fault, host.name, partial(self._come_back, host, host.incarnation))
+        self._world.crash(host, keep, silent)
+
+    def _come_back(self, host: Host, incarnation: int) -> None:
+        if not host.up and host.incarnation == incarnation:
+            self._world.start(host)
+
+    def _pause(self, fault: Fault, host: Host, _random: Random) -> None:
+        self._begin(fault, host.name, partial(self._world.go_on, host))
+        self._world.pause(host)
+
+    def _slow(self, fault: Fault, host: Host, _random: Random) -> None:
+        slower = int(host.service_ns_usual * fault.factor)
+        host.service_ns += slower
+        self._begin(fault, host.name, partial(self._world.speed_up, host, slower))
+
+    def _step_clock(self, fault: Fault, host: Host, _random: Random) -> None:
+        self._begin(fault, host.name, None)
+        self._world.step_clock(host, fault.step_ms * MILLISECOND)
+
+
+def _direction(end: End) -> str:
+    return f"{end.host.name} > {end.far.host.name}"

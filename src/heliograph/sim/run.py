@@ -1,0 +1,123 @@
+"""A run: play a scenario with a seed, to its end, and say how it went.
+
+In:    a Scenario and a seed.
+Out:   Result: ok or not, violations, counters, digest; all of it the same whenever scenario and seed are.
+State: none.
+Not here: the command line (cli/simulate.py), building the world (stage.py).
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+
+from heliograph.notes import Note
+from heliograph.sim.checkers import Violation
+from heliograph.sim.journal import Journal
+from heliograph.sim.loop import SECOND
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.stage import Stage
+from heliograph.sim.world import MachineFault
+
+LOOK_NS = SECOND // 4  # how often checkers look at reports
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a run."""
+
+    scenario: str
+    seed: int
+    violations: list[Violation]
+    published: int
+    delivered: int
+    faults: dict[str, int]
+    inputs: int
+    virtual_s: float
+    digest: str
+    journal: Journal = field(repr=False)
+    crash: str = ""  # the traceback of a machine that failed
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing happened that must not."""
+        return not self.violations
+
+
+def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> Result:
+    """Play a scenario to its end, or until a machine fails."""
+    stage = Stage(scenario, seed, keep_journal=keep_journal)
+    errors = _ErrorNotes(stage.world.journal)
+    crash = ""
+    violations: list[Violation] = []
+    try:
+        _run(stage)
+        for checker in stage.checkers:
+            checker.end()
+    except MachineFault as fault:
+        crash = "".join(traceback.format_exception(fault.__cause__))
+        violations.append(Violation("contract", fault.step, fault.instant, str(fault)))
+    violations += errors.violations
+    for checker in stage.checkers:
+        violations += checker.violations
+    if not crash:
+        violations += _idle(stage)
+    return _result(stage, seed, violations, crash)
+
+
+def _run(stage: Stage) -> None:
+    head = stage.scenario.scenario
+    until = int((head.duration_s + head.settle_s) * SECOND)
+    for instant in range(LOOK_NS, until + LOOK_NS, LOOK_NS):
+        stage.world.run(min(instant, until))
+        for checker in stage.checkers:
+            checker.look()
+
+
+def _idle(stage: Stage) -> list[Violation]:
+    """A run in which nothing happened proves nothing: what the scenario asks for must have taken place."""
+    counts, world = stage.world.journal.counts, stage.world
+    found = []
+    workload = stage.scenario.workload
+    if any(each.publish for each in workload) and not counts["published"]:
+        found.append("the scenario publishes, but nothing was published")
+    if any(each.publish for each in workload) and any(each.subscribe for each in workload) and not counts["received"]:
+        found.append("the scenario publishes and subscribes, but nothing was delivered")
+    for number, (fault, count) in enumerate(zip(stage.faults.plan, stage.faults.counts, strict=True)):
+        struck = count and (fault.kind != "drop_frame" or world.network.frames_lost)
+        if not struck:
+            found.append(f"fault[{number}] ({fault.kind} on {fault.target}) never struck")
+    return [Violation("scenario", world.step, world.loop.now, text) for text in found]
+
+
+def _result(stage: Stage, seed: int, violations: list[Violation], crash: str) -> Result:
+    world = stage.world
+    faults: dict[str, int] = {}
+    for fault, count in zip(stage.faults.plan, stage.faults.counts, strict=True):
+        faults[fault.kind] = faults.get(fault.kind, 0) + count
+    return Result(
+        scenario=stage.scenario.scenario.name,
+        seed=seed,
+        violations=violations,
+        published=world.journal.counts["published"],
+        delivered=world.journal.counts["received"],
+        faults=faults,
+        inputs=world.step,
+        virtual_s=world.loop.now / SECOND,
+        digest=world.digest.hex(),
+        journal=world.journal,
+        crash=crash,
+    )
+
+
+class _ErrorNotes:
+    """A note that is an error fails a run, whatever the checkers say."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.violations: list[Violation] = []
+        self._journal = journal
+        journal.watch("note", self._see)
+
+    def _see(self, who: str, note: Note) -> None:
+        if note.level == "error":
+            self.violations.append(Violation("notes", self._journal.step, self._journal.instant, f"{who}: {note}"))

@@ -1,0 +1,98 @@
+"""The stage: from a scenario and a seed to a world with brokers, clients, faults and checkers.
+
+In:    a Scenario, a seed.
+Out:   Stage: the world, ready to run.
+State: none beyond the world's.
+Not here: running it and saying how it went (run.py).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, ListenerConfig
+from heliograph.client.commands import ClientConfig, Target
+from heliograph.client.session import Session
+from heliograph.model.identity import Identity, Role
+from heliograph.node import BROKER, Node, build
+from heliograph.notes import Note, PublicationsLost, SessionRestored
+from heliograph.sim.checkers import CHECKERS, Checker
+from heliograph.sim.faults import Faults
+from heliograph.sim.host import Host
+from heliograph.sim.scenario import BrokerPlan, ClientPlan, Scenario, client_names, filled
+from heliograph.sim.workloads import Program
+from heliograph.sim.world import World
+
+SESSION = "session"
+
+
+class Stage:
+    """Everything that one run needs."""
+
+    def __init__(self, scenario: Scenario, seed: int, *, keep_journal: bool = False) -> None:
+        self.scenario = scenario
+        self.world = World(seed, network=scenario.network, hosts=scenario.hosts, keep_journal=keep_journal)
+        self.checkers: list[Checker] = [
+            CHECKERS[name](scenario, self.world.journal, self.ask) for name in scenario.checks.names
+        ]
+        self.world.journal.watch("note", self._on_note)
+        for name, broker in scenario.topology.brokers.items():
+            self._add_broker(name, broker)
+        self.programs = self._programs()
+        self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s)
+
+    def ask(self, host: str, question: str) -> Any:
+        """A report of a host's first machine (the broker, or the session); None while it does not run."""
+        asked = self.world.hosts[host]
+        return asked.seats[0].machine.report(question) if asked.up else None
+
+    def _add_broker(self, name: str, plan: BrokerPlan) -> None:
+        secure = plan.auth == "certificate"
+        listener = ListenerConfig(host=name, port=DEFAULT_PORT, secure=secure, auth=plan.auth)
+        config = BrokerConfig(name=name, listeners=(listener,), limits=plan.limits, access=plan.access)
+        seed = self.world.random(f"broker/{name}").getrandbits(63)
+        host = self.world.add(name, lambda incarnation: build(config, seed=seed, incarnation=incarnation))
+        host.settings = config
+        self.world.listen(host, (name, DEFAULT_PORT), listener.name, BROKER, secure)
+        self.world.start(host)
+
+    def _programs(self) -> list[Program]:
+        clients = self.scenario.topology.clients
+        names = [name for group, plan in clients.items() for name in client_names(group, plan)]
+        programs = []
+        for group, plan in clients.items():
+            workloads = [workload for workload in self.scenario.workload if workload.client == group]
+            for number, name in enumerate(client_names(group, plan), 1):
+                host = self._add_client(name, number, plan)
+                duration_s = self.scenario.scenario.duration_s
+                programs.append(Program(self.world, host, plan, workloads, names, duration_s))
+        return programs
+
+    def _add_client(self, name: str, number: int, plan: ClientPlan) -> Host:
+        secure = self.scenario.topology.brokers[plan.broker].auth == "certificate"
+        config = ClientConfig(
+            targets=(Target(host=plan.broker, port=DEFAULT_PORT, secure=secure),),
+            name=name,
+            hold=plan.hold,
+            keep_alive_ms=plan.keep_alive_ms,
+        )
+        host = self.world.add(name, partial(self._session, name, config))
+        if secure:
+            roles = tuple(Role(role) for role in plan.roles)
+            host.identity = Identity(filled(plan.entity, number, 0), roles, proof="certificate")
+        return host
+
+    def _session(self, name: str, config: ClientConfig, incarnation: int) -> Node:
+        """A client's node: each incarnation is a new session with a secret of its own."""
+        secret = sha256(f"{self.world.seed}/{name}/{incarnation}".encode()).digest()
+        session = Session(config, secret=secret, seed=int.from_bytes(secret[:8], "little"))
+        return Node(name=name, machines={SESSION: session}, pipes=(), listeners={})
+
+    def _on_note(self, who: str, note: Note) -> None:
+        """What sessions observe, in the journal's words."""
+        if isinstance(note, SessionRestored):
+            self.world.journal.write("restored", who)
+        elif isinstance(note, PublicationsLost):
+            self.world.journal.write("lost", who, note.where, note.frames)

@@ -1,0 +1,56 @@
+"""Pages that repeat what the code knows say the same, and their examples are valid."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from heliograph.config import parse_settings
+from heliograph.config_keys import KEYS, Key
+from heliograph.sim.checkers import CHECKERS
+from heliograph.sim.scenario import FAULTS, parse
+from tests.architecture.house import ROOT
+
+CONFIGURATION = ROOT / "docs" / "reference" / "configuration.md"
+SECURITY = ROOT / "docs" / "how-to" / "secure-a-broker.md"
+SIMULATION = ROOT / "docs" / "how-to" / "simulate-a-network.md"
+
+
+def toml_blocks(page: Path) -> list[str]:
+    return re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+def rows(page: Path) -> list[str]:
+    return [line for line in page.read_text("utf-8").splitlines() if line.startswith("| `")]
+
+
+def row(key: Key) -> str:
+    default = "" if key.default is None else f"`{json.dumps(key.default)}`"
+    meaning, allowed = (text.replace("|", "\\|") for text in (key.meaning, key.allowed))
+    return f"| `{key.path}` | {default} | {meaning} | {allowed} |"
+
+
+@pytest.mark.req("O5")
+def test_the_configuration_page_has_every_key_with_its_default_and_meaning() -> None:
+    assert rows(CONFIGURATION) == [row(key) for key in KEYS.values()]
+
+
+@pytest.mark.parametrize("page", [CONFIGURATION, SECURITY], ids=lambda page: page.stem)
+def test_every_settings_file_on_a_page_is_valid(page: Path) -> None:
+    blocks = toml_blocks(page)
+    assert blocks
+    for block in blocks:
+        assert parse_settings(block).origins
+
+
+def test_the_scenario_on_the_simulation_page_is_valid() -> None:
+    (block,) = toml_blocks(SIMULATION)
+    assert parse(block).scenario.name == "my-plant"
+
+
+def test_the_simulation_page_has_every_fault_and_every_check() -> None:
+    names = [line.split("`")[1] for line in rows(SIMULATION)]
+    assert names == [*FAULTS, *CHECKERS]

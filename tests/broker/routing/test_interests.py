@@ -1,0 +1,114 @@
+"""Interests: told in small changes, reduced by covering, and never lost."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.broker.routing.interests import Interests, Voice, snapshot_of, widen
+from heliograph.errors import ProtocolError
+from heliograph.model.topics import covers, matches
+from heliograph.wire.network import Interest
+from tests.matching.test_topics import every_topic, filters
+
+pytestmark = pytest.mark.req("N5")
+
+
+@settings(max_examples=200)
+@given(st.lists(filters, max_size=20), st.sampled_from([2, 4, 1000]), st.data())
+def test_who_hears_every_change_knows_at_least_what_is_wanted(
+    patterns: list[bytes], limit: int, data: st.DataObject
+) -> None:
+    voice = Voice(7, wide=False, incarnation=1, filters_max=limit)
+    known = Interests()
+    for body in voice.snapshot():
+        known.learn(body)
+    kept: list[bytes] = []
+    for pattern in patterns:
+        if kept and data.draw(st.integers(0, 2)) == 0:
+            change = voice.change(remove=[kept.pop(data.draw(st.integers(0, len(kept) - 1)))])
+        else:
+            kept.append(pattern)
+            change = voice.change(add=[pattern])
+        if change is not None:
+            assert known.learn(change) is not None
+        told = [wish.owner.broker for wish in known.match(b"a/b")]
+        assert bool(told) >= any(matches(pattern, b"a/b") for pattern in kept)
+    for topic in every_topic:
+        wanted = any(matches(pattern, topic) for pattern in kept)
+        heard = bool(known.match(topic))
+        assert heard == wanted or (heard and voice.widened)
+    fresh = Interests()
+    for body in voice.snapshot():
+        fresh.learn(body)
+    for topic in every_topic:
+        assert bool(fresh.match(topic)) == bool(known.match(topic))
+
+
+def test_a_covered_filter_is_not_told_and_comes_back_when_the_covering_one_goes() -> None:
+    voice = Voice(7, wide=False, incarnation=1, filters_max=10)
+    assert voice.change(add=[b"a/#"]) is not None
+    assert voice.change(add=[b"a/b"]) is None
+    change = voice.change(remove=[b"a/#"])
+    assert change is not None
+    assert (change.add, change.remove) == (["a/b"], ["a/#"])
+
+
+def test_a_change_that_does_not_follow_is_not_believed() -> None:
+    known = Interests()
+    assert known.learn(Interest(7, False, 1, 2, add=["a"])) is None
+    for body in snapshot_of(7, False, (1, 1), [b"x"], []):
+        assert known.learn(body) == [b"x"]
+    assert known.learn(Interest(7, False, 1, 3, add=["a"])) is None
+    assert known.learn(Interest(7, False, 1, 2, add=["a"])) == [b"a"]
+    assert known.learn(Interest(7, False, 1, 2, add=["b"])) == []
+    assert known.match(b"b") == []
+
+
+def test_a_snapshot_in_parts_is_taken_at_once_and_replaces_what_was_known() -> None:
+    known = Interests()
+    known.learn(Interest(7, False, 1, 1, full=True, add=["old"]))
+    patterns = [b"t/%d" % number for number in range(1_200)]
+    bodies = snapshot_of(7, False, (2, 5), patterns, [(b"g", "workers")])
+    assert len(bodies) == 3
+    known.learn(bodies[0])
+    assert known.match(b"old")
+    assert not known.match(b"t/1")
+    known.learn(bodies[1])
+    known.learn(bodies[2])
+    assert not known.match(b"old")
+    assert [wish.group for wish in known.match(b"g")] == ["workers"]
+    assert len(known) == 1_201
+
+
+def test_a_forgotten_owner_wants_nothing() -> None:
+    known = Interests()
+    known.learn(Interest(7, False, 1, 1, full=True, add=["a"], add_groups=[("b", "g")]))
+    assert sorted(known.forget((7, False))) == [b"a", b"b"]
+    assert not known.match(b"a")
+    assert len(known) == 0
+
+
+def test_groups_are_told_once_however_many_members_they_have() -> None:
+    voice = Voice(7, wide=False, incarnation=1, filters_max=10)
+    first = voice.change(add_groups=[(b"a", "g")])
+    assert first is not None
+    assert first.add_groups == [("a", "g")]
+    assert voice.change(add_groups=[(b"a", "g")]) is None
+    assert voice.change(remove_groups=[(b"a", "g")]) is None
+    last = voice.change(remove_groups=[(b"a", "g")])
+    assert last is not None
+    assert last.remove_groups == [("a", "g")]
+
+
+def test_widened_filters_cover_what_they_stand_for() -> None:
+    for pattern in (b"a/b/c", b"a/+", b"#", b"a/b/#", b"System/x"):
+        for depth in range(4):
+            assert covers(widen(pattern, depth), pattern)
+
+
+@pytest.mark.parametrize(
+    "bad", [Interest(1, False, 1, 1, add=["a/#/b"]), Interest(1, False, 1, 1, add_groups=[("a", "")])]
+)
+def test_a_broker_that_tells_nonsense_is_refused(bad: Interest) -> None:
+    with pytest.raises(ProtocolError):
+        Interests().learn(bad)

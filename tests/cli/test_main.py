@@ -1,0 +1,70 @@
+"""The front door: what is listed, what is imported, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import Run
+
+pytestmark = pytest.mark.req("O2")
+
+COMMANDS = ("broker", "publish", "subscribe", "simulate", "config", "ca", "token", "version")
+HEAVY = ("asyncio", "uvloop", "msgspec", "cryptography", "rich", "ssl", "socket", "tomllib", "psutil", "numpy", "json")
+
+
+def test_without_arguments_the_commands_are_listed(run: Run) -> None:
+    ran = run()
+
+    assert ran.code == 0
+    for command in COMMANDS:
+        assert f"\n  {command} " in ran.out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom heliograph.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print('LOADED', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+@pytest.mark.parametrize("group", ["", "broker", "config", "ca", "token"])
+def test_every_command_is_described_in_one_whole_line(run: Run, group: str) -> None:
+    ran = run(*group.split(), "--help")
+
+    assert ran.code == 0
+    listed = ran.out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert listed
+    for line in listed:
+        assert line.endswith("."), line
+        assert not line.endswith("..."), line
+
+
+def test_no_option_takes_a_secret(run: Run) -> None:
+    for command in ("publish", "subscribe", "broker status"):
+        words = run(*command.split(), "--help").out.split()
+        assert "--token-file" in words
+        assert not {"--token", "--password", "--secret"} & set(words)
+
+
+def test_a_misspelt_command_is_not_understood(run: Run) -> None:
+    ran = run("subscrbe")
+
+    assert ran.code == 2
+    assert "subscribe" in ran.err
+
+
+def test_the_version_is_told(run: Run) -> None:
+    ran = run("version", "--json")
+
+    told = json.loads(ran.out)
+    assert told["protocol"] == 1
+    assert run("version").out == run("--version").out == f"heliograph {told['heliograph']}\n"
