@@ -33,9 +33,14 @@ class Load:
         assert self.payload_bytes >= 8
 
     @property
+    def round(self) -> int:
+        """How many frames of whole batches it takes to use every topic."""
+        return -(-len(self.topics) // self.frames) * self.frames
+
+    @property
     def variants(self) -> int:
-        """How many different batches there are; enough to name every topic."""
-        return max(VARIANTS, -(-len(self.topics) // self.frames))
+        """How many different batches there are."""
+        return max(VARIANTS, self.round // self.frames)
 
     def items(self, variant: int) -> list[tuple[str, bytes]]:
         """Topic and payload of each frame of a batch."""
@@ -51,7 +56,7 @@ class Batches(Protocol):
 
     frames: int  # in each batch
     frame_bytes: int  # of a frame as it is published; all are equal
-    cycle: int  # frames until the first batch comes again; by then every topic has been used
+    round: int  # frames after which every topic has been used
 
     def next(self) -> tuple[bytes, Sequence[bytes]]:
         """What to write, and what each group must read of it."""
@@ -65,7 +70,7 @@ class FixedBatches:
         self, load: Load, publish: Callable[[str, bytes], bytes], deliver: Callable[[str, bytes], bytes]
     ) -> None:
         self.frames = load.frames
-        self.cycle = load.variants * load.frames
+        self.round = load.round
         self._turns: list[tuple[bytes, list[bytes]]] = []
         self._turn = 0
         for variant in range(load.variants):

@@ -94,7 +94,7 @@ class Flow:
         self.outstanding_max = 0
         self.heard = b""
         self._batches = batches
-        self.warm = max(window, batches.cycle)  # once so much has come out, the pipe is full and every topic known
+        self.warm = max(window, batches.round)  # once so much has come out, the pipe is full and every topic known
         self._window = window
         self._stride = stride
         self._frames_per_write = frames_per_write

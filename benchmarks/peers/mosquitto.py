@@ -24,7 +24,7 @@ class Mosquitto:
     """A plain mosquitto."""
 
     name = "mosquitto"
-    window = 2_048  # it does not batch: a longer queue gains it nothing and takes seconds to fill and to drain
+    window = 1_024  # it does not batch: a longer queue gains it nothing and takes seconds to fill and to drain
 
     def absent(self) -> str | None:
         """Why it cannot run here, or None."""

@@ -127,10 +127,10 @@ class NumberedBatches:
 
     def __init__(self, load: Load, origin: int) -> None:
         self.frames = load.frames
-        self.cycle = load.variants * load.frames
+        self.round = load.round
         self._groups = load.groups
         template = _template(load)
-        self.frame_bytes = len(template) // self.cycle
+        self.frame_bytes = len(template) // (load.variants * load.frames)
         rest = f"V{self.frame_bytes - 24}"
         layout = np.dtype([("head", "V8"), ("origin", "<u8"), ("sequence", "<u8"), ("rest", rest)])
         frames: npt.NDArray[np.void] = np.frombuffer(bytearray(template), dtype=layout)

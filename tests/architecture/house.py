@@ -73,13 +73,16 @@ def imports_of(tree: ast.AST, *, at_start: bool) -> list[Import]:
             assert node.level == 0, f"line {node.lineno}: imports are absolute"
             module = node.module or ""
             found += [Import(f"{module}.{alias.name}", module, node.lineno) for alias in node.names]
-        elif at_start and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        elif at_start and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            continue
-        else:
+        elif not (at_start and runs_later(node)):
             found += imports_of(node, at_start=at_start)
     return found
+
+
+def runs_later(node: ast.AST) -> bool:
+    """True for what is not run when its file is loaded: functions, and blocks for type checkers."""
+    if isinstance(node, ast.If):
+        return "TYPE_CHECKING" in ast.dump(node.test)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
 
 
 @cache
@@ -92,7 +95,11 @@ def source_files() -> tuple[SourceFile, ...]:
 def project_files() -> tuple[Path, ...]:
     """Every file that is, or would be, tracked: what .gitignore leaves out is left out."""
     listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert listing.returncode == 0, f"git could not list the checkout's files: {listing.stderr}"
     return tuple(path for name in sorted(listing.stdout.splitlines()) if (path := ROOT / name).is_file())

@@ -96,7 +96,9 @@ def test_a_pair_can_be_written_elsewhere(run: Run, folder: Path, tmp_path: Path)
         (("show", "heliograph-ca/authority.key"), "not a PEM certificate"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_no_file(run: Run, folder: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_a_mistake_is_one_line_and_leaves_no_file(
+    run: Run, folder: Path, arguments: tuple[str, ...], told: str
+) -> None:
     before = sorted(folder.parent.rglob("*"))
 
     ran = run("ca", *arguments)

@@ -38,7 +38,8 @@ def test_check_looks_into_the_certificate_files(run: Run, tmp_path: Path) -> Non
     run("ca", "init")
     run("ca", "issue", "broker-1", "--role", "broker")
     (tmp_path / "heliograph.toml").write_text(
-        '[[listener]]\nsecure = true\n[tls]\ncertificate = "heliograph-ca/broker-1.crt"\nkey = "heliograph-ca/broker-1.key"\n'
+        "[[listener]]\nsecure = true\n"
+        '[tls]\ncertificate = "heliograph-ca/broker-1.crt"\nkey = "heliograph-ca/broker-1.key"\n'
     )
     assert run("config", "check").code == 0
 

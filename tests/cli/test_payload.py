@@ -58,7 +58,9 @@ def test_a_line_without_topic_takes_the_commands() -> None:
     )
 
 
-@given(st.binary() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode()))
+@given(
+    st.binary() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode())
+)
 def test_any_line_is_a_publication_or_a_usage_error(line: bytes) -> None:
     try:
         from_json(line, "t", {})

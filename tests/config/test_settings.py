@@ -80,9 +80,7 @@ def test_every_section_arrives_where_it_belongs() -> None:
     assert settings.broker.limits.links_max == 100
     assert settings.broker.access.default == "deny"
     assert settings.broker.access.rules == (
-        RuleConfig(
-            effect="allow", verbs=("publish",), topics=("sensors/{entity}/#",), who=("sensor-*", "role:admin")
-        ),
+        RuleConfig(effect="allow", verbs=("publish",), topics=("sensors/{entity}/#",), who=("sensor-*", "role:admin")),
     )
     assert settings.log.format == "json"
 
@@ -128,7 +126,7 @@ def test_the_default_listener_can_be_changed_without_a_file() -> None:
 def test_rules_can_be_added_by_the_environment_in_the_order_of_their_numbers() -> None:
     names = [f"HELIOGRAPH_ACCESS__RULES__{number}__EFFECT" for number in range(12)]
 
-    settings = parse_settings("", {name: "deny" for name in reversed(names)})
+    settings = parse_settings("", dict.fromkeys(reversed(names), "deny"))
 
     assert len(settings.broker.access.rules) == 12
 
@@ -297,7 +295,7 @@ def test_a_file_that_cannot_be_settings_is_refused_by_name(tmp_path: Path, conte
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="gone.toml cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"gone\.toml cannot be read: No such file"):
         load_settings(tmp_path / "gone.toml", {}, tmp_path)
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         load_settings(tmp_path, {}, tmp_path)

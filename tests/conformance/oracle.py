@@ -115,7 +115,7 @@ class Link:
     queue: list[Said] = field(default_factory=list)
     lost: int = 0
     waits_for: list[Link] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)  # topics on which it heard that it may not publish
+    told: list[str] = field(default_factory=list)  # since its last PING: topics on which it may not publish
 
 
 class Oracle:
@@ -181,6 +181,7 @@ class Oracle:
         elif frame.kind == grammar.EVENT:
             self._event(session, frame)
         elif frame.kind == grammar.PING:
+            session.told.clear()
             self._say(session, Said("pong", frame.sequence))
         elif frame.kind == grammar.SUBSCRIBE:
             self._subscribe(session, frame.sequence, grammar.read_json(frame.payload, "number", "filter"))

@@ -46,7 +46,7 @@ BAD_HELLOS: tuple[tuple[tuple[str, Any], ...], ...] = (
 )
 THEMES: dict[str, dict[str, int]] = {  # how often each step is taken
     "plain": {"publish": 40, "subscribe": 12, "unsubscribe": 6, "flush": 4, "take": 8, "mistake": 4, "expiring": 3},
-    "access": {"publish": 40, "subscribe": 20, "unsubscribe": 4, "ask": 4, "take": 8, "mistake": 2},
+    "access": {"publish": 40, "subscribe": 20, "unsubscribe": 4, "ask": 4, "flush": 4, "take": 8, "mistake": 2},
     "splits": {"publish": 20, "slowly": 40, "subscribe": 6, "flush": 6, "take": 8, "dial": 2, "break": 1},
     "comings": {"publish": 30, "subscribe": 14, "dial": 8, "leave": 6, "break": 6, "slowly": 4, "take": 8, "press": 4},
     "press": {"publish": 50, "press": 14, "subscribe": 6, "unsubscribe": 3, "flush": 6, "take": 10, "dial": 1},

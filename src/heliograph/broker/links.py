@@ -25,8 +25,7 @@ from heliograph.model.identity import ANONYMOUS, Identity
 from heliograph.model.subscription import Subscription
 from heliograph.notes import PublicationsDropped, PublisherHeld
 from heliograph.wire.bodies import goodbye
-from heliograph.wire.frames import HEAD, LENGTH, Kind, control, delivery
-from heliograph.wire.limits import DELIVERY_BYTES
+from heliograph.wire.frames import LENGTH, Kind, control
 
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
 NOTE_EVERY_NS = 1_000_000_000
@@ -249,12 +248,12 @@ class Links:
         assert sink is not None
         link.sink = None
         link.deliveries += 1
-        size = len(out[mark + 1]) if len(out) == mark + 2 else sum(map(len, out[mark + 1 :]))
-        if size > DELIVERY_BYTES:
-            out[mark:] = _split(out[mark + 1 :], sink.numbers, link.dropped)
-            return
-        numbers = sink.numbers
-        out[mark] = HEAD.pack(24 + len(numbers) + size, 3, 0, 0, link.dropped, 0, len(numbers)) + numbers
+        chunks = out[mark + 1 :]
+        size = len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
+        if size > sink.bytes_max:
+            out[mark:] = _split(chunks, sink)
+        else:
+            out[mark] = sink.prefix(size, chunks)
 
     # -- pressure ---------------------------------------------------------------------------------------------
 
@@ -397,28 +396,28 @@ class Links:
         del self.by_id[link.id]
 
 
-def _split(chunks: list[bytes], numbers: bytes, dropped: int) -> list[bytes]:
+def _split(chunks: list[bytes], sink: Sink) -> list[bytes]:
     """A delivery too large for one frame, as several: each is closed once it is large enough."""
     parts: list[bytes] = []
     group: list[bytes] = []
     size = 0
-    for piece in (piece for chunk in chunks for piece in _pieces(chunk)):
-        if size > DELIVERY_BYTES:
-            parts += [delivery(numbers, size, dropped), *group]
+    for piece in (piece for chunk in chunks for piece in _pieces(chunk, sink.bytes_max)):
+        if group and size + len(piece) > sink.bytes_max:
+            parts += [sink.prefix(size, group), *group]
             group, size = [], 0
         group.append(piece)
         size += len(piece)
-    return [*parts, delivery(numbers, size, dropped), *group]
+    return [*parts, sink.prefix(size, group), *group]
 
 
-def _pieces(chunk: bytes) -> Iterator[bytes]:
-    """A chunk cut between frames, so that no piece is larger than DELIVERY_BYTES unless it is one frame."""
-    if len(chunk) <= DELIVERY_BYTES:
+def _pieces(chunk: bytes, bytes_max: int) -> Iterator[bytes]:
+    """A chunk cut between frames, so that no piece is larger than ``bytes_max`` unless it is one frame."""
+    if len(chunk) <= bytes_max:
         yield chunk
         return
     start = last = 0
     for end in frames_of(chunk):
-        if end - start > DELIVERY_BYTES and last > start:
+        if end - start > bytes_max and last > start:
             yield chunk[start:last]
             start = last
         last = end

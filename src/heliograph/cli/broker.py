@@ -14,10 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from heliograph.cli.broker_run import run_broker
-from heliograph.cli.connection import Connection, administrator, connected, told_what_to_do, with_connection
+from heliograph.cli.connection import Connection, administrator, connected, with_connection
 from heliograph.cli.connection import run as run_work
 from heliograph.cli.shape import examples, group, say
-from heliograph.errors import HeliographError
 
 app = group("Run a broker, or ask a running one.")
 app.command(
@@ -84,10 +83,7 @@ def _ask(there: Connection, wish: dict[str, Any]) -> Any:
 
     async def work() -> None:
         async with connected(there, name="heliograph broker", **administrator(there)) as client:
-            try:
-                answers.append(await client.ask("admin", wish))
-            except HeliographError as error:
-                raise told_what_to_do(error, there) from None
+            answers.append(await client.ask("admin", wish))
 
     run_work(work())
     return answers[0]

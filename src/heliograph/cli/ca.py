@@ -35,7 +35,7 @@ def init(
     folder: Folder = FOLDER,
     force: Force = False,
 ) -> None:
-    """Make an authority: authority.crt, to be given to everyone, and authority.key, to be guarded."""
+    """Make an authority: authority.crt and authority.key."""
     from datetime import UTC, datetime
 
     from heliograph.cli.files import PUBLIC, private_folder, refuse_existing, write_file

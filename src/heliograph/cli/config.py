@@ -48,7 +48,7 @@ def check(
         Path | None, typer.Argument(metavar="FILE", help="The settings file. Default: the one `broker run` would use.")
     ] = None,
 ) -> None:
-    """Check a settings file, with the environment on top; list every problem."""
+    """Check settings; every problem is listed."""
     from heliograph.live.tls import TlsFiles, check_files
 
     settings = settings_from(file)
@@ -91,7 +91,7 @@ def explain(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a key: meaning, type, default, what is allowed; or list all keys."""
+    """Explain a key, or list all keys."""
     import json
 
     from heliograph.config_keys import KEYS

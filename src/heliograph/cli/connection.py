@@ -18,12 +18,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError
 
 if TYPE_CHECKING:
     from heliograph.live.client import Client
 
 URL = "heliograph://127.0.0.1:4717"
+PATIENCE_S = 2.0  # a broker that was started a moment ago, in the same script, is waited for
+
+_HINTS = {
+    Reason.DIAL_FAILED: "is a broker running there? `heliograph broker run` starts one",
+    Reason.CREDENTIAL_MISSING: "give --entity and --token-file, or --certificate and --key",
+    Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
+    Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
+    Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
+    Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +109,10 @@ async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncI
     if connection.entity:
         options["entity"] = connection.entity
     try:
-        client = await heliograph.connect(connection.url, name=name, **options, **more)
-    except HeliographError as error:
-        raise told_what_to_do(error, connection) from None
-    async with client:
-        yield client
+        async with heliograph.connect(connection.url, name=name, timeout=PATIENCE_S, **options, **more) as client:
+            yield client
+    except (NotConnectedError, RefusedError) as error:
+        raise _told_what_to_do(error, connection) from None
 
 
 def administrator(connection: Connection) -> dict[str, Any]:
@@ -118,17 +127,7 @@ def administrator(connection: Connection) -> dict[str, Any]:
     return {"entity": "local-admin", "token": token} if token else {}
 
 
-def told_what_to_do(error: HeliographError, connection: Connection) -> HeliographError:
+def _told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
     """The error with a hint, where there is a usual cause."""
-    reason = error.reason if isinstance(error, (NotConnectedError, RefusedError)) else None
-    hints = {
-        Reason.DIAL_FAILED: "is a broker running there? `heliograph broker run` starts one",
-        Reason.CREDENTIAL_MISSING: "give --entity and --token-file, or --certificate and --key",
-        Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
-        Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
-        Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
-        Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
-    }
-    if isinstance(error, UsageError) or reason not in hints:
-        return error
-    return HeliographError(f"{connection.url}: {error}; {hints[reason]}")
+    hint = _HINTS.get(error.reason)
+    return HeliographError(f"{connection.url}: {error}" + (f"; {hint}" if hint else ""))

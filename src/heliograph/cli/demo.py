@@ -24,7 +24,7 @@ SEEDS = range(1, 6)
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="demo", help="Show a broker, clients and a simulated network at work; under a minute.")(_demo)
+    app.command(name="demo", help="Show a broker, clients and a simulation at work.")(_demo)
 
 
 def _demo() -> None:
@@ -65,7 +65,8 @@ def _simulate(report: Report) -> None:
     again = play(scenario, SEEDS[-1])
     same = again.digest == results[-1].digest
     report.check(same, f"simulation: seed {SEEDS[-1]} gave two different runs")
-    print(f"   seed {SEEDS[-1]} once more: digest {again.digest[:16]}…, {'the same run to the last byte' if same else 'DIFFERENT'}")
+    verdict = "the same run to the last byte" if same else "ANOTHER RUN"
+    print(f"   seed {SEEDS[-1]} once more: digest {again.digest[:16]}…, {verdict}")
     print(f"   to replay one: heliograph simulate {SCENARIO} --seed {SEEDS[-1]}")
     report.add(
         "simulated",

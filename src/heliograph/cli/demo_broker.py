@@ -46,14 +46,19 @@ class BrokerProcess:
         """Where clients find it."""
         return f"heliograph://127.0.0.1:{self.port}"
 
-    async def read_log(self) -> None:
-        """Until it is ready; what comes later is read by ``follow_log``."""
-        while not self.ready:
-            await self._read_line()
+    async def wait_until_ready(self) -> None:
+        """Read its log until it says so."""
+        try:
+            async with asyncio.timeout(START_S_MAX):
+                while not self.ready:
+                    await self._read_line()
+        except TimeoutError:
+            raise HeliographError(f"the broker was not ready within {START_S_MAX:.0f} s") from None
 
     async def follow_log(self) -> None:
         """Keep reading, so that a full pipe never stops the broker."""
-        while not self.process.stderr.at_eof():  # type: ignore[union-attr]  # it was started with a pipe
+        assert self.process.stderr is not None
+        while not self.process.stderr.at_eof():
             await self._read_line()
 
     async def _read_line(self) -> None:
@@ -89,12 +94,9 @@ async def broker_process(folder: Path) -> AsyncIterator[BrokerProcess]:
     broker = BrokerProcess(process)
     following: asyncio.Task[None] | None = None
     try:
-        async with asyncio.timeout(START_S_MAX):
-            await broker.read_log()
+        await broker.wait_until_ready()
         following = asyncio.create_task(broker.follow_log())
         yield broker
-    except TimeoutError:
-        raise HeliographError(f"the broker was not ready within {START_S_MAX:.0f} s") from None
     finally:
         await _end(process)
         if following is not None:

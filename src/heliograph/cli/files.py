@@ -67,7 +67,7 @@ def read_file(path: Path, what: str) -> bytes:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else who asks for this lock changes the folder's files meanwhile. It ends with the process at the latest."""
+    """Nobody else who asks for this lock changes the folder's files meanwhile. It ends with the process."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from heliograph.cli import broker, ca, config, publish, simulate, subscribe, token, version
+from heliograph.cli import broker, ca, config, demo, publish, simulate, subscribe, token, version
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
 
@@ -44,6 +44,7 @@ app.add_typer(broker.app, name="broker")
 publish.register(app)
 subscribe.register(app)
 simulate.register(app)
+demo.register(app)
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(token.app, name="token")

@@ -21,8 +21,9 @@ from heliograph.model.subscription import Policy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from heliograph.live.client import Client
+    from heliograph.live.subscription import Subscription
     from heliograph.model.publication import Publication
+    from heliograph.notes import Note
 
 
 def register(app: typer.Typer) -> None:
@@ -53,3 +54,76 @@ def _subscribe(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         pass  # this is how it is meant to end
+
+
+async def _work(
+    there: c.Connection, filters: list[str], policy: Policy, *, echo: bool, as_json: bool, count: int | None
+) -> None:
+    from heliograph.cli.payload import as_json as json_line
+    from heliograph.cli.payload import as_text
+
+    line = json_line if as_json else as_text
+    async with c.connected(there, name="heliograph subscribe", on_note=_Remarks().heard) as client:
+        subscriptions = [await client.subscribe(each, policy=policy, echo=echo) for each in dict.fromkeys(filters)]
+        say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.url}; Ctrl-C ends")
+        async for publication in _merged(subscriptions):
+            sys.stdout.write(f"{line(publication)}\n")
+            sys.stdout.flush()
+            if count is not None:
+                count -= 1
+                if count == 0:
+                    return
+
+
+async def _merged(subscriptions: list[Subscription]) -> AsyncIterator[Publication]:
+    """What comes by any of them, once, in each publisher's order."""
+    import asyncio
+
+    pile: list[Publication] = []
+    news = asyncio.Event()
+
+    async def gather(subscription: Subscription) -> None:
+        try:
+            async for batch in subscription.batches():
+                pile.extend(batch)
+                news.set()
+        finally:
+            news.set()
+
+    tasks = [asyncio.create_task(gather(subscription)) for subscription in subscriptions]
+    try:
+        while True:
+            await news.wait()
+            news.clear()
+            publications, pile[:] = list(pile), []
+            if len(subscriptions) > 1:  # one publication can come by several, and they are read one after the other
+                publications = sorted({each.id: each for each in publications}.values(), key=lambda each: each.id)
+            for publication in publications:
+                yield publication
+            for task in tasks:
+                if task.done() and not pile:
+                    task.result()  # raises what ended it
+                    return
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+class _Remarks:
+    """Tells people about lost and restored links; once each, however often it was tried."""
+
+    def __init__(self) -> None:
+        self._away = False
+
+    def heard(self, note: Note) -> None:
+        """A note of the session."""
+        from heliograph.notes import DialFailed, PublicationsLost, SessionRestored
+
+        if isinstance(note, DialFailed) and not self._away:
+            self._away = True
+            say(f"heliograph: {note.address} cannot be reached ({note.reason.word}); trying again")
+        elif isinstance(note, SessionRestored) and self._away:
+            self._away = False
+            say(f"heliograph: connected to {note.address} again")
+        elif isinstance(note, PublicationsLost):
+            say(f"heliograph: {note.frames} publications lost: this side is too slow")

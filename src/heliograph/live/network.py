@@ -221,6 +221,7 @@ class Guard(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer dialled in."""
+        cast(asyncio.Transport, transport).pause_reading()  # its first bytes are the handshake's
         self._network.guard(cast(asyncio.Transport, transport), self._runner, self._listener)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -13,39 +13,27 @@ from struct import Struct
 
 import msgspec
 
-from heliograph.machine import Effects, Instant
+from heliograph.machine import Effects
 
-_TAKE = Struct("<QIq")  # instant, machine, wake_at (-1: none)
-_WRITE = Struct("<QI")  # link, number of bytes
-_PARTS_MAX = 1_024  # joined and hashed at once: one call instead of a thousand
-_PART_BYTES_MAX = 1 << 16  # a large write is hashed at once, so that waiting parts stay small
+TAKE = Struct("<QIq")  # instant, machine, wake_at (-1: none)
+WRITE = Struct("<QI")  # link, number of bytes
+PARTS_MAX = 512  # joined and hashed at once: one call instead of hundreds
 
 _encode_note = msgspec.json.Encoder().encode
 
 
 class Digest:
-    """Fed by the world's inner loop, so adding is only appending."""
+    """A running hash. Every take is in it, also an empty one, with every byte that was written.
 
-    __slots__ = ("_hash", "_parts")
+    The world's inner loop appends to ``parts`` itself: a TAKE, then a WRITE and the data for each write; and calls
+    ``feed`` when there are more than PARTS_MAX.
+    """
+
+    __slots__ = ("_hash", "parts")
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=32)
-        self._parts: list[bytes] = []
-
-    def add(self, instant: Instant, machine: int, wake_at: Instant | None) -> None:
-        """A machine was asked what it wants; every take is in the digest, also an empty one."""
-        parts = self._parts
-        parts.append(_TAKE.pack(instant, machine, -1 if wake_at is None else wake_at))
-        if len(parts) > _PARTS_MAX:
-            self._feed()
-
-    def add_write(self, link: int, data: bytes) -> None:
-        """Bytes that a machine wrote to a link."""
-        parts = self._parts
-        parts.append(_WRITE.pack(link, len(data)))
-        parts.append(data)
-        if len(data) > _PART_BYTES_MAX:
-            self._feed()
+        self.parts: list[bytes] = []
 
     def add_rest(self, effects: Effects) -> None:
         """Everything but writes and wake_at; rare beside them."""
@@ -69,13 +57,14 @@ class Digest:
             self._add(b"stop", b"")
 
     def _add(self, kind: bytes, detail: bytes) -> None:
-        self._parts.append(b"%s %d %s" % (kind, len(detail), detail))
+        self.parts.append(b"%s %d %s" % (kind, len(detail), detail))
 
     def hex(self) -> str:
         """The digest of everything so far; more may follow."""
-        self._feed()
+        self.feed()
         return self._hash.hexdigest()
 
-    def _feed(self) -> None:
-        self._hash.update(b"".join(self._parts))
-        self._parts.clear()
+    def feed(self) -> None:
+        """Hash what was added."""
+        self._hash.update(b"".join(self.parts))
+        self.parts.clear()

@@ -89,8 +89,8 @@ class Faults:
     # Faults of links.
 
     def _stall(self, fault: Fault, end: End, _random: Random) -> None:
-        end.stalled_until = max(end.stalled_until, self._world.loop.now + int(fault.for_s * SECOND))
-        self._begin(fault, _direction(end), lambda: None)
+        self._world.network.stop(end)
+        self._begin(fault, _direction(end), partial(self._world.network.let_go, end))
 
     def _partition(self, fault: Fault, end: End, _random: Random) -> None:
         source, sink = end.host, end.far.host

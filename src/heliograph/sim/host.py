@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from heliograph.errors import Reason
 from heliograph.machine import Effects, Instant, LinkId, Machine, Peer, Ticket
 from heliograph.sim.clock import WallClock
+from heliograph.sim.digest import PARTS_MAX, TAKE, WRITE
 from heliograph.sim.loop import NEVER
 from heliograph.sim.network import End
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 LINGER_NS_MAX = 50_000  # how long an idle host may wait for more input before it handles the first
 SPINS_MAX = 100_000  # wakes in a row that ask for another one at once: the machine will never end
 SPIN_NS = 1_000_000  # in a row: less than a millisecond apart
+
+_pack_take, _pack_write = TAKE.pack, WRITE.pack
 
 Handler = Callable[[Any, Any, Instant], None]
 Build = Callable[[int], "Node"]
@@ -224,12 +227,12 @@ class Host:
         far.pending -= len(data)
         if far.pressed and far.pending <= far.low:
             self.world.network.relieve(far)
-        if not end.hung and end.attached:  # it may have hung up while this waited
+        if end.writer is not None:  # it may have hung up while this waited
             end.seat.dirty = True
             end.seat.receive(end.link, data, now)
 
     def _attach(self, end: End, _: None, now: Instant) -> None:
-        end.attached = True
+        end.writer = end.seat
         end.seat.dirty = True
         if end.peer.ticket is not None:
             del end.seat.tickets[end.peer.ticket]  # a dial ends once: by this attach, or by failed
@@ -237,16 +240,15 @@ class Host:
         end.seat.machine.attach(end.link, end.peer, now)
 
     def _detach(self, end: End, reason: Reason, now: Instant) -> None:
-        if not end.attached:
-            raise ContractBroken(f"{self.name}: link {end.link} detaches twice, or was never attached")
-        end.attached = False
-        del self.ends[end.link]
+        if self.ends.pop(end.link, None) is not end:
+            raise ContractBroken(f"{self.name}: link {end.link} detaches twice")
+        end.writer = None
         end.seat.dirty = True
         self.world.journal.write("detached", self.name, end.link, end.peer.address, reason.word)
         end.seat.machine.detach(end.link, reason, now)
 
     def _press(self, end: End, pressed: bool, now: Instant) -> None:
-        if end.attached and not end.hung:
+        if end.writer is not None:
             end.seat.dirty = True
             end.seat.machine.press(end.link, pressed, now)
 
@@ -279,15 +281,18 @@ class Host:
         effects = seat.take()
         wake_at = effects.wake_at
         digest = world.digest
-        digest.add(instant, seat.number, wake_at)
-        if effects.writes:
-            for link, frames in effects.writes:
-                end = self.ends.get(link)
-                if end is None or end.hung or not end.attached or end.seat is not seat:
-                    raise ContractBroken(f"{self.name}: {seat.name} writes to link {link}, {_state(end)}")
-                data = frames[0] if len(frames) == 1 else b"".join(frames)
-                digest.add_write(link, data)
-                world.network.write(end, data, instant)
+        parts = digest.parts
+        parts.append(_pack_take(instant, seat.number, -1 if wake_at is None else wake_at))
+        for link, frames in effects.writes:
+            end = self.ends.get(link)
+            if end is None or end.writer is not seat:
+                raise ContractBroken(f"{self.name}: {seat.name} writes to link {link}, {_state(end)}")
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            parts.append(_pack_write(link, len(data)))
+            parts.append(data)
+            world.network.write(end, data, instant)
+        if len(parts) > PARTS_MAX:
+            digest.feed()
         if (
             effects.notes
             or effects.holds
@@ -322,7 +327,6 @@ class Host:
             world.network.hold(self._own_end(seat, link, "holds"), hold)
         for link, reason in effects.hangups:
             end = self._own_end(seat, link, "hangs up")
-            end.hung = True
             world.journal.write("hung_up", self.name, link, reason.word)
             world.network.hang_up(end, reason, instant)
         for ticket, dial in effects.dials:
@@ -342,7 +346,7 @@ class Host:
 
     def _own_end(self, seat: Seat, link: LinkId, verb: str) -> End:
         end = self.ends.get(link)
-        if end is None or end.hung or end.seat is not seat or not end.attached:
+        if end is None or end.writer is not seat:
             raise ContractBroken(f"{self.name}: {seat.name} {verb} link {link}, {_state(end)}")
         return end
 
@@ -388,4 +392,4 @@ def _state(end: End | None) -> str:
         return "which does not exist"
     if end.hung:
         return "which it hung up"
-    return "which is not its own" if end.attached else "before it was attached"
+    return "before it was attached" if end.writer is None else "which is not its own"

@@ -41,8 +41,20 @@ class Loop:
     def run(self, until: int) -> None:
         """Let the world run up to and including this instant."""
         heap = self.heap
-        while heap and heap[0][0] <= until:
-            instant, _, call, subject = heappop(heap)
-            self.now = instant
-            call(subject, instant)
-        self.now = max(self.now, until)
+        pop = heappop
+        heappush(heap, (until, NEVER, _stop, None))  # after everything else that is due at that instant
+        try:
+            while True:
+                instant, _, call, subject = pop(heap)
+                self.now = instant
+                call(subject, instant)
+        except _Stop:
+            return
+
+
+class _Stop(Exception):
+    """The instant up to which to run has come."""
+
+
+def _stop(_subject: None, _instant: int) -> None:
+    raise _Stop

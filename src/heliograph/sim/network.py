@@ -65,9 +65,9 @@ class End:
 
     # fmt: off
     __slots__ = (
-        "attached", "blocked", "busy_until", "delay", "far", "flight", "held", "high", "host", "hung", "last", "link",
-        "low", "odd", "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stalled_until",
-        "tamper",
+        "busy_until", "deaf", "delay", "far", "flight", "held", "high", "host", "hung", "last", "link", "low", "odd",
+        "over", "peer", "pending", "pipe", "pressed", "reason", "scheduled", "seat", "silent", "stops", "tamper",
+        "told_pressed", "writer",
     )
     # fmt: on
 
@@ -78,26 +78,27 @@ class End:
         self.peer = peer
         self.far: End = self  # until joined
         self.pipe = False
-        self.odd = False  # a write needs a closer look: over, a pipe, tampered with, or of limited bandwidth
         # the stream from here to the far end
         self.flight: deque[tuple[int, bytes | Reason]] = deque()  # (arrival, bytes); a Reason ends the stream
         self.last = 0  # arrival of the newest chunk: later ones never overtake it
         self.delay = 0
         self.busy_until = 0  # the line is sending until then, where there is a bandwidth
         self.scheduled = False  # an arrival is in the loop
-        self.blocked = 0  # how many partitions stop this direction
-        self.stalled_until = 0
+        self.stops = 0  # how many partitions, stalls and holds keep it from arriving
         self.tamper = 0  # how many frames to lose silently: the planted bug
+        self.odd = False  # a write needs a closer look: over, a pipe, tampered with, or of limited bandwidth
         self.pending = 0
         self.high = NEVER
         self.low = 0
         self.pressed = False
+        self.told_pressed = False
         # the life of this end
-        self.attached = False  # the machine was told attach, and not yet detach
+        self.writer: Seat | None = None  # who may write to it: set by attach, until it hangs up or is detached
         self.held = False  # the machine does not want to read now
         self.hung = False  # the machine hung up …
         self.reason = Reason.CLOSED  # … for this reason
         self.over = False  # detach was told or is on its way to the machine, or the host crashed
+        self.deaf = False  # hung or over: what arrives is for nobody
         self.silent = False  # the host lost power: the far side is told nothing
 
 
@@ -125,6 +126,7 @@ class Network:
         self._settings = settings
         self._loop = loop
         self._draw = random.random
+        self._arrives = self._arrive  # bound once: it is pushed for every chunk
         self._jitter = int(settings.jitter_ms * MILLISECOND)
         self._split = settings.split
         self._split_or_join = settings.split + settings.join
@@ -177,7 +179,7 @@ class Network:
             end.delay = int(self._settings.delay_ms * MILLISECOND)
             end.last = instant
             end.odd = self._ns_per_kib > 0
-            end.blocked = self.blocked.get((end.host.name, end.far.host.name), 0)
+            end.stops = self.blocked.get((end.host.name, end.far.host.name), 0)
             end.high = max(MARK_BYTES_MIN, int(self._settings.buffer_kib * 1024 * (0.5 + self._draw())))
             end.low = end.high // 4
         here.host.attach(here)
@@ -228,7 +230,7 @@ class Network:
             end.scheduled = True
             loop = self._loop
             loop.count += 1
-            heappush(loop.heap, (flight[0][0], loop.count, self._arrive, end))
+            heappush(loop.heap, (flight[0][0], loop.count, self._arrives, end))
 
     def _prepare(self, end: End, data: bytes, instant: int) -> tuple[int, bytes]:
         """What is left of a write to an unusual link, and when it leaves."""
@@ -254,25 +256,23 @@ class Network:
     def _arrive(self, end: End, instant: int) -> None:
         """What is due at the far end of this stream arrives there, in one piece."""
         end.scheduled = False
-        flight, far = end.flight, end.far
-        if not flight or end.blocked or far.held:
-            return  # whoever unblocks or resumes it calls ``resume``
-        due = flight[0][0]
-        if end.stalled_until > due:
-            due = end.stalled_until
+        flight = end.flight
+        if end.stops or not flight:
+            return  # whoever lets it go on calls ``resume``
+        due, data = flight.popleft()
         if due > instant:
-            self._schedule(end, due)
+            flight.appendleft((due, data))  # it was joined with a later chunk, or the one before was lost
+            self.resume(end)
             return
-        data = flight.popleft()[1]
         if type(data) is not bytes:
             self._end_stream(end, data)  # type: ignore[arg-type]  # not bytes: a Reason
             return
-        if flight and flight[0][0] <= instant:
-            data = self._joined(data, flight, instant)
         if flight:
-            end.scheduled = True
-            self._loop.at(flight[0][0], self._arrive, end)
-        if far.over or far.hung:
+            if flight[0][0] <= instant:
+                data = self._joined(data, flight, instant)
+            self.resume(end)
+        far = end.far
+        if far.deaf:
             self._arrive_nowhere(end, data, instant)
         else:
             far.host.receive(far, data, instant)
@@ -292,15 +292,21 @@ class Network:
             end.far.silent = False
             self._loop.at(instant + end.delay, self._reset, end)
 
-    def _schedule(self, end: End, instant: int) -> None:
-        if not end.scheduled:
-            end.scheduled = True
-            self._loop.at(instant, self._arrive, end)
-
     def resume(self, end: End) -> None:
-        """The stream from this end may move again: look what is due."""
-        if end.flight:
-            self._schedule(end, max(self._loop.now, end.flight[0][0]))
+        """Have a look at this stream when its next chunk is due."""
+        if end.flight and not end.scheduled:
+            end.scheduled = True
+            self._loop.at(max(self._loop.now, end.flight[0][0]), self._arrives, end)
+
+    def stop(self, end: End) -> None:
+        """Nothing of this stream arrives until it is let go as often as it was stopped."""
+        end.stops += 1
+
+    def let_go(self, end: End) -> None:
+        """One reason to stand still is gone."""
+        end.stops -= 1
+        if not end.stops:
+            self.resume(end)
 
     def relieve(self, end: End) -> None:
         """The far machine has taken enough of this stream: its buffer is below the mark again."""
@@ -308,21 +314,27 @@ class Network:
         self._loop.at(self._loop.now, self._press, end)
 
     def _press(self, end: End, _instant: int) -> None:
-        if not end.over:
+        if not end.over and end.pressed != end.told_pressed:
+            end.told_pressed = end.pressed
             end.host.press(end)
 
     def hold(self, end: End, held: bool) -> None:
-        """The machine at this end stops or resumes reading."""
-        end.held = held
-        if not held and not end.far.pipe:
-            self.resume(end.far)
+        """The machine at this end stops or resumes reading. Nothing waits in a pipe, so it has nothing to hold."""
+        if held != end.held and not end.pipe:
+            end.held = held
+            if held:
+                self.stop(end.far)
+            else:
+                self.let_go(end.far)
 
     # Links end.
 
     def hang_up(self, end: End, reason: Reason, instant: int) -> None:
         """The machine is done with this link: flush for at most a second, then close."""
+        end.writer = None
         if end.over:
             return
+        end.hung = end.deaf = True
         end.reason = reason
         if end.pipe:
             self.finish(end, reason)
@@ -339,22 +351,22 @@ class Network:
             self._lose_flight(end)
             end.flight.append((self._loop.now + end.delay, Reason.RESET))
             self.resume(end)
-            self.finish(end, end.reason)
+            self.finish(end, Reason.RESET)
 
     def _end_stream(self, end: End, reason: Reason) -> None:
         """The last bytes of this stream have arrived: both sides see the end of the link."""
         self.finish(end.far, reason)
-        self.finish(end, end.reason if end.hung else reason)
+        self.finish(end, reason)
 
     def _reset(self, end: End, _instant: int) -> None:
         self.finish(end, Reason.RESET)
 
     def finish(self, end: End, reason: Reason) -> None:
-        """The link is gone as seen from this end; the machine is told exactly once."""
+        """The link is gone as seen from this end. The machine is told exactly once; after its own hangup, with its reason."""
         if end.over:
             return
-        end.over = end.odd = True
-        end.host.detach(end, reason)
+        end.over = end.odd = end.deaf = True
+        end.host.detach(end, end.reason if end.hung else reason)
         if end.far.over:
             end.flight.clear()
 
@@ -367,7 +379,7 @@ class Network:
 
     def leave(self, end: End) -> None:
         """The host of this end stops: what it wrote still arrives, then the far side sees the end."""
-        end.over = end.odd = True
+        end.over = end.odd = end.deaf = True
         if not end.pipe and not end.hung:
             end.hung = True
             self._lose_flight(end.far)
@@ -376,7 +388,7 @@ class Network:
 
     def drop_end(self, end: End, keep: float, silent: bool) -> None:
         """The host of this end crashed: a prefix of what it wrote may still arrive; what was sent to it is lost."""
-        end.over = end.odd = True
+        end.over = end.odd = end.deaf = True
         end.silent = silent
         if end.pipe:
             return

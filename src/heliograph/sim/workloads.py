@@ -58,6 +58,7 @@ class Program:
         self._awaited: dict[int, Callable[[Any], None]] = {}
         self._inboxes: dict[int, tuple[int, Inbox, Workload]] = {}  # the session's number -> ours, inbox, workload
         self._unflushed = 0
+        self._session: Any = None  # set by _start
 
     # Coming and going.
 
@@ -68,6 +69,8 @@ class Program:
     def _start(self) -> None:
         """The host has begun a session: subscribe, and plan what to publish."""
         self._begin_session()
+        self._seat = self.host.seats[0]
+        self._session = self._seat.machine
         self._seat.after = self._look
         now = self._world.loop.now
         for workload in self._workloads:
@@ -204,16 +207,6 @@ class Program:
         self._tell(Flush(self._request(answered)))
 
     # The session's side.
-
-    @property
-    def _seat(self) -> Seat:
-        return self.host.seats[0]
-
-    @property
-    def _session(self) -> Session:
-        machine = self._seat.machine
-        assert isinstance(machine, Session)
-        return machine
 
     def _look(self) -> None:
         """After every take: what became of our requests, and what is there to read?"""

@@ -185,15 +185,14 @@ class World:
         self.network.block(source.name, sink.name, 1)
         for end in sink.ends.values():
             if end.far.host is source:
-                end.far.blocked += 1
+                self.network.stop(end.far)
 
     def unblock(self, source: Host, sink: Host) -> None:
         """One reason for it is gone; if it was the last, everything that waited arrives."""
         self.network.block(source.name, sink.name, -1)
         for end in sink.ends.values():  # the sink's: the source may have given up its own end meanwhile
             if end.far.host is source:
-                end.far.blocked -= 1
-                self.network.resume(end.far)
+                self.network.let_go(end.far)
 
     def step_clock(self, host: Host, by_ns: int) -> None:
         """A host's wall clock is set; its machines see it at once."""

@@ -50,11 +50,29 @@ class Owner:
 class Wish:
     """What stands in the topic table: an owner, and the group if the interest is shared."""
 
-    __slots__ = ("group", "owner")
+    __slots__ = ("group", "owner", "pattern")
 
-    def __init__(self, owner: Owner, group: str | None) -> None:
+    def __init__(self, owner: Owner, pattern: bytes, group: str | None) -> None:
         self.owner = owner
+        self.pattern = pattern
         self.group = group
+
+
+class Difference:
+    """How an owner's wishes changed."""
+
+    __slots__ = ("came", "groups_came", "groups_went", "went")
+
+    def __init__(self) -> None:
+        self.came: list[bytes] = []
+        self.went: list[bytes] = []
+        self.groups_came: list[Group] = []
+        self.groups_went: list[Group] = []
+
+    @property
+    def patterns(self) -> list[bytes]:
+        """Every filter that is touched."""
+        return [*self.came, *self.went, *(group[0] for group in [*self.groups_came, *self.groups_went])]
 
 
 class Interests:
@@ -69,14 +87,14 @@ class Interests:
         """Whom a topic concerns; an owner may come more than once."""
         return self._topics.match(topic)
 
-    def learn(self, interest: Interest) -> list[bytes] | None:
-        """Take in what was told. The filters that came or went; None if a change before it is missing."""
+    def learn(self, interest: Interest) -> Difference | None:
+        """Take in what was told, and say how that changed the owner's wishes; None if a change before it is missing."""
         check(interest)
         owner = self.owners.get((interest.owner, interest.wide))
         if owner is None:
             owner = self.owners[(interest.owner, interest.wide)] = Owner(interest.owner, interest.wide)
         if interest.age <= owner.age:
-            return []
+            return Difference()
         if interest.full:
             return self._replace(owner, interest)
         if interest.incarnation != owner.age[0] or interest.number != owner.age[1] + 1:
@@ -84,58 +102,75 @@ class Interests:
         owner.age = interest.age
         return self._change(owner, interest)
 
-    def _replace(self, owner: Owner, interest: Interest) -> list[bytes]:
+    def _replace(self, owner: Owner, interest: Interest) -> Difference:
         """A snapshot: what it does not name is gone."""
         if owner.pending and owner.pending[0].age != interest.age:
             owner.pending.clear()
         owner.pending.append(interest)
         if interest.more:
-            return []
+            return Difference()
         filters = dict.fromkeys(text.encode() for part in owner.pending for text in part.add)
         groups = dict.fromkeys((text.encode(), name) for part in owner.pending for text, name in part.add_groups)
         owner.pending.clear()
         owner.age = interest.age
-        touched = [self._drop(owner, pattern, None) for pattern in list(owner.filters) if pattern not in filters]
-        touched += [self._drop(owner, *group) for group in list(owner.groups) if group not in groups]
-        touched += [self._keep(owner, pattern, None) for pattern in filters if pattern not in owner.filters]
-        touched += [self._keep(owner, *group) for group in groups if group not in owner.groups]
-        return touched
+        difference = Difference()
+        for pattern in [pattern for pattern in owner.filters if pattern not in filters]:
+            self._drop(owner, pattern, None, difference)
+        for group in [group for group in owner.groups if group not in groups]:
+            self._drop(owner, *group, difference)
+        for pattern in filters:
+            self._keep(owner, pattern, None, difference)
+        for group in groups:
+            self._keep(owner, *group, difference)
+        return difference
 
-    def _change(self, owner: Owner, interest: Interest) -> list[bytes]:
-        touched = [self._drop(owner, text.encode(), None) for text in interest.remove]
-        touched += [self._drop(owner, text.encode(), name) for text, name in interest.remove_groups]
-        touched += [self._keep(owner, text.encode(), None) for text in interest.add]
-        touched += [self._keep(owner, text.encode(), name) for text, name in interest.add_groups]
-        return touched
+    def _change(self, owner: Owner, interest: Interest) -> Difference:
+        difference = Difference()
+        for text in interest.remove:
+            self._drop(owner, text.encode(), None, difference)
+        for text, name in interest.remove_groups:
+            self._drop(owner, text.encode(), name, difference)
+        for text in interest.add:
+            self._keep(owner, text.encode(), None, difference)
+        for text, name in interest.add_groups:
+            self._keep(owner, text.encode(), name, difference)
+        return difference
 
-    def _keep(self, owner: Owner, pattern: bytes, group: str | None) -> bytes:
+    def _keep(self, owner: Owner, pattern: bytes, group: str | None, difference: Difference) -> None:
         key = (owner, pattern, group)
-        if key not in self._wishes:
-            wish = self._wishes[key] = Wish(owner, group)
-            self._topics.add(pattern, wish)
-            if group is None:
-                owner.filters[pattern] = None
-            else:
-                owner.groups[(pattern, group)] = None
-        return pattern
+        if key in self._wishes:
+            return
+        wish = self._wishes[key] = Wish(owner, pattern, group)
+        self._topics.add(pattern, wish)
+        if group is None:
+            owner.filters[pattern] = None
+            difference.came.append(pattern)
+        else:
+            owner.groups[(pattern, group)] = None
+            difference.groups_came.append((pattern, group))
 
-    def _drop(self, owner: Owner, pattern: bytes, group: str | None) -> bytes:
+    def _drop(self, owner: Owner, pattern: bytes, group: str | None, difference: Difference) -> None:
         wish = self._wishes.pop((owner, pattern, group), None)
-        if wish is not None:
-            self._topics.remove(pattern, wish)
-            if group is None:
-                del owner.filters[pattern]
-            else:
-                del owner.groups[(pattern, group)]
-        return pattern
+        if wish is None:
+            return
+        self._topics.remove(pattern, wish)
+        if group is None:
+            del owner.filters[pattern]
+            difference.went.append(pattern)
+        else:
+            del owner.groups[(pattern, group)]
+            difference.groups_went.append((pattern, group))
 
-    def forget(self, key: tuple[int, bool]) -> list[bytes]:
-        """An owner is gone for good; the filters that went with it."""
+    def forget(self, key: tuple[int, bool]) -> Difference:
+        """An owner is gone for good."""
+        difference = Difference()
         owner = self.owners.pop(key, None)
-        if owner is None:
-            return []
-        touched = [self._drop(owner, pattern, None) for pattern in list(owner.filters)]
-        return touched + [self._drop(owner, *group) for group in list(owner.groups)]
+        if owner is not None:
+            for pattern in list(owner.filters):
+                self._drop(owner, pattern, None, difference)
+            for group in list(owner.groups):
+                self._drop(owner, *group, difference)
+        return difference
 
     def __len__(self) -> int:
         return len(self._wishes)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 from heliograph.broker.access import Profile
 from heliograph.matching.topics import TopicSet
 from heliograph.model.topics import is_wild
+from heliograph.wire.frames import HEAD
+from heliograph.wire.limits import DELIVERY_BYTES
 
 if TYPE_CHECKING:
     from heliograph.broker.links import Link
@@ -32,6 +34,7 @@ class Sink:
     """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow."""
 
     __slots__ = ("disconnects", "holds", "link", "numbers", "own")
+    bytes_max = DELIVERY_BYTES
 
     def __init__(self, link: Link, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
         self.link = link
@@ -40,6 +43,11 @@ class Sink:
         self.own = own
         self.holds = holds
         self.disconnects = disconnects
+
+    def prefix(self, size: int, chunks: list[bytes]) -> bytes:
+        """What stands before these chunks of whole frames, ``size`` bytes together, on the wire."""
+        numbers = self.numbers
+        return HEAD.pack(24 + len(numbers) + size, 3, 0, 0, self.link.dropped, 0, len(numbers)) + numbers
 
 
 class Route:
