@@ -140,13 +140,27 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Seconds, up to a moment or over an interval."""
+
+    broker_s: float  # CPU time of the broker's processes
+    generator_s: float  # CPU time of this process
+    waited_s: float  # the broker was ready, but others had its core
+
+    def since(self, before: Usage) -> Usage:
+        """What was used from then to now."""
+        return Usage(
+            self.broker_s - before.broker_s, self.generator_s - before.generator_s, self.waited_s - before.waited_s
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """What was measured between two moments under steady load."""
 
     messages: int
     seconds: float
-    broker_s: float  # CPU time of the broker's processes
-    generator_s: float  # CPU time of this process
+    usage: Usage
     acts: int  # of the actors
 
 
@@ -168,28 +182,26 @@ class Pump:
         """Messages that have arrived, over all flows."""
         return sum(flow.completed for flow in self._flows)
 
-    def measure(self, warm_s: float, measure_s: float, cpu: Callable[[], tuple[float, float]]) -> Interval:
-        """Run the load and check all of it. ``cpu`` gives the seconds that broker and generator have used so far."""
+    def measure(self, warm_s: float, measure_s: float, usage: Callable[[], Usage]) -> Interval:
+        """Run the load and check all of it. ``usage`` gives what has been used so far."""
         warm = sum(flow.warm for flow in self._flows)
         self._run(lambda now, start: now >= start + warm_s and self.completed >= warm)
-        before = self._moment(cpu)
+        before = self._moment(usage)
         self._run(lambda now, start: now >= start + measure_s)
-        after = self._moment(cpu)
+        after = self._moment(usage)
         self._finish()
         found = Interval(
             messages=after.messages - before.messages,
             seconds=after.seconds - before.seconds,
-            broker_s=after.broker_s - before.broker_s,
-            generator_s=after.generator_s - before.generator_s,
+            usage=after.usage.since(before.usage),
             acts=after.acts - before.acts,
         )
         if not found.messages:
             raise MismatchError(f"nothing arrived within {measure_s} s{self._heard()}")
         return found
 
-    def _moment(self, cpu: Callable[[], tuple[float, float]]) -> Interval:
-        acts = sum(actor.acts for actor in self._actors)
-        return Interval(self.completed, perf_counter(), *cpu(), acts)
+    def _moment(self, usage: Callable[[], Usage]) -> Interval:
+        return Interval(self.completed, perf_counter(), usage(), sum(actor.acts for actor in self._actors))
 
     def close(self) -> None:
         """End every link."""

@@ -24,8 +24,9 @@ from typing import Any
 
 from benchmarks.batches import Load
 from benchmarks.cases import CASES, build
+from benchmarks.flow import Usage
 from benchmarks.links import LinkEndedError
-from benchmarks.machine import confined, cpu_seconds, rss_mib
+from benchmarks.machine import confined, cpu_seconds, rss_mib, waited_seconds
 from benchmarks.peers import SYSTEMS
 from benchmarks.peers.crowd import Crowd
 from benchmarks.peers.system import System
@@ -89,15 +90,17 @@ class Station:
         self._tend()
         pump = build(CASES[case], SYSTEMS[system], port, ca_file)
         try:
-            interval = pump.measure(warm_s, measure_s, lambda: (cpu_seconds(pids), cpu_seconds([os.getpid()])))
+            interval = pump.measure(warm_s, measure_s, lambda: _usage(pids))
             rss = rss_mib(pids)
         finally:
             pump.close()
+        usage = interval.usage
         return {
-            "cpu_us": interval.broker_s / interval.messages * 1e6,
+            "cpu_us": usage.broker_s / interval.messages * 1e6,
             "kmsg_s": interval.messages / interval.seconds / 1e3,
-            "broker_busy": interval.broker_s / interval.seconds,
-            "generator_busy": interval.generator_s / interval.seconds,
+            "broker_busy": usage.broker_s / interval.seconds,
+            "broker_waited": usage.waited_s / interval.seconds,
+            "generator_busy": usage.generator_s / interval.seconds,
             "rss_mib": rss,
             "messages": interval.messages,
             **({"changes_s": interval.acts / interval.seconds} if interval.acts else {}),
@@ -175,6 +178,10 @@ class Pair:
         """End both links."""
         self._subscriber.close()
         self._publisher.close()
+
+
+def _usage(pids: list[int]) -> Usage:
+    return Usage(cpu_seconds(pids), cpu_seconds([os.getpid()]), waited_seconds(pids))
 
 
 def main() -> None:

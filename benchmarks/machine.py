@@ -52,6 +52,12 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)
 
 
+def waited_seconds(pids: Iterable[int]) -> float:
+    """How long these processes were ready to run while others had their core. Under load, this shows disturbed runs."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
+
+
 def family(pid: int) -> list[int]:
     """A process and its descendants."""
     return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]

@@ -26,7 +26,7 @@ from benchmarks.peers import OURS
 from benchmarks.peers.server import Server
 
 SAYS = "broker CPU per message: 1to1, 1to10, mix10, drip, TLS, churn; against nats, mosquitto, redis"
-FIGURES = ("cpu_us", "kmsg_s", "broker_busy", "generator_busy", "rss_mib")
+FIGURES = ("cpu_us", "kmsg_s", "broker_busy", "broker_waited", "generator_busy", "rss_mib")
 NATS_LIMITS = {"1to1": 1.2, "mix10": 1.2, "1to10": 0.5}
 CHURN_LIMIT = 2.0
 QUIET = "ours_quiet_1to1"
@@ -38,6 +38,7 @@ HOW = [
     "ours: 10,000 other subscriptions, 1,000 of them wild, 100 access rules, the last one fits; duplicates detected",
     "peers: default settings, queue limits lifted so that nothing is lost; no other subscriptions, no access rules",
     "cpu_us = user and system time of the broker's processes over the measured interval, by messages published",
+    "broker_waited = share of the interval in which other work had the broker's core: above 0.1, look at ratios only",
     "wide and churn: ours alone, 100,100 topics; churn makes 100 subscription changes a second, 1 in 10 wild",
 ]
 
@@ -142,7 +143,16 @@ def show(result: dict[str, Any]) -> str:
                 rows.append(
                     [f"{case} {name}", found["cpu_us"], result["spread"]["cpu_us"][case][name], found["kmsg_s"]]
                 )
-                rows[-1] += [found["rss_mib"], found["generator_busy"], ratio]
-    head = ["case, system", "CPU-µs/msg", "[min, max]", "kmsg/s", "RSS MiB", "generator busy", "ours by it"]
+                rows[-1] += [found["rss_mib"], found["broker_waited"], found["generator_busy"], ratio]
+    head = [
+        "case, system",
+        "CPU-µs/msg",
+        "[min, max]",
+        "kmsg/s",
+        "RSS MiB",
+        "broker waited",
+        "generator busy",
+        "ours by it",
+    ]
     missing = [f"{name}: {peer['absent']}" for name, peer in result["peers"].items() if "absent" in peer]
     return "\n".join([table(head, rows), "", budget_lines(result), *missing, result["machine"]["pinned"]])

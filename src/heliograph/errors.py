@@ -75,6 +75,9 @@ class Reason(IntEnum):
     CONFIG_INVALID = 504
     JOB_FAILED = 505
     QUESTION_UNKNOWN = 506
+    CLUSTER_FULL = 507
+    NAME_TAKEN = 508
+    RESPONDERS_MISSING = 509
 
     @property
     def word(self) -> str:

@@ -170,6 +170,67 @@ class ServiceLost(Note, frozen=True, tag="service_lost"):
         return "warning"
 
 
+class NeighbourLinked(Note, frozen=True, tag="neighbour_linked"):
+    """A link to another broker is up, and both sides are proven."""
+
+    link: int
+    broker: str
+    cluster: str
+
+
+class NeighbourLost(Note, frozen=True, tag="neighbour_lost"):
+    """A link to another broker is gone; so many parcels were planned again."""
+
+    broker: str
+    replanned: int
+
+    @property
+    def level(self) -> str:
+        """Other ways are taken; the operator may want to know."""
+        return "warning"
+
+
+class NeighbourSuspected(Note, frozen=True, tag="neighbour_suspected"):
+    """Nothing was heard of a neighbour for a while: other ways are taken."""
+
+    broker: str
+
+    @property
+    def level(self) -> str:
+        """It may be a pause, or the end."""
+        return "warning"
+
+
+class NeighbourRelieved(Note, frozen=True, tag="neighbour_relieved"):
+    """A suspected neighbour was heard again."""
+
+    broker: str
+
+
+class BrokersLost(Note, frozen=True, tag="brokers_lost"):
+    """No way leads to these brokers any more: the network is partitioned, or they ended."""
+
+    brokers: list[str]
+
+    @property
+    def level(self) -> str:
+        """A partition is worth a look."""
+        return "warning"
+
+
+class BrokersReached(Note, frozen=True, tag="brokers_reached"):
+    """A way leads to these brokers again."""
+
+    brokers: list[str]
+
+
+class SlotChanged(Note, frozen=True, tag="slot_changed"):
+    """Two brokers claimed a slot of the cluster; the older keeps it, this one moved."""
+
+    old: int
+    new: int
+
+
 class DialFailed(Note, frozen=True, tag="dial_failed"):
     """A client could not reach a broker; it tries again."""
 

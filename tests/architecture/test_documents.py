@@ -18,7 +18,7 @@ LEDGER = ROOT / "docs" / "reference" / "ledger.md"
 DOCUMENTS = documents()
 
 # Written in two halves, so that this file does not find itself.
-MACHINE_PATHS = re.compile("/(" + "work|farm|root" + ")/|/" + "home/[a-z]|/" + "Users/[A-Za-z]")
+MACHINE_PATHS = re.compile("/(" + "work|farm|root" + ")/")
 
 
 def named(path: Path) -> str:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pytest
 
 from benchmarks.batches import FixedBatches, Load
-from benchmarks.flow import Flow, Interval, Pump, Reader
+from benchmarks.flow import Flow, Interval, Pump, Reader, Usage
 from benchmarks.links import Link
 from benchmarks.sinks import MismatchError, Sink
 
@@ -80,7 +80,7 @@ def measured(
         )
         pump = Pump([flow])
         try:
-            return pump.measure(0.01, 0.05, lambda: (0.0, 0.0)), flow
+            return pump.measure(0.01, 0.05, lambda: Usage(0.0, 0.0, 0.0)), flow
         finally:
             pump.close()
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import latency, route, start
-from benchmarks.__main__ import NAMES
+from benchmarks.__main__ import NAMES, main
 from benchmarks.field import Field
 from benchmarks.figures import budget, medians, ratios, spread
+from benchmarks.generator import RunError
+from benchmarks.machine import cores
+from benchmarks.peers import SYSTEMS
+from benchmarks.peers.ours import Heliograph
+from benchmarks.peers.server import Server, ServerError
 from benchmarks.route import FIGURES
-
-ROOT = Path(__file__).parents[2]
 
 
 def entry(number: int, system: str, cpu_us: float, case: str = "1to1") -> dict[str, Any]:
@@ -93,9 +94,44 @@ def test_every_result_has_the_promised_fields_and_a_table(module: Any, monkeypat
     json.dumps(result)
 
 
+def test_the_command_lists_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
+
+
+def test_a_missed_budget_exits_with_0_and_json_is_the_last_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missed = {"name": "start", "budget": [budget("ready", 900, 500, "ms")]}
+    monkeypatch.setattr(start, "run", lambda quick: missed)
+    assert main(["start", "--quick", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == missed
+
+
+@pytest.mark.parametrize("error", [RunError("frame 7 was lost"), ServerError("ours was not ready")])
+def test_a_wrong_run_exits_with_1_and_says_why(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(quick: bool) -> dict[str, Any]:
+        raise error
+
+    monkeypatch.setattr(start, "run", wrong)
+    assert main(["start", "--json"]) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out.splitlines()[-1]) == {"name": "start", "error": str(error)}
+    assert str(error) in said.err
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["route", "--systems", "ours,natz"], ["route", "--cases", "2to2"]])
+def test_an_unknown_name_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert arguments[-1].split(",")[-1] in capsys.readouterr().err
+
+
 @pytest.mark.live
-def test_the_command_lists_every_benchmark() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "list"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(NAMES)
+def test_a_server_that_does_not_start_is_reported_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    last_words = [sys.executable, "-c", "raise SystemExit('no such setting')"]
+    monkeypatch.setattr(Heliograph, "command", lambda *_: last_words)
+    with pytest.raises(ServerError, match="no such setting"), Server(SYSTEMS["ours"], cores()):
+        pass

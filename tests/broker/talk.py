@@ -17,7 +17,7 @@ from typing import Any
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
 from heliograph.errors import Reason
-from heliograph.machine import Peer
+from heliograph.machine import Effects, Peer
 from heliograph.notes import Note
 from heliograph.wire.frames import Frame, Kind, control, event
 
@@ -129,7 +129,9 @@ class Talk:
         self.now = until
 
     def take(self) -> None:
-        effects = self.broker.take()
+        self._absorb(self.broker.take())
+
+    def _absorb(self, effects: Effects) -> None:
         for link, chunks in effects.writes:
             for frame in frames(b"".join(chunks)):
                 self._hear(self.heard[link], frame)

@@ -130,7 +130,7 @@ class Script:
         self.welcome(seen, **welcome)
         return self.heard()
 
-    def welcome(self, seen: int | None = None, **more: Any) -> None:
+    def welcome(self, seen: int | str | None = None, **more: Any) -> None:
         body = {
             "version": 1,
             "broker": "broker",
@@ -141,7 +141,7 @@ class Script:
             "features": [],
             "limits": {"payload_bytes_max": 1 << 20},
             "keep_alive_ms": 20_000,
-            "seen": "" if seen is None else f"{seen:016x}",
+            "seen": f"{seen:016x}" if isinstance(seen, int) else seen or "",
         } | more
         self.say_json(Kind.WELCOME, 0, body)
 

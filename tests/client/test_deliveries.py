@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -204,7 +205,7 @@ said = st.lists(
 def result_of(data: bytes, places: list[int]) -> tuple[object, ...]:
     script = a_subscriber("a", "b", "c")
     edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         script.machine.receive(script.link, data[start:end], script.now)
     script.take()
     inboxes = [[(p.id, p.topic, p.payload) for p in script.session.inbox(number).take_all()] for number in (1, 2, 3)]
@@ -230,7 +231,7 @@ def test_no_bytes_of_a_broker_raise(said: list[bytes], tail: bytes, flips: list[
 
 
 @pytest.mark.req("O6")
-@given(st.binary(max_size=300), st.sampled_from([kind for kind in Kind]), st.binary(max_size=80), st.integers(0, 3))
+@given(st.binary(max_size=300), st.sampled_from(list(Kind)), st.binary(max_size=80), st.integers(0, 3))
 def test_no_bytes_before_the_welcome_raise(head: bytes, kind: Kind, body: bytes, number: int) -> None:
     script = Script()
     script.attach()

@@ -50,7 +50,13 @@ def take_apart(raw: bytes) -> Frame:
 
 
 def put_together(
-    kind: int, sequence: int = 0, payload: bytes = b"", topic: bytes = b"", headers: bytes = b"", origin: int = 0, flags: int = 0
+    kind: int,
+    sequence: int = 0,
+    payload: bytes = b"",
+    topic: bytes = b"",
+    headers: bytes = b"",
+    origin: int = 0,
+    flags: int = 0,
 ) -> bytes:
     """The bytes of a frame."""
     length = 24 + len(topic) + len(headers) + len(payload)

@@ -316,7 +316,9 @@ class Oracle:
         return self._otherwise(session, pattern)
 
     def _rules_for(self, session: Link, verb: str) -> list[tuple[str, str]]:
-        rules = [rule for rule in self.settings.rules if verb in rule.verbs and any(_means(who, session) for who in rule.who)]
+        rules = [
+            rule for rule in self.settings.rules if verb in rule.verbs and any(_means(who, session) for who in rule.who)
+        ]
         return [(rule.effect, pattern) for rule in rules for pattern in rule.topics]
 
     def _otherwise(self, session: Link, name: str) -> bool:

@@ -48,9 +48,7 @@ def test_no_delivery_is_larger_than_the_page_says_whatever_came_in_one_piece(pay
     talk = a_talk()
     talk.subscribe(WITNESS, "a")
     count = max(3, 4_000_000 // (payload_bytes + 29))
-    talk.say(
-        PUBLISHER, b"".join(talk.an_event(PUBLISHER, "a", b"x" * payload_bytes) for _ in range(count)), take=False
-    )
+    talk.say(PUBLISHER, b"".join(talk.an_event(PUBLISHER, "a", b"x" * payload_bytes) for _ in range(count)), take=False)
     effects = talk.broker.take()
     written = b"".join(part for link, parts in effects.writes if link == WITNESS for part in parts)
     deliveries = frames(written)

@@ -1,0 +1,1 @@
+"""The live driver on real sockets and in real processes."""

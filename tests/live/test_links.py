@@ -42,7 +42,7 @@ def test_a_link_knows_its_peer_and_sends_without_delay(run: Any) -> None:
     async def main() -> None:
         machine = Recorder()
         async with driving(machine) as (driver, address):
-            reader, writer = await asyncio.open_connection(*address)
+            _, writer = await asyncio.open_connection(*address)
             await until(lambda: machine.peers)
             ours = writer.get_extra_info("sockname")
             peer = machine.peers[1]
@@ -272,13 +272,13 @@ def test_writes_to_a_link_that_is_gone_are_dropped(run: Any) -> None:
     async def main() -> None:
         machine = Recorder()
         async with driving(machine) as (driver, address):
-            peer = socket.create_connection(address)
+            reader, writer = await asyncio.open_connection(*address)
             await until(lambda: machine.peers)
             driver.tell("m", hang_up(1))
             driver.tell("m", write(1, b"late"))
             driver.tell("m", hang_up(1, Reason.SILENT))
-            assert peer.recv(10) == b""
-            peer.close()
+            assert await reader.read() == b""
+            writer.close()
             await until(lambda: machine.detached)
             driver.tell("m", write(1, b"later"))
             assert driver.failure is None

@@ -53,7 +53,7 @@ authority = "authority.crt"
 
 [log]
 format = "json"
-level = "debug"
+level = "LEVEL"
 """
 
 
@@ -66,12 +66,19 @@ class LiveBroker:
         self.lines: list[dict[str, Any]] = []
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self, settings: str) -> None:
+    def start(self, settings: str, log_level: str) -> None:
         self._write_certificates()
-        (self.folder / "heliograph.toml").write_text(SETTINGS + settings)
+        (self.folder / "heliograph.toml").write_text(SETTINGS.replace("LEVEL", log_level) + settings)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
         environment["HELIOGRAPH_RUNTIME_DIR"] = str(self.folder / "run")
-        command = [sys.executable, "-c", "from heliograph.cli.broker import app; app()", "run", "--config", "heliograph.toml"]
+        command = [
+            sys.executable,
+            "-c",
+            "from heliograph.cli.broker import app; app()",
+            "run",
+            "--config",
+            "heliograph.toml",
+        ]
         self.process = subprocess.Popen(
             command, cwd=self.folder, env=environment, stderr=subprocess.PIPE, text=True, errors="replace"
         )
@@ -145,11 +152,11 @@ class LiveBroker:
 
 
 @contextmanager
-def live_broker(folder: Path, settings: str = "") -> Iterator[LiveBroker]:
+def live_broker(folder: Path, settings: str = "", log_level: str = "debug") -> Iterator[LiveBroker]:
     """A broker that runs inside the ``with`` block."""
     broker = LiveBroker(folder)
     try:
-        broker.start(settings)
+        broker.start(settings, log_level)
         yield broker
     finally:
         if broker.process is not None:

@@ -70,7 +70,9 @@ def test_a_parcel_keeps_its_hop_prefix(
     frame = Frame(raw)
     assert (frame.kind, frame.flags, frame.origin, frame.sequence) == (Kind.PARCEL, ttl, members, number)
     assert int.from_bytes(raw[6:8], "little") == epoch
-    hops = struct.pack("<HHI", len(clusters), len(trace), 0) + struct.pack(f"<{len(clusters + trace)}Q", *clusters, *trace)
+    hops = struct.pack("<HHI", len(clusters), len(trace), 0) + struct.pack(
+        f"<{len(clusters + trace)}Q", *clusters, *trace
+    )
     assert (frame.headers, frame.payload) == (hops, whole)
 
 

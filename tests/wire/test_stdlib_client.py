@@ -202,7 +202,9 @@ def test_a_broken_rule_ends_the_link_with_its_reason(
         ({"entity": "nobody", "token": "guessed"}, "credential_wrong"),
     ],
 )
-def test_a_hello_that_cannot_be_welcomed_is_told_why(broker: LiveBroker, fields: dict[str, object], reason: str) -> None:
+def test_a_hello_that_cannot_be_welcomed_is_told_why(
+    broker: LiveBroker, fields: dict[str, object], reason: str
+) -> None:
     client = dial(broker)
     with pytest.raises(Ended) as ended:
         client.hello(**fields)

@@ -21,7 +21,11 @@ from heliograph.broker.commands import Drain, LoadSettings, Reload, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import GONE, NEW, READY, Link, Links, frames_of
 from heliograph.broker.requests import Requests
-from heliograph.broker.routing.routes import Route
+from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.network import Network
+from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.routes import Route, RouteTable
+from heliograph.broker.routing.seen import Seen
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -32,6 +36,7 @@ from heliograph.notes import (
     ActionDenied,
     LinkAttached,
     LinkDetached,
+    NeighbourLost,
     PeerRefused,
     PublicationRefused,
     ReloadFailed,
@@ -39,10 +44,11 @@ from heliograph.notes import (
 )
 from heliograph.wire import bodies
 from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, Flag, Frame, Kind, control
-from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
+from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, PAYLOAD_BYTES_MAX
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
 
 ROWS_MAX = 500  # of a report in one answer: well within a frame, whatever the rows hold
+OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 TOLD_MAX = 256  # refused topics remembered per link, so that a stream of them is answered once each
 
 Handler = Callable[[Link, Frame, Instant], None]
@@ -63,6 +69,25 @@ class Broker:
             config, incarnation, self._links, self._subscriptions, self._outbox, self._timers, self._resume
         )
         self._requests = Requests(self._links, self._outbox, self._order)
+        self._now: Instant = 0
+        network = self._network = Network(
+            config.name,
+            incarnation,
+            config.network,
+            seed,
+            self._links,
+            self._outbox,
+            self._timers,
+            self._subscriptions.forget,
+            self._subscriptions.forget_all,
+        )
+        self._parcels = Parcels(network, self._links, self._timers, self._arrive)
+        self._subscriptions.hops = network.hops
+        self._subscriptions.changed = lambda came, went: network.local_change(came, went, [], [])
+        peering = network.peering
+        peering.up = network.neighbour_up
+        peering.changed = self._neighbour_changed
+        peering.down = self._neighbour_down
         self._reloads: dict[Ticket, tuple[Link, int] | None] = {}
         self._wall_offset_ns: int | None = None  # wall time = now + this
         self._payload_bytes_max = config.limits.payload_bytes_max
@@ -77,6 +102,20 @@ class Broker:
             Kind.SUBSCRIBE: self._subscriptions.subscribe,
             Kind.UNSUBSCRIBE: self._subscriptions.unsubscribe,
             Kind.SERVICE: self._requests.receive,
+            Kind.LINK: peering.receive_link,
+            Kind.LINKED: peering.receive_linked,
+            Kind.PROOF: peering.receive_proof,
+        }
+        self._broker_handlers: dict[int, Handler] = {  # from neighbours only (N18)
+            Kind.PARCEL: self._parcels.receive,
+            Kind.COUNT: self._parcels.receive_count,
+            Kind.MAP: network.receive_map,
+            Kind.INTEREST: network.receive_interest,
+            Kind.SYNC: network.receive_sync,
+            Kind.WAVE: network.receive_wave,
+            Kind.PING: self._sessions.ping,
+            Kind.PONG: self._neighbour_pong,
+            Kind.GOODBYE: self._sessions.goodbye,
         }
 
     # -- links ----------------------------------------------------------------------------------------------------
@@ -89,13 +128,14 @@ class Broker:
         if peer.transport == "pipe":
             self._sessions.attach_pipe(joined)
             self._requests.join(joined)
-        else:
+        elif not self._network.peering.attach(joined, now):
             self._sessions.attach(joined, now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
         left = self._links.by_id[link]
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
+        self._network.peering.leave(left, now)
         self._links.remove(left)
         self._subscriptions.leave(left, now)
         self._sessions.leave(left, now)
@@ -115,7 +155,7 @@ class Broker:
         from_link = self._links.by_id.get(link)
         if from_link is None or from_link.state == GONE:
             return
-        from_link.heard_at = now
+        from_link.heard_at = self._now = now
         from_link.bytes_in += len(data)
         try:
             if from_link.need:
@@ -194,7 +234,7 @@ class Broker:
         if kind == Kind.EVENT:
             if is_over_limit(length, topic_length, header_length, self._payload_bytes_max):
                 raise ProtocolError(Reason.FRAME_OVER_LIMIT)
-        elif length + 4 > (FRAME_BYTES_MAX if link.is_pipe else CONTROL_BYTES_MAX + HEAD_BYTES):
+        elif length + 4 > (CONTROL_BYTES_MAX + HEAD_BYTES if link.is_client else FRAME_BYTES_MAX + CONTROL_BYTES_MAX):
             raise ProtocolError(Reason.FRAME_OVER_LIMIT)
         if link.state == NEW and length + 4 > self._config.limits.handshake_bytes:
             raise ProtocolError(Reason.HANDSHAKE_OVER_BUDGET, "too many bytes before the handshake was over")
@@ -207,15 +247,21 @@ class Broker:
     def _dispatch(self, link: Link, raw: bytes, now: Instant) -> None:
         frame = Frame(raw)
         kind = frame.kind
-        if link.state == NEW and kind != Kind.HELLO:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "the first frame must be a HELLO")
+        if link.state == NEW and kind not in OPENING:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "the first frame must be a HELLO or a LINK")
         if link.is_pipe and kind != Kind.SERVICE:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "pipes carry SERVICE frames")
-        handler = self._handlers.get(kind)
+        neighbour = link.neighbour
+        if neighbour is None:
+            handler = self._handlers.get(kind)
+        else:
+            handler = self._broker_handlers.get(kind)
+            if neighbour.suspected:
+                self._network.peering.relieve(neighbour, now)
         if handler is None:
             known = kind in list(Kind)
             raise ProtocolError(Reason.KIND_UNEXPECTED if known else Reason.KIND_UNKNOWN, f"kind {kind}")
-        if kind >= Kind.HELLO and frame.flags:
+        if kind >= Kind.HELLO and frame.flags and link.is_client:
             raise ProtocolError(Reason.FLAGS_UNKNOWN, "control frames have no flags")
         handler(link, frame, now)
 
@@ -313,6 +359,67 @@ class Broker:
         self._outbox.note(PeerRefused(link.id, error.reason, error.detail))
         self._links.hang_up(link, error.reason, error.detail)
 
+    # -- other brokers --------------------------------------------------------------------------------------------
+
+    def _arrive(self, link: Link, frames: bytes, inside: bool, groups: tuple[int, ...], now: Instant) -> None:
+        """Frames that a neighbour sent for our clients and, ``inside``, for the members of our cluster."""
+        table = self._subscriptions.inner if inside else self._subscriptions.local
+        pos = 0
+        while pos + HEAD_BYTES <= len(frames):
+            origin = HEAD.unpack_from(frames, pos)[4]
+            seen = self._sessions.origins.visit(origin, now)
+            spans: list[tuple[Route, int, int]] = []
+            pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
+            for route, start, end in spans:
+                self._spread(link, route, frames[start:end], now)
+            if why == MISS:
+                pos = self._meet_foreign_topic(table, frames, pos, seen)
+            elif why == OTHER:
+                pos = self._meet_flagged(link, table, frames, pos, seen, now)
+            elif why != Reason.ORIGIN_FOREIGN:
+                break
+        if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
+            self._links.count(Reason.BODY_MALFORMED)
+
+    def _meet_foreign_topic(self, table: RouteTable, frames: bytes, pos: int, seen: Seen) -> int:
+        length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(frames, pos)
+        topic = frames[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
+        if topic_fault(topic) is None:
+            self._subscriptions.resolve(table, topic)
+            return pos
+        seen.admit(sequence)
+        self._links.count(Reason.TOPIC_INVALID)
+        return int(pos + 4 + length)
+
+    def _meet_flagged(self, link: Link, table: RouteTable, frames: bytes, pos: int, seen: Seen, now: Instant) -> int:
+        """An EVENT with flags, which its entry broker has checked; anything else inside a parcel ends the reading."""
+        length, kind, _, topic_length, _, sequence, header_length = HEAD.unpack_from(frames, pos)
+        end = int(pos + 4 + length)
+        if kind != Kind.EVENT or end > len(frames) or 24 + topic_length + header_length > length:
+            self._links.count(Reason.BODY_MALFORMED)
+            return len(frames)
+        topic = frames[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
+        if seen.admit(sequence) and topic_fault(topic) is None:
+            route = table.routes.get(topic) or self._subscriptions.resolve(table, topic)
+            self._spread(link, route, frames[pos:end], now)
+        return end
+
+    def _neighbour_pong(self, link: Link, frame: Frame, now: Instant) -> None:
+        assert link.neighbour is not None
+        self._network.peering.pong(link.neighbour, frame.sequence, now)
+
+    def _neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
+        self._network.neighbour_changed(neighbour, now)
+        if neighbour.suspected:
+            self._network.settle(now)
+            self._parcels.plan_again(neighbour, now)
+
+    def _neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
+        self._network.neighbour_down(neighbour, now)
+        self._network.settle(now)
+        replanned = self._parcels.plan_again(neighbour, now)
+        self._outbox.note(NeighbourLost(neighbour.name, replanned))
+
     # -- the rest of the contract ---------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
@@ -331,7 +438,7 @@ class Broker:
         if ticket in self._reloads:
             self._outbox.note(ReloadFailed([reason.word]))
             self._answer_reload(ticket, {"ok": False, "reason": reason.word})
-        else:
+        elif not self._network.peering.failed(ticket, reason, now):
             self._sessions.proven(ticket, False, now)
 
     def tell(self, command: Any, now: Instant) -> None:
@@ -346,15 +453,21 @@ class Broker:
             raise UsageError(f"a broker does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says."""
+        """What the wall clock says. The first word of it is also the broker's start."""
+        if self._wall_offset_ns is None:
+            self._network.start(now)
         self._wall_offset_ns = wall_ns - now
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
+        self._now = now
         self._timers.run(now)
 
     def take(self) -> Effects:
         """What is wanted since the last take."""
+        network = self._network
+        if network.settled != network.map.version:
+            network.settle(self._now)
         self._links.flush()
         return self._outbox.empty(self._timers.next())
 
@@ -415,12 +528,14 @@ class Broker:
                 return [_describe(link) for link in self._links.by_id.values()]
             case "subscriptions":
                 return self._subscriptions.report()
+            case "map":
+                return self._network.report()
             case "routes":
                 return {"cached": self._subscriptions.routes_cached, "max": self._config.limits.routes_max}
             case "limits":
                 return {name: getattr(self._config.limits, name) for name in self._config.limits.__slots__}
         raise UsageError(
-            f"no report is called {question[:64]!r}; ask for overview, links, subscriptions, routes or limits"
+            f"no report is called {question[:64]!r}; ask for overview, links, subscriptions, map, routes or limits"
         )
 
     def _overview(self) -> dict[str, Any]:

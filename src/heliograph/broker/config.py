@@ -153,6 +153,40 @@ class AccessConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkConfig:
+    """Another broker's address, to which a link is kept."""
+
+    host: str
+    port: int = DEFAULT_PORT
+    secure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """This broker as one of many."""
+
+    cluster: str = "main"
+    slot: int | None = None  # 0 to 63, its place in the cluster; None: one is taken and settled with the others
+    key: bytes = field(default=b"", repr=False)  # the network key; brokers without certificates prove that they have it
+    links: tuple[LinkConfig, ...] = ()
+    heartbeat_ms: int = 500
+    suspect_ms: int = 2_000  # silence after which ways around a neighbour are taken
+    dead_ms: int = 10_000  # … and after which its link is given up
+    interests_max: int = 10_000  # filters that a broker, or a cluster, tells; beyond it they are widened
+
+    def problems(self, path: str = "network") -> list[str]:
+        """Everything wrong with it."""
+        found = [] if entity_is_valid(self.cluster) else [f"{path}.cluster = {self.cluster!r}: not a plain name"]
+        if self.slot is not None and not 0 <= self.slot < 64:
+            found.append(f"{path}.slot = {self.slot}: must be between 0 and 63")
+        if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
+            found.append(f"{path}: heartbeat_ms must be below suspect_ms, and suspect_ms below dead_ms")
+        if self.interests_max < 16:
+            found.append(f"{path}.interests_max = {self.interests_max}: must be at least 16")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """All that one broker needs to know."""
 
@@ -160,6 +194,7 @@ class BrokerConfig:
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     tokens: tuple[TokenRecord, ...] = ()
     local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator finds beside the process
 
@@ -171,7 +206,7 @@ class BrokerConfig:
             found += listener.problems(self.listener_path(number))
             if names.count(listener.name) > 1:
                 found.append(f"listener.{listener.name}: two listeners have this name")
-        return found + self.limits.problems() + self.access.problems()
+        return found + self.limits.problems() + self.access.problems() + self.network.problems()
 
     def listener_path(self, number: int) -> str:
         """How a listener is called in problems: by its name where it has a good one, else by its number."""

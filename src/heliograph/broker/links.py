@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from heliograph.broker.config import LimitsConfig
 from heliograph.broker.routing.routes import Route, RouteTable, Sink
@@ -26,6 +27,9 @@ from heliograph.model.subscription import Subscription
 from heliograph.notes import PublicationsDropped, PublisherHeld
 from heliograph.wire.bodies import goodbye
 from heliograph.wire.frames import LENGTH, Kind, control
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.neighbours import Neighbour
 
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
 NOTE_EVERY_NS = 1_000_000_000
@@ -67,6 +71,7 @@ class Link:
         "may_be_held",
         "name",
         "need",
+        "neighbour",
         "noted_at",
         "noted_dropped",
         "origin",
@@ -89,7 +94,6 @@ class Link:
         "told",
         "touched",
         "voids",
-        "warned",
     )
 
     def __init__(self, link: LinkId, peer: Peer, now: Instant) -> None:
@@ -136,7 +140,12 @@ class Link:
         self.keep_alive_ns = 0
         self.pinged = False
         self.ticket: Ticket | None = None
-        self.warned = False
+        self.neighbour: Neighbour | None = None  # the broker at the other end, once proven
+
+    @property
+    def is_client(self) -> bool:
+        """True unless a service or a proven broker is at the other end."""
+        return self.neighbour is None and not self.is_pipe
 
     @property
     def is_pipe(self) -> bool:
@@ -204,6 +213,21 @@ class Links:
                 writes.append((link.id, link.out))
                 link.out = []
         self._touched.clear()
+
+    def abandon(self, link: Link) -> list[tuple[Sink, bytes]]:
+        """Take back what waits for a link, so that it can go another way; control frames stay."""
+        if link.sink is not None:
+            self._close(link)
+        waiting_runs = [
+            (waiting.sink, waiting.chunk[waiting.start :])
+            for waiting in link.backlog
+            if waiting.sink is not None and waiting.frames
+        ]
+        link.backlog = deque(waiting for waiting in link.backlog if waiting.sink is None)
+        link.droppable.clear()
+        link.backlog_bytes = sum(len(waiting.chunk) for waiting in link.backlog)
+        link.backlog_frames = len(link.backlog)
+        return waiting_runs
 
     def hang_up(self, link: Link, reason: Reason, text: str = "") -> None:
         """Say goodbye and end the link. What waited for it is given up."""

@@ -9,14 +9,18 @@ Not here: the trie (matching/topics.py), the cache's rules (routing/routes.py).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from struct import pack
 
-from heliograph.broker.access import Profile
+from heliograph.broker.access import Access, Profile
+from heliograph.broker.config import AccessConfig
 from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.routing.neighbours import HopSink
 from heliograph.broker.routing.routes import Route, RouteTable, Sink
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.topics import TopicTable
+from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
 from heliograph.model.topics import filter_fault
 from heliograph.notes import ActionDenied
@@ -25,6 +29,7 @@ from heliograph.wire.frames import Frame, Kind, control
 from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
+BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
@@ -50,6 +55,10 @@ class Subscriptions:
         self._tables: dict[Profile, RouteTable] = {}
         self._departed: deque[list[Want]] = deque()
         self.count = 0
+        self.changed: Callable[[list[bytes], list[bytes]], None]  # filters that came, and that went
+        self.hops: Callable[[bytes, bool], list[HopSink]]  # where else a topic goes: topic, only inside our cluster
+        self.local = RouteTable(Access(AccessConfig()).profile(BROKERS))  # for what arrives at us as its target
+        self.inner = RouteTable(self.local.profile)  # for what arrives from another cluster
 
     # -- what clients ask ---------------------------------------------------------------------------------------
 
@@ -68,7 +77,8 @@ class Subscriptions:
         self._wants.setdefault(link, {})[subscription.number] = want
         link.subscriptions[subscription.number] = subscription
         self.count += 1
-        self._forget(subscription.filter)
+        self.forget(subscription.filter)
+        self.changed([subscription.filter], [])
         self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
 
     def unsubscribe(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -81,7 +91,7 @@ class Subscriptions:
             return
         del link.subscriptions[body.number]
         link.sinks.clear()
-        self._remove(want)
+        self._remove([want])
         self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
 
     def _checked(self, link: Link, body: bodies.Subscribe) -> Subscription:
@@ -131,7 +141,10 @@ class Subscriptions:
         routes_max = max(1, self._links.limits.routes_max // max(1, len(self._tables)))
         if not table.profile.may("publish", topic):
             return table.keep(topic, (), True, routes_max)
-        return table.keep(topic, self._sinks(topic), False, routes_max)
+        sinks = self._sinks(topic)
+        if table is not self.local:
+            sinks += tuple(self.hops(topic, table is self.inner))
+        return table.keep(topic, sinks, False, routes_max)
 
     def _sinks(self, topic: bytes) -> tuple[Sink, ...]:
         per_link: dict[Link, list[Subscription]] = {}
@@ -149,42 +162,50 @@ class Subscriptions:
                 per_link.setdefault(link, []).append(want.subscription)
         return tuple(_sink(link, subscriptions) for link, subscriptions in per_link.items())
 
-    def _forget(self, pattern: bytes) -> None:
-        for table in self._tables.values():
+    def forget(self, pattern: bytes) -> None:
+        """Somebody's interest in this filter changed."""
+        for table in self._every_table():
             table.forget(pattern)
 
     def forget_all(self) -> None:
-        """The rules changed: every route has to be worked out anew."""
-        for table in self._tables.values():
+        """The rules or the ways changed: every route has to be worked out anew."""
+        for table in self._every_table():
             table.clear()
+
+    def _every_table(self) -> Iterator[RouteTable]:
+        yield self.local
+        yield self.inner
+        yield from self._tables.values()
 
     # -- going --------------------------------------------------------------------------------------------------
 
     def leave(self, link: Link, now: Instant) -> None:
         """A link is gone: take its subscriptions out, a slice at a time."""
         wants = self._wants.pop(link, None)
-        for table in self._tables.values():
+        for table in self._every_table():
             table.unshare()
         if wants:
             self._departed.append(list(wants.values()))
             self._remove_some(now)
 
     def _remove_some(self, now: Instant) -> None:
-        budget = REMOVED_AT_ONCE
-        while self._departed and budget:
+        gone: list[Want] = []
+        while self._departed and len(gone) < REMOVED_AT_ONCE:
             wants = self._departed[0]
-            while wants and budget:
-                self._remove(wants.pop())
-                budget -= 1
+            while wants and len(gone) < REMOVED_AT_ONCE:
+                gone.append(wants.pop())
             if not wants:
                 self._departed.popleft()
+        self._remove(gone)
         if self._departed:
             self._timers.set("departed", now, self._remove_some)
 
-    def _remove(self, want: Want) -> None:
-        self._topics.remove(want.subscription.filter, want)
-        self.count -= 1
-        self._forget(want.subscription.filter)
+    def _remove(self, wants: list[Want]) -> None:
+        for want in wants:
+            self._topics.remove(want.subscription.filter, want)
+            self.forget(want.subscription.filter)
+        self.count -= len(wants)
+        self.changed([], [want.subscription.filter for want in wants])
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -206,7 +227,7 @@ class Subscriptions:
     @property
     def routes_cached(self) -> int:
         """How many topics are in the route caches."""
-        return sum(len(table.routes) for table in self._tables.values())
+        return sum(len(table.routes) for table in self._every_table())
 
 
 def _sink(link: Link, subscriptions: list[Subscription]) -> Sink:

@@ -49,14 +49,14 @@ def status(there: Connection, as_json: AsJson = False) -> None:
 @with_connection
 def links(there: Connection, as_json: AsJson = False) -> None:
     """List a broker's links, and how far behind each is."""
-    _show(_ask(there, {"do": "report", "question": "links"}), as_json, _LINK_COLUMNS)
+    _show(_ask_rows(there, "links"), as_json, _LINK_COLUMNS)
 
 
 @app.command()
 @with_connection
 def subscriptions(there: Connection, as_json: AsJson = False) -> None:
     """List a broker's subscriptions."""
-    _show(_ask(there, {"do": "report", "question": "subscriptions"}), as_json)
+    _show(_ask_rows(there, "subscriptions"), as_json)
 
 
 @app.command(epilog=examples("heliograph broker drain --grace-ms 30000"))
@@ -87,6 +87,22 @@ def _ask(there: Connection, wish: dict[str, Any]) -> Any:
 
     run_work(work())
     return answers[0]
+
+
+def _ask_rows(there: Connection, question: str) -> list[dict[str, Any]]:
+    """A report that may not fit one answer, page by page. What changes meanwhile may be missed or doubled."""
+    rows: list[dict[str, Any]] = []
+
+    async def work() -> None:
+        async with connected(there, name="heliograph broker", **administrator(there)) as client:
+            while True:
+                page = await client.ask("admin", {"do": "report", "question": question, "start": len(rows)})
+                rows.extend(page["rows"])
+                if not page["rows"] or len(rows) >= page["total"]:
+                    return
+
+    run_work(work())
+    return rows
 
 
 def _show(answer: Any, as_json: bool, columns: Sequence[str] = ()) -> None:

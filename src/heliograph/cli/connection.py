@@ -27,7 +27,7 @@ URL = "heliograph://127.0.0.1:4717"
 PATIENCE_S = 2.0  # a broker that was started a moment ago, in the same script, is waited for
 
 _HINTS = {
-    Reason.DIAL_FAILED: "is a broker running there? `heliograph broker run` starts one",
+    Reason.DIAL_FAILED: "`heliograph broker run` starts one",
     Reason.CREDENTIAL_MISSING: "give --entity and --token-file, or --certificate and --key",
     Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
@@ -130,4 +130,5 @@ def administrator(connection: Connection) -> dict[str, Any]:
 def _told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
     """The error with a hint, where there is a usual cause."""
     hint = _HINTS.get(error.reason)
-    return HeliographError(f"{connection.url}: {error}" + (f"; {hint}" if hint else ""))
+    text = str(error) if connection.url in str(error) else f"{connection.url}: {error}"
+    return HeliographError(f"{text}; {hint}" if hint else text)

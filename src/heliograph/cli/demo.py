@@ -32,6 +32,7 @@ def _demo() -> None:
     from heliograph.live.loop import run
 
     began = monotonic()
+    print("Heliograph at work on this machine: real processes and sockets first, then a simulation. Under a minute.")
     report = Report()
     try:
         run(play(report))
@@ -49,16 +50,17 @@ def _simulate(report: Report) -> None:
     scenario = load(SCENARIO)
     report.begin(f"A simulated network: {SCENARIO}")
     print(f"   {scenario.scenario.about}")
+    print(f"   faults: {', '.join(dict.fromkeys(fault.kind for fault in scenario.fault))}")
     began = monotonic()
     results = []
     for seed in SEEDS:
         result = play(scenario, seed)
         results.append(result)
-        faults = ", ".join(f"{count} {kind}" for kind, count in result.faults.items())
         verdict = "all checks hold" if result.ok else f"{len(result.violations)} VIOLATIONS"
         print(
-            f"   seed {seed}: {result.virtual_s:.0f} virtual s, {result.published:,} published, "
-            f"{result.delivered:,} delivered, {faults}: {verdict}"
+            f"   seed {seed}: {result.virtual_s:.0f} virtual s, {sum(result.faults.values())} faults, "
+            f"{result.published:,} published, {result.delivered:,} delivered: {verdict}",
+            flush=True,
         )
         report.check(result.ok, f"simulation: heliograph simulate {SCENARIO} --seed {seed} shows violations")
     took = monotonic() - began

@@ -171,6 +171,10 @@ async def _slow_consumers(broker: BrokerProcess, report: Report) -> None:
                 await _slow_consumer(broker, policy, report)
         except TimeoutError:
             report.check(False, f"{policy}: took more than {SCENE_S_MAX:.0f} s")
+    wrong = [policy for policy in Policy if any(problem.startswith(policy) for problem in report.problems)]
+    report.add(
+        "slow", f"{len(Policy) - len(wrong)} of {len(Policy)} policies did what they say, beside a fast consumer"
+    )
 
 
 async def _slow_consumer(broker: BrokerProcess, policy: Policy, report: Report) -> None:

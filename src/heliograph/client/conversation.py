@@ -33,6 +33,7 @@ from heliograph.wire.limits import PAYLOAD_BYTES_MAX
 KEEP_ALIVE_MS_MAX = 86_400_000
 SILENCES_MAX = 3  # keep-alive times without a word end a link
 ASKED_AT_ONCE = 1_000  # subscriptions per input: a hundred thousand would stall the program's loop
+JOINED_FROM = 8  # so many pieces are cheaper to copy into one than to write as they are
 UNANSWERED_TIMES = 2  # a full inbox lets the link run on to twice its size while an answer waits behind the deliveries
 
 # Trying again would not change these; nor those below 200: the broker says that we broke the rules of the wire.
@@ -120,8 +121,7 @@ class Conversation:
             self._rooms.outbox.note(PeerRefused(link, error.reason, error.detail))
             self.hang_up(line, error.reason, error.detail)
             return
-        if self.pressing:
-            self.review_hold(now)
+        self.review_hold(now)
 
     def hang_up(self, line: Line, reason: Reason, text: str = "") -> None:
         """Say why, and end the link."""
@@ -157,8 +157,8 @@ class Conversation:
             return
         self.pump(line)
         if line.out:
-            self._rooms.outbox.writes.append((line.id, line.out))
-            line.out = []
+            out, line.out = line.out, []
+            self._rooms.outbox.writes.append((line.id, out if len(out) < JOINED_FROM else [b"".join(out)]))
 
     def pump(self, line: Line) -> None:
         """Move waiting publications, and the PING behind them, to the output."""
@@ -236,7 +236,7 @@ class Conversation:
     def review_hold(self, now: Instant) -> None:
         """Stop reading while an inbox is full, so that the broker sees the pressure and its policy can do its work."""
         line = self.line
-        if line is None or not line.is_ready:
+        if line is None or not line.is_ready or not (self.pressing or line.held):
             return
         times = UNANSWERED_TIMES if len(self._rooms.requests) else 1
         held = any(times == 1 or wish.inbox.fills(times) for wish in self.pressing.values())

@@ -179,8 +179,7 @@ class Session:
             self._answer_after_the_end(command)
             return
         tell(command, now)
-        if self._conversation.pressing:
-            self._conversation.review_hold(now)
+        self._conversation.review_hold(now)
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """What the wall clock says, for the stamps of publications."""
@@ -190,6 +189,7 @@ class Session:
         """Time has passed."""
         if not self.ended:
             self._rooms.timers.run(now)
+            self._conversation.review_hold(now)
 
     def take(self) -> Effects:
         """Everything wanted since the last take: one write, whatever number of publications it holds."""
@@ -269,7 +269,6 @@ class Session:
         if wish is not None and wish.inbox.is_half_empty():
             wish.inbox.pressing = False
             del self._conversation.pressing[command.number]
-            self._conversation.review_hold(now)
 
     def _tell_connect(self, command: commands.Connect, now: Instant) -> None:
         if self.is_connected:

@@ -25,7 +25,7 @@ from heliograph.client import commands
 from heliograph.client.config import ClientConfig, Target, parse_target
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
-from heliograph.errors import ClosedError, UsageError
+from heliograph.errors import ClosedError, HeliographError, UsageError
 from heliograph.live.loop import Driver
 from heliograph.live.subscription import Callback, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context
@@ -74,6 +74,7 @@ class Client:
         self._subscribing: dict[int, commands.Subscribe] = {}
         self._next_request = 1
         self._subscriptions: dict[int, Subscription] = {}
+        self._callbacks: set[asyncio.Task[None] | None] = set()  # under way; never None, but compared with what may be
         self._room: list[asyncio.Future[None]] = []  # who waits to publish
         self._sending = False  # a send at the end of this turn is arranged
         self._turn_bytes = 0
@@ -193,7 +194,9 @@ class Client:
             self._subscribing[request] = command  # stays if we are cancelled: see _settle_subscribe
             subscription: Subscription = await self._await(command, request)
             if callback is not None:
-                subscription._start(callback)
+                task = subscription._start(callback)
+                self._callbacks.add(task)
+                task.add_done_callback(self._callbacks.discard)
             return subscription
 
         return Subscribing(subscribe)
@@ -218,9 +221,8 @@ class Client:
         """Say goodbye and end, now. What was not flushed may be lost; iterations end."""
         if not self._session.ended:
             await self._request(commands.Close)
-        for subscription in self._subscriptions.values():
-            if subscription._task is not None and subscription._task is not asyncio.current_task():
-                subscription._task.cancel()
+        for task in self._callbacks - {asyncio.current_task()}:
+            task.cancel()
         if self._stopping is None:
             self._stopping = self._loop.create_task(self._driver.stop())
         await asyncio.shield(self._stopping)
@@ -239,10 +241,7 @@ class Client:
             await self.close()
 
     async def _finish_callbacks(self) -> None:
-        current = asyncio.current_task()
-        tasks = [
-            one._task for one in self._subscriptions.values() if one._task is not None and one._task is not current
-        ]
+        tasks = self._callbacks - {asyncio.current_task()}
         if tasks:
             await asyncio.wait(tasks)
 
@@ -315,7 +314,7 @@ class Client:
             subscription = self._subscriptions.get(inbox.number)
             if subscription is not None:
                 subscription._wake()
-                if inbox.ended and subscription._task is None:
+                if inbox.ended:
                     del self._subscriptions[inbox.number]
         if self._room and (session.has_room or session.ended):
             self._let_publish()
@@ -346,17 +345,25 @@ class Client:
         value = outcome.value
         command = self._subscribing.pop(outcome.request, None)
         if command is not None and outcome.error is None:
-            inbox = self._session.inbox(value)
             if future is None or future.done():  # cancelled while it waited: nobody will ever read it
                 self._tell(commands.Unsubscribe(0, value))
                 return
-            value = self._subscriptions[inbox.number] = Subscription(self, command, inbox)
+            value = self._begin_subscription(command, value)
         if future is None or future.done():
             return
-        if outcome.error is not None:
-            future.set_exception(outcome.error)
+        error = value if isinstance(value, HeliographError) else outcome.error
+        if error is not None:
+            future.set_exception(error)
         else:
             future.set_result(value)
+
+    def _begin_subscription(self, command: commands.Subscribe, number: int) -> Subscription | HeliographError:
+        try:
+            inbox = self._session.inbox(number)
+        except UsageError:  # confirmed and ended in the same read
+            return self._session.error or ClosedError("the subscription was closed")
+        subscription = self._subscriptions[number] = Subscription(self, command, inbox)
+        return subscription
 
 
 class Connecting:

@@ -9,6 +9,7 @@ Not here: listeners and dials (network.py), what bytes mean (machines), the orde
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -62,7 +63,6 @@ class Link(asyncio.BufferedProtocol):
         self._reason: Reason | None = None  # of our own hangup
         self._detached = False
         self._discarded = 0
-        self._early: list[bytes] = []  # came with the end of a TLS handshake, before the attach; b"" is the end
 
     @property
     def is_attached(self) -> bool:
@@ -73,22 +73,11 @@ class Link(asyncio.BufferedProtocol):
         """The link is up (with TLS: after its handshake)."""
         self._transport = link = cast(asyncio.Transport, transport)
         link.set_write_buffer_limits(high=PRESS_BYTES, low=RELIEF_BYTES)
+        link.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.number = self._network.add(self, outlet_of(link))
         self._deaf = False
         machine = self._runner.machine
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
-        if self._early:
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        """A fast peer's first frames, or even its goodbye, came before the end of the handshake was known here."""
-        early, self._early = self._early, []
-        for data in early:
-            if data and not self._deaf:
-                self._runner.receive(self.number, data)
-            elif not data:
-                self._detach(Reason.CLOSED)
-                self._network.remove(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the loop puts the next read."""
@@ -103,9 +92,8 @@ class Link(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The peer will send no more. The loop flushes what is written and ends the link."""
-        if self.is_attached:
-            self._detach(Reason.CLOSED)
-            self._network.later(FLUSH_S, self.abort)  # it may not read either
+        self._detach(Reason.CLOSED)
+        self._network.later(FLUSH_S, self.abort)  # it may not read either
         return False  # the loop ends the link, and says so by connection_lost
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -114,8 +102,6 @@ class Link(asyncio.BufferedProtocol):
         if self.is_attached:
             self._detach(Reason.CLOSED if exc is None else reason_of(exc))
             self._network.remove(self)
-        else:
-            self._early.append(b"")
 
     def pause_writing(self) -> None:
         """The transport's buffer is full."""
@@ -178,10 +164,7 @@ class Link(asyncio.BufferedProtocol):
         self._runner.hand("detach", self.number, self._runner.machine.detach, self.number, self._reason or reason)
 
     def _overhear(self, nbytes: int) -> None:
-        """Bytes that the machine does not get, or not yet."""
-        if not self.is_attached:
-            self._early.append(bytes(_RECEIVED[:nbytes]))
-            return
+        """Bytes that the machine does not get. The peer may need a moment to hear that we hung up, but not for ever."""
         self._discarded += nbytes
         if self._discarded > DISCARD_BYTES_MAX:
             self.abort()

@@ -18,7 +18,7 @@ from time import time_ns
 
 from heliograph.broker.commands import Drain, Reload, Stop
 from heliograph.broker.config import BrokerConfig, ListenerConfig
-from heliograph.errors import ConfigError
+from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
 from heliograph.live.links import format_address
@@ -34,6 +34,8 @@ from heliograph.observe.log import Log
 LoadSettings = Callable[[], BrokerConfig]
 Ready = Callable[[Mapping[str, Address]], None]
 
+_PROOF = "--secure --auth certificate --certificate FILE --key FILE --authority FILE"
+
 
 async def run_broker(
     config: BrokerConfig,
@@ -46,14 +48,15 @@ async def run_broker(
     """Build a node from settings and run it. ConfigError if certificates or keys are not usable."""
     tls = contexts(config.listeners, tls_files)
     token = LocalToken()
+    loop = asyncio.get_running_loop()
 
     def load() -> BrokerConfig:
-        """New settings; the administrator's token stays, certificates are read anew for new links."""
+        """New settings, in a worker. The token stays; new links get the certificates as they are now."""
         assert load_settings is not None
         loaded = replace(load_settings(), local_digest=token.digest)
         if tls is not None and tls_files is not None:
-            for context in filter(None, (tls.server, tls.client)):
-                reload(context, tls_files)
+            contexts(config.listeners, tls_files)  # ConfigError before anything is changed
+            loop.call_soon_threadsafe(reload, tls, tls_files)
         return loaded
 
     config = replace(config, local_digest=token.digest)
@@ -184,6 +187,8 @@ class Running:
             config = await asyncio.to_thread(load_settings)
         except ConfigError as error:
             self._heard(BROKER, ReloadFailed(error.problems))
+        except (HeliographError, OSError) as error:
+            self._heard(BROKER, ReloadFailed([str(error)]))
         else:
             self.driver.tell(BROKER, Reload(config))
 
@@ -205,6 +210,6 @@ def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, A
         words.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
     if all(listener.is_local for listener in listeners):
         port = next(iter(addresses.values()))[1]
-        more = f"heliograph broker run --listen 0.0.0.0:{port} --secure --auth certificate"
+        more = f"heliograph broker run --listen 0.0.0.0:{port} {_PROOF}"
         return f"open on {', '.join(words)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
     return f"open on {', '.join(words)}; to open more: a [[listener]] in heliograph.toml"

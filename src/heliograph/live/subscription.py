@@ -127,8 +127,9 @@ class Subscription:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _start(self, callback: Callback) -> None:
+    def _start(self, callback: Callback) -> asyncio.Task[None]:
         self._task = asyncio.get_running_loop().create_task(self._call(callback), name=f"subscription {self.filter}")
+        return self._task
 
     async def _call(self, callback: Callback) -> None:
         """Hand each publication to the callback, one after the other. Its mistakes do not end the subscription."""

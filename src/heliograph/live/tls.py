@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from heliograph.errors import ConfigError, Reason
-from heliograph.model.identity import Identity, Role, entity_is_valid
-
-ENTITY_URI = "heliograph:entity:"
-ROLE_URI = "heliograph:role:"
+from heliograph.model.identity import Identity
+from heliograph.trust.names import identity_of
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 _REASONS = {  # what OpenSSL calls it -> our reason
@@ -73,13 +71,13 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-def reload(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Show the certificate that is in the files now, on links made from now on. ConfigError leaves all as it was."""
-    problems = check_files(files)
-    if problems:
-        raise ConfigError(problems)
-    if files.certificate is not None:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+def reload(contexts: TlsContexts, files: TlsFiles) -> None:
+    """Show the certificate that is in the files now on links made from now on. The files are known to be good."""
+    for context in (contexts.server, contexts.client):
+        if context is not None and files.certificate is not None:
+            context.load_cert_chain(files.certificate, files.key, password=_no_password)
+        if context is not None and files.authority is not None:
+            context.load_verify_locations(files.authority)
 
 
 def check_files(files: TlsFiles) -> list[str]:
@@ -144,12 +142,7 @@ def peer_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
     """Who a verified certificate names; None without one, or if it names no entity of ours."""
     if not certificate:  # an empty dict: shown, but not verified
         return None
-    uris = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
-    entities = [uri.removeprefix(ENTITY_URI) for uri in uris if uri.startswith(ENTITY_URI)]
-    if len(entities) != 1 or not entity_is_valid(entities[0]):
-        return None
-    named = {uri.removeprefix(ROLE_URI) for uri in uris if uri.startswith(ROLE_URI)}
-    return Identity(entities[0], tuple(role for role in Role if role.value in named), "certificate")
+    return identity_of(value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI")
 
 
 def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:

@@ -49,8 +49,8 @@ class Seat:
 
     # fmt: off
     __slots__ = (
-        "after", "alarm", "dirty", "gone", "host", "machine", "name", "number", "receive", "spins", "spun_at", "take",
-        "tickets", "wake_at",
+        "after", "alarm", "departed", "dirty", "gone", "host", "machine", "name", "number", "receive", "spins", "spun_at",
+        "take", "tickets", "wake_at",
     )
     # fmt: on
 
@@ -67,6 +67,7 @@ class Seat:
         self.alarm = NEVER  # what is in the loop for it
         self.spins = 0
         self.spun_at = 0
+        self.departed: dict[LinkId, None] = {}  # detached since its last take: effects for them came too late
         self.tickets: dict[Ticket, None] = {}  # promised, not yet kept
         self.after: Callable[[], None] | None = None  # the program that owns the machine, called after every take
 
@@ -243,6 +244,7 @@ class Host:
         if self.ends.pop(end.link, None) is not end:
             raise ContractBroken(f"{self.name}: link {end.link} detaches twice")
         end.writer = None
+        end.seat.departed[end.link] = None
         end.seat.dirty = True
         self.world.journal.write("detached", self.name, end.link, end.peer.address, reason.word)
         end.seat.machine.detach(end.link, reason, now)
@@ -286,7 +288,9 @@ class Host:
         for link, frames in effects.writes:
             end = self.ends.get(link)
             if end is None or end.writer is not seat:
-                raise ContractBroken(f"{self.name}: {seat.name} writes to link {link}, {_state(end)}")
+                end = self._own_end(seat, link, "writes to")
+                if end is None:
+                    continue
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             parts.append(_pack_write(link, len(data)))
             parts.append(data)
@@ -306,6 +310,8 @@ class Host:
         ):
             digest.add_rest(effects)
             self._carry_out_rest(seat, effects, instant)
+        if seat.departed:
+            seat.departed.clear()
         if wake_at is None:
             seat.wake_at = NEVER
         else:
@@ -324,11 +330,14 @@ class Host:
         for note in effects.notes:
             world.journal.write("note", self.name, note)
         for link, hold in effects.holds:
-            world.network.hold(self._own_end(seat, link, "holds"), hold)
+            end = self._own_end(seat, link, "holds")
+            if end is not None:
+                world.network.hold(end, hold)
         for link, reason in effects.hangups:
             end = self._own_end(seat, link, "hangs up")
-            world.journal.write("hung_up", self.name, link, reason.word)
-            world.network.hang_up(end, reason, instant)
+            if end is not None:
+                world.journal.write("hung_up", self.name, link, reason.word)
+                world.network.hang_up(end, reason, instant)
         for ticket, dial in effects.dials:
             self._promise(seat, ticket)
             world.network.dial(seat, ticket, dial, instant)
@@ -344,11 +353,14 @@ class Host:
         for socket, _address, data in effects.datagrams:
             world.journal.write("datagram_dropped", self.name, socket, len(data))
 
-    def _own_end(self, seat: Seat, link: LinkId, verb: str) -> End:
+    def _own_end(self, seat: Seat, link: LinkId, verb: str) -> End | None:
+        """The end that an effect is about; None if it was detached after the machine asked for the effect."""
         end = self.ends.get(link)
-        if end is None or end.writer is not seat:
-            raise ContractBroken(f"{self.name}: {seat.name} {verb} link {link}, {_state(end)}")
-        return end
+        if end is not None and end.writer is seat:
+            return end
+        if link in seat.departed:
+            return None
+        raise ContractBroken(f"{self.name}: {seat.name} {verb} link {link}, {_state(end)}")
 
     def _promise(self, seat: Seat, ticket: Ticket) -> None:
         if ticket in seat.tickets:

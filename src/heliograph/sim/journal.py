@@ -15,7 +15,7 @@ from typing import Any
 from heliograph.notes import Note
 from heliograph.sim.loop import SECOND, Loop
 
-ENTRIES_MAX = 2_000  # kept for the last lines before a failure
+ENTRIES_MAX = 20_000  # kept for the lines before a failure
 
 KINDS = {
     "started": "a host began to run",
@@ -74,11 +74,14 @@ class Journal:
         for watcher in self._watchers[kind]:
             watcher(who, *details)
 
-    def lines(self, last: int | None = None) -> Iterator[str]:
-        """The entries as text, oldest first; only the ``last`` so many, if given."""
+    def lines(self, last: int | None = None, step: int | None = None) -> Iterator[str]:
+        """The entries as text, oldest first: all, or the ``last`` so many, up to ``step`` if it is still known."""
         entries = list(self.entries)
-        for instant, step, kind, who, details in entries if last is None else entries[-last:]:
-            yield f"{instant / SECOND:12.6f} {step:>8}  {who:<14} {kind:<13} {' '.join(map(_shown, details))}".rstrip()
+        if step is not None:
+            entries = [entry for entry in entries if entry[1] <= step] or entries
+        for instant, at_step, kind, who, details in entries if last is None else entries[-last:]:
+            shown = " ".join(map(_shown, details))
+            yield f"{instant / SECOND:12.6f} {at_step:>8}  {who:<14} {kind:<13} {shown}".rstrip()
 
 
 def _shown(detail: Any) -> str:

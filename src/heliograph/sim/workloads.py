@@ -58,6 +58,7 @@ class Program:
         self._awaited: dict[int, Callable[[Any], None]] = {}
         self._inboxes: dict[int, tuple[int, Inbox, Workload]] = {}  # the session's number -> ours, inbox, workload
         self._unflushed = 0
+        self._leaving = False
         self._session: Any = None  # set by _start
 
     # Coming and going.
@@ -88,6 +89,7 @@ class Program:
     def _leave(self, _: None) -> None:
         """Say goodbye, one way or the other; a scenario that lets clients come back brings a new session later."""
         self._world.journal.write("leaving", self.host.name)
+        self._leaving = True
         self._inboxes.clear()
         self._tell(Drain(self._request(lambda _: None)) if self._random.random() < 0.5 else Close(self._request(_nothing)))
         if self._plan.away_s is not None:
@@ -132,10 +134,13 @@ class Program:
         self._later(self._drawn(workload.change_s), self._change, workload)
 
     def _read_one(self, number: int) -> None:
-        """A slow program takes one publication, and looks again after a while."""
+        """A slow program takes one publication, and looks again after a while. In the end it hurries."""
         if number not in self._inboxes:
             return
         ours, inbox, workload = self._inboxes[number]
+        if self._world.loop.now >= self._end:
+            self._read_all(number)
+            return
         publication = inbox.take()
         if publication is not None:
             self._received(ours, publication)
@@ -215,7 +220,7 @@ class Program:
             self._awaited.pop(outcome.request)(outcome)
         for inbox in session.collect_news():
             known = self._inboxes.get(inbox.number)
-            if known is not None and not known[2].reads_per_s:
+            if known is not None and (not known[2].reads_per_s or self._world.loop.now >= self._end):
                 self._read_all(inbox.number)
 
     def _request(self, answered: Callable[[Any], None]) -> int:
@@ -238,7 +243,7 @@ class Program:
 
     def _due(self, planned: tuple[Seat, Callable[[Any], None], Any], _instant: int) -> None:
         seat, call, subject = planned
-        if not seat.gone:
+        if not seat.gone and not self._leaving:
             call(subject)
 
     def _gap(self, workload: Workload) -> int:

@@ -25,14 +25,15 @@ bytes as: ttl for flags, cluster epoch for topic length, member mask for origin,
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from struct import Struct
+from struct import Struct, pack, unpack_from
 
-from heliograph.wire.limits import CLUSTERS_MAX, HEAD_BYTES, TRACE_MAX
+from heliograph.errors import ProtocolError, Reason
+from heliograph.wire.limits import CLUSTERS_MAX, GROUPS_MAX, HEAD_BYTES, TRACE_MAX
 
 HEAD = Struct("<IBBHQQI")
 SCAN = Struct("<IIQQI")  # the same bytes with kind, flags and topic length as one word, which compare at once
 LENGTH = Struct("<I")
-HOP_COUNTS = Struct("<HHI")  # clusters, brokers in the trace, reserved
+HOP_COUNTS = Struct("<HHI")  # clusters, brokers in the trace, groups
 BODY_BYTES = HEAD_BYTES - 4  # what ``length`` counts before topic, headers and payload
 VERSION = 1
 
@@ -53,6 +54,14 @@ class Kind(IntEnum):
     UNSUBSCRIBE = 22
     CONFIRMED = 23
     REFUSED = 24
+    LINK = 32
+    LINKED = 33
+    PROOF = 34
+    MAP = 35
+    INTEREST = 36
+    SYNC = 37
+    COUNT = 38
+    WAVE = 39
 
 
 class Flag(IntFlag):
@@ -113,22 +122,41 @@ def parcel(
     number: int,
     clusters: tuple[int, ...] = (),
     trace: tuple[int, ...] = (),
+    groups: tuple[int, ...] = (),
 ) -> bytes:
-    """The hop prefix of a PARCEL whose frames have ``size`` bytes; clusters and trace are 64-bit ids."""
+    """The hop prefix of a PARCEL whose frames have ``size`` bytes; clusters, trace and groups are 64-bit ids."""
     assert len(clusters) <= CLUSTERS_MAX
     assert len(trace) <= TRACE_MAX
-    hops = HOP_COUNTS.pack(len(clusters), len(trace), 0) + b"".join(id.to_bytes(8, "little") for id in clusters + trace)
+    assert len(groups) <= GROUPS_MAX
+    ids = clusters + trace + groups
+    hops = HOP_COUNTS.pack(len(clusters), len(trace), len(groups)) + pack(f"<{len(ids)}Q", *ids)
     return HEAD.pack(BODY_BYTES + len(hops) + size, Kind.PARCEL, ttl, epoch, members, number, len(hops)) + hops
+
+
+def hops_of(frame: Frame) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The clusters, trace and groups of a PARCEL. ProtocolError where its counts do not fit its bytes."""
+    headers = frame.headers
+    if len(headers) < HOP_COUNTS.size:
+        raise ProtocolError(Reason.BODY_MALFORMED, "a parcel without counts")
+    clusters, trace, groups = HOP_COUNTS.unpack_from(headers)
+    if clusters > CLUSTERS_MAX or trace > TRACE_MAX or groups > GROUPS_MAX:
+        raise ProtocolError(Reason.BODY_MALFORMED, "a parcel with too many targets or hops")
+    count = clusters + trace + groups
+    if len(headers) != HOP_COUNTS.size + 8 * count:
+        raise ProtocolError(Reason.BODY_MALFORMED, "a parcel whose counts do not fit its bytes")
+    ids = unpack_from(f"<{count}Q", headers, HOP_COUNTS.size)
+    return ids[:clusters], ids[clusters : clusters + trace], ids[clusters + trace :]
 
 
 class Frame:
     """One frame, taken apart. For the slow path, clients and tests; the fast path is wire/scan.py."""
 
-    __slots__ = ("flags", "headers", "kind", "origin", "payload", "raw", "sequence", "topic")
+    __slots__ = ("epoch", "flags", "headers", "kind", "origin", "payload", "raw", "sequence", "topic")
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         _, self.kind, self.flags, topic_length, self.origin, self.sequence, header_length = HEAD.unpack_from(raw)
+        self.epoch = topic_length  # what a PARCEL has there
         top = HEAD_BYTES + (0 if self.kind == Kind.PARCEL else topic_length)
         self.topic = raw[HEAD_BYTES:top]
         self.headers = raw[top : top + header_length]

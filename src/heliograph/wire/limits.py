@@ -17,4 +17,5 @@ PARCEL_BYTES_MAX = 1 << 16  # between brokers; one larger frame makes a parcel o
 SUBSCRIPTIONS_PER_DELIVERY_MAX = 16_000  # numbers named in one delivery: 64 KiB with its head
 TRACE_MAX = 16  # brokers named in a parcel's trace
 CLUSTERS_MAX = 64  # clusters named as a parcel's targets
+GROUPS_MAX = 64  # groups named in a parcel
 SEQUENCE_MAX = (1 << 64) - 1

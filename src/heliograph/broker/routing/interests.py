@@ -69,6 +69,16 @@ class Difference:
         self.groups_came: list[Group] = []
         self.groups_went: list[Group] = []
 
+    @classmethod
+    def told(cls, change: Interest) -> Difference:
+        """The difference that a change tells."""
+        difference = cls()
+        difference.came = [text.encode() for text in change.add]
+        difference.went = [text.encode() for text in change.remove]
+        difference.groups_came = [(text.encode(), name) for text, name in change.add_groups]
+        difference.groups_went = [(text.encode(), name) for text, name in change.remove_groups]
+        return difference
+
     @property
     def patterns(self) -> list[bytes]:
         """Every filter that is touched."""

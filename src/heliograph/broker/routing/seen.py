@@ -94,6 +94,17 @@ class Origins:
             seen = self._known[origin] = Seen(origin, self._gaps_max)
         return seen
 
+    def visit(self, origin: int, now: Instant) -> Seen:
+        """The record of an origin whose publications come by way of another broker."""
+        seen = self._known.get(origin)
+        if seen is None:
+            seen = self.use(origin, now)
+            self._idle[origin] = now
+        elif origin in self._idle:
+            del self._idle[origin]
+            self._idle[origin] = now
+        return seen
+
     def rest(self, origin: int, now: Instant) -> None:
         """The origin's link is gone: remember it for the horizon."""
         if origin in self._known:

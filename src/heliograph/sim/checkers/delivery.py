@@ -30,9 +30,10 @@ class Delivery(Checker):
     def prepare(self) -> None:
         """Nothing has happened yet."""
         self._people = people(self.scenario)
-        self._filters: dict[Key, tuple[str, bool]] = {}  # known subscriptions, in force or not
+        self._filters: dict[Key, tuple[str, bool]] = {}  # known subscriptions, in force or not: filter, echo
         self._due: dict[Key, dict[tuple[str, int], tuple[str, int, int]]] = {}  # in force: (publisher, number) -> when
         self._takers: dict[tuple[str, str], list[Key]] = {}  # (publisher, topic) -> subscriptions in force that want it
+        self._answers: dict[tuple[str, str, bool, str, str], bool] = {}  # does this subscriber get that? remembered
         self._sessions: dict[str, int] = {}  # publisher -> the first number of its present session
         self._last: dict[str, int] = {}  # publisher -> its newest number
         self._confirmed: dict[str, list[tuple[int, int]]] = {}  # publisher -> spans [first, last]
@@ -119,11 +120,17 @@ class Delivery(Checker):
         spans.append((first, number))
 
     def _wants(self, key: Key, publisher: str, topic: str) -> bool:
-        pattern, echo = self._filters[key]
-        subscriber, sender = self._people[key[0]], self._people[publisher]
+        question = (key[0], *self._filters[key], publisher, topic)
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._answers[question] = self._judge(*question)
+        return answer
+
+    def _judge(self, who: str, pattern: str, echo: bool, publisher: str, topic: str) -> bool:
+        subscriber, sender = self._people[who], self._people[publisher]
         return (
             subscriber.broker == sender.broker
-            and (echo or publisher != key[0])
+            and (echo or publisher != who)
             and matches(pattern.encode(), topic.encode())
             and may(self.scenario, sender, "publish", topic)
             and may(self.scenario, subscriber, "subscribe", topic)

@@ -1,10 +1,13 @@
 """Order: what one publisher session publishes reaches each subscription in the order in which it was published.
 
-In:    "received".
+In:    "published", "received", "detached".
 Out:   a violation for each publication that comes after a later one, whatever their topics.
-State: per subscription and publisher session the highest number so far.
+State: per subscription and publisher session the highest number so far; when publications were made and links broke.
 Not here: gaps (delivery.py), repetitions (duplicates.py).
 Paper: [grid] §1; N11, publisher order.
+
+Order holds on a link. A subscriber that was away may get late what it missed, when a publisher repeats to a new broker
+what the old one never confirmed: a publication made before the subscriber's link last broke is excused.
 """
 
 from __future__ import annotations
@@ -18,8 +21,18 @@ class Order(Checker):
     name = "order"
 
     def prepare(self) -> None:
-        """Nothing has arrived yet."""
+        """Nothing has happened yet."""
         self._highest: dict[tuple[str, int, str, int], int] = {}
+        self._published: dict[tuple[str, int], int] = {}
+        self._broke: dict[str, int] = {}
+
+    def on_published(self, who: str, number: int, _topic: str, _payload: bytes) -> None:
+        """A program published."""
+        self._published[who, number] = self.journal.instant
+
+    def on_detached(self, who: str, *_: object) -> None:
+        """A host lost a link."""
+        self._broke[who] = self.journal.instant
 
     def on_received(
         self, who: str, subscription: int, publisher: str, session: int, number: int, topic: str, _payload: bytes
@@ -29,5 +42,5 @@ class Order(Checker):
         before = self._highest.get(key, 0)
         if number > before:
             self._highest[key] = number
-        elif number < before:
+        elif number < before and self._published.get((publisher, number), 0) > self._broke.get(who, -1):
             self.blame(f"{who} got publication {number} of {publisher} on {topic} after its publication {before}")

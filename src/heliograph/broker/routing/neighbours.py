@@ -1,0 +1,156 @@
+"""Neighbours: brokers at the other end of a link, what was sent to them, and how far away they are.
+
+In:    parcels on their way out, counts and pongs on their way in.
+Out:   hop prefixes; parcels that a lost neighbour has not confirmed; a cost.
+State: per neighbour its parcels since the last confirmed one, and smoothed round-trip times.
+Not here: making a link (peering.py), choosing a neighbour (network.py), queues (broker/links.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from heliograph.broker.routing.routes import Sink
+from heliograph.machine import Instant
+from heliograph.wire.frames import parcel
+from heliograph.wire.limits import PARCEL_BYTES_MAX
+
+if TYPE_CHECKING:
+    from heliograph.broker.links import Link
+
+UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
+UNMEASURED_COST = 1_000  # until the first pong
+OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
+SMOOTHING = 8  # a new round trip counts for one part in eight
+NOTICED = 4  # a cost that changed by less than a quarter is not told to anybody
+
+
+class Targets:
+    """Whom a parcel is for: slots of this cluster, parts of clusters, and the groups that alone may have it."""
+
+    __slots__ = ("groups", "members", "parts")
+
+    def __init__(self, members: int, parts: tuple[int, ...] = (), groups: tuple[int, ...] = ()) -> None:
+        self.members = members
+        self.parts = parts
+        self.groups = groups
+
+    @property
+    def key(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Equal targets have equal keys."""
+        return (self.members, self.parts, self.groups)
+
+
+class Sent:
+    """A parcel that a neighbour has not confirmed."""
+
+    __slots__ = ("chunks", "number", "size", "targets", "trace", "ttl")
+
+    def __init__(
+        self, number: int, size: int, chunks: list[bytes], targets: Targets, ttl: int, trace: tuple[int, ...]
+    ) -> None:
+        self.number = number
+        self.size = size
+        self.chunks = chunks
+        self.targets = targets
+        self.ttl = ttl
+        self.trace = trace
+
+
+class Neighbour:
+    """A linked broker."""
+
+    __slots__ = (
+        "broker",
+        "cluster",
+        "confirmed_in",
+        "cost",
+        "dialled",
+        "given_up",
+        "heard_in",
+        "incarnation",
+        "link",
+        "name",
+        "round_trip_ns",
+        "sent",
+        "sent_at",
+        "sent_bytes",
+        "sent_number",
+        "sinks",
+        "suspected",
+        "told_cost",
+    )
+
+    def __init__(self, link: Link, broker: int, name: str, cluster: str, incarnation: int, dialled: bool) -> None:
+        self.link = link
+        self.broker = broker
+        self.name = name
+        self.cluster = cluster
+        self.incarnation = incarnation
+        self.dialled = dialled
+        self.suspected = False
+        self.cost = self.told_cost = UNMEASURED_COST
+        self.round_trip_ns = 0
+        self.sent_at: Instant = 0
+        self.sent_number = 0
+        self.sent: deque[Sent] = deque()
+        self.sent_bytes = 0
+        self.given_up = 0  # parcels that would not be planned again
+        self.heard_in = 0  # the number of the last parcel that came
+        self.confirmed_in = 0  # … and of the last one that we confirmed
+        self.sinks: dict[tuple[int, tuple[int, ...], tuple[int, ...]], HopSink] = {}
+
+    def keep(self, size: int, chunks: list[bytes], sink: HopSink) -> int:
+        """Number a parcel, and remember it until it is confirmed."""
+        self.sent_number += 1
+        self.sent.append(Sent(self.sent_number, size, list(chunks), sink.targets, sink.ttl, sink.trace))
+        self.sent_bytes += size
+        while self.sent_bytes > UNCONFIRMED_BYTES_MAX and len(self.sent) > 1:
+            self.sent_bytes -= self.sent.popleft().size
+            self.given_up += 1
+        return self.sent_number
+
+    def confirm(self, number: int) -> None:
+        """Every parcel up to this number has arrived."""
+        while self.sent and self.sent[0].number <= number:
+            self.sent_bytes -= self.sent.popleft().size
+
+    def measure(self, round_trip_ns: int, outside: bool) -> bool:
+        """A pong came; True if the cost is now so different that others should know."""
+        if self.round_trip_ns:
+            self.round_trip_ns += (round_trip_ns - self.round_trip_ns) // SMOOTHING
+        else:
+            self.round_trip_ns = round_trip_ns
+        self.cost = max(1, self.round_trip_ns // 2_000) + (OUTSIDE_COST if outside else 0)
+        return abs(self.cost - self.told_cost) * NOTICED > max(self.told_cost, 200)
+
+    def sink(self, targets: Targets, ttl: int, epoch: int, here: int) -> HopSink:
+        """The sink for what enters here and goes to these targets this way; equal targets share one."""
+        sink = self.sinks.get(targets.key)
+        if sink is None:
+            if len(self.sinks) >= 4_096:
+                self.sinks.clear()
+            sink = self.sinks[targets.key] = HopSink(self, targets, ttl, epoch, (here,))
+        return sink
+
+
+class HopSink(Sink):
+    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first: broker links hold nobody."""
+
+    __slots__ = ("epoch", "neighbour", "targets", "trace", "ttl")
+    bytes_max = PARCEL_BYTES_MAX
+
+    def __init__(self, neighbour: Neighbour, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> None:
+        super().__init__(neighbour.link, b"", True, holds=False, disconnects=False)
+        self.neighbour = neighbour
+        self.targets = targets
+        self.ttl = ttl
+        self.epoch = epoch
+        self.trace = trace
+
+    def prefix(self, size: int, chunks: list[bytes]) -> bytes:
+        """The hop prefix of a parcel."""
+        targets = self.targets
+        number = self.neighbour.keep(size, chunks, self)
+        return parcel(size, self.ttl, self.epoch, targets.members, number, targets.parts, self.trace, targets.groups)

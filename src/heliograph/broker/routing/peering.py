@@ -1,0 +1,321 @@
+"""Peering: how two brokers come to be neighbours, and how one notices that the other is gone.
+
+In:    addresses to dial; LINK, LINKED and PROOF frames; PONGs; time.
+Out:   neighbours that are up, suspected, relieved or down (told to network.py); dials, retried.
+State: dials under way, handshakes under way, heartbeats.
+Not here: what neighbours tell each other (network.py), clients' handshakes (broker/sessions.py).
+Paper: [grid] §1.2, links and brokers that failed or are failure-suspected.
+
+A broker proves itself by a certificate with the role broker, or by the network key: each side answers the other's
+nonce with an HMAC, so the key itself never travels. Only then are hop prefixes, maps and interests read from it (N18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from hmac import compare_digest
+from hmac import new as hmac
+from random import Random
+
+from heliograph.broker.config import LinkConfig, NetworkConfig
+from heliograph.broker.links import GONE, READY, Link, Links
+from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
+from heliograph.model.identity import Role
+from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
+from heliograph.wire.frames import VERSION, Frame, Kind, control
+from heliograph.wire.network import LinkUp, Proof, decode_link_up, decode_proof, encode
+
+NONCE_BYTES = 16
+HANDSHAKE_MS = 2_000
+RETRY_MS = 100
+RETRY_MS_MAX = 5_000
+
+
+class Aim:
+    """An address that this broker keeps a link to."""
+
+    __slots__ = ("broker", "config", "link", "retry_ms")
+
+    def __init__(self, config: LinkConfig) -> None:
+        self.config = config
+        self.broker = 0  # who answers there, once known
+        self.link: Link | None = None
+        self.retry_ms = RETRY_MS
+
+
+class Greeting:
+    """A handshake between brokers that is under way on a link."""
+
+    __slots__ = ("aim", "nonce", "other")
+
+    def __init__(self, nonce: str, aim: Aim | None) -> None:
+        self.nonce = nonce
+        self.aim = aim
+        self.other: LinkUp | None = None
+
+
+class Peering:
+    """Makes and watches links to other brokers."""
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        myself: Callable[[], LinkUp],
+        seed: int,
+        links: Links,
+        outbox: Outbox,
+        timers: Timers,
+    ) -> None:
+        self._config = config
+        self._myself = myself  # who we are now, with an empty nonce
+        self._seed = seed.to_bytes(32, "little", signed=True)
+        self._nonces = 0
+        self._random = Random(seed)
+        self._links = links
+        self._outbox = outbox
+        self._timers = timers
+        self._aims: dict[tuple[str, int], Aim] = {}
+        self._dials: dict[Ticket, Aim] = {}
+        self._greetings: dict[Link, Greeting] = {}
+        self.neighbours: dict[int, Neighbour] = {}
+        self.up: Callable[[Neighbour, Instant], None]
+        self.down: Callable[[Neighbour, Instant], None]
+        self.changed: Callable[[Neighbour, Instant], None]
+
+    # -- dialling -------------------------------------------------------------------------------------------------
+
+    def aim(self, target: LinkConfig, now: Instant) -> None:
+        """Keep a link to this address from now on."""
+        key = (target.host, target.port)
+        if key not in self._aims:
+            self._aims[key] = Aim(target)
+            self._dial(self._aims[key])
+
+    def drop(self, target: LinkConfig) -> bool:
+        """Keep it no longer; False if there was no such aim."""
+        aim = self._aims.pop((target.host, target.port), None)
+        if aim is None:
+            return False
+        self._timers.cancel(("aim", target.host, target.port))
+        neighbour = self.neighbours.get(aim.broker)
+        if neighbour is not None:
+            self._links.hang_up(neighbour.link, Reason.GOODBYE, "this link was removed")
+        elif aim.link is not None:
+            self._links.hang_up(aim.link, Reason.GOODBYE, "this link was removed")
+        return True
+
+    def _dial(self, aim: Aim) -> None:
+        config = aim.config
+        ticket = self._outbox.dial(Dial(config.host, config.port, config.secure))
+        self._dials[ticket] = aim
+
+    def _dial_later(self, aim: Aim, reason: Reason, now: Instant) -> None:
+        key = (aim.config.host, aim.config.port)
+        if key not in self._aims:
+            return
+        wait_ms = self._random.randint(aim.retry_ms // 2, aim.retry_ms)
+        aim.retry_ms = min(2 * aim.retry_ms, RETRY_MS_MAX)
+        self._outbox.note(DialFailed(f"{key[0]}:{key[1]}", reason, wait_ms))
+        self._timers.set(("aim", *key), now + wait_ms * NS_PER_MS, lambda now: self._try_again(aim, now))
+
+    def _try_again(self, aim: Aim, now: Instant) -> None:
+        if aim.broker in self.neighbours:  # it dialled us meanwhile: one link is enough
+            self._timers.set(
+                ("aim", aim.config.host, aim.config.port),
+                now + RETRY_MS_MAX * NS_PER_MS,
+                lambda now: self._try_again(aim, now),
+            )
+            return
+        self._dial(aim)
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> bool:
+        """A dial failed; False if the ticket is not ours."""
+        aim = self._dials.pop(ticket, None)
+        if aim is None:
+            return False
+        self._dial_later(aim, reason, now)
+        return True
+
+    # -- handshake ------------------------------------------------------------------------------------------------
+
+    def attach(self, link: Link, now: Instant) -> bool:
+        """A link came up; False if it is not one of our dials."""
+        aim = self._dials.pop(link.peer.ticket, None) if link.peer.ticket is not None else None
+        if aim is None:
+            return False
+        aim.link = link
+        greeting = self._greetings[link] = Greeting(self._nonce(), aim)
+        at = now + HANDSHAKE_MS * NS_PER_MS
+        self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
+        self._links.put(link, control(Kind.LINK, 0, encode(self._say(greeting.nonce))))
+        return True
+
+    def _too_slow(self, link: Link) -> None:
+        if link.state not in (READY, GONE):
+            self._links.hang_up(link, Reason.HANDSHAKE_TOO_SLOW, "the other broker did not answer in time")
+
+    def receive_link(self, link: Link, frame: Frame, now: Instant) -> None:
+        """The first frame of a broker that dialled us."""
+        if link.state == READY or link in self._greetings:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a LINK")
+        other = decode_link_up(frame.payload)
+        self._check(other)
+        greeting = self._greetings[link] = Greeting(self._nonce(), None)
+        greeting.other = other
+        if _is_certified(link):
+            self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce))))
+            self._rise(link, other, False, now)
+        elif self._config.key:
+            proof = self._proof("listener", other.nonce, greeting.nonce)
+            self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce, proof))))
+        else:
+            raise ProtocolError(
+                Reason.ROLE_MISSING, "a broker shows a certificate with the role broker, or a network key"
+            )
+
+    def receive_linked(self, link: Link, frame: Frame, now: Instant) -> None:
+        """The answer of a broker that we dialled."""
+        greeting = self._greetings.get(link)
+        if greeting is None or greeting.aim is None or greeting.other is not None:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "LINKED answers a LINK")
+        other = greeting.other = decode_link_up(frame.payload)
+        self._check(other)
+        greeting.aim.broker = other.broker
+        if not _is_certified(link):
+            wanted = self._proof("listener", greeting.nonce, other.nonce)
+            if not self._config.key or not compare_digest(wanted, other.proof):
+                raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
+            proof = self._proof("dialler", greeting.nonce, other.nonce)
+            self._links.put(link, control(Kind.PROOF, 0, encode(Proof(proof))))
+        self._rise(link, other, True, now)
+
+    def receive_proof(self, link: Link, frame: Frame, now: Instant) -> None:
+        """The dialling broker's proof."""
+        greeting = self._greetings.get(link)
+        if greeting is None or greeting.aim is not None or greeting.other is None:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF answers a LINKED")
+        wanted = self._proof("dialler", greeting.other.nonce, greeting.nonce)
+        if not compare_digest(wanted, decode_proof(frame.payload).proof):
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
+        self._rise(link, greeting.other, False, now)
+
+    def _check(self, other: LinkUp) -> None:
+        if VERSION not in other.versions:
+            raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"this broker speaks version {VERSION}")
+        if other.broker == self._myself().broker:
+            raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
+
+    def _rise(self, link: Link, other: LinkUp, dialled: bool, now: Instant) -> None:
+        """Both sides are proven: the link is between brokers from now on."""
+        me = self._myself().broker
+        known = self.neighbours.get(other.broker)
+        if known is not None and known.link is not link:
+            ours, theirs = (me, other.broker)
+            new_dialler = ours if dialled else theirs
+            old_dialler = ours if known.dialled else theirs
+            if other.incarnation == known.incarnation and new_dialler > old_dialler and not known.suspected:
+                self._links.hang_up(link, Reason.DUPLICATE, "these brokers have a link already")
+                return
+            self._links.hang_up(known.link, Reason.TAKEN_OVER, "a newer link between these brokers")
+            self._fall(known, now)
+        greeting = self._greetings.pop(link, None)
+        if greeting is not None and greeting.aim is not None:
+            greeting.aim.retry_ms = RETRY_MS
+        neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
+        link.neighbour = neighbour
+        link.state = READY
+        link.name = other.name
+        self._timers.cancel(("handshake", link.id))
+        self.neighbours[other.broker] = neighbour
+        self._beat(neighbour, now)
+        self._watch(neighbour, now)
+        self.up(neighbour, now)
+
+    def _nonce(self) -> str:
+        self._nonces += 1
+        return sha256(self._seed + self._nonces.to_bytes(8, "little")).digest()[:NONCE_BYTES].hex()
+
+    def _say(self, nonce: str, proof: str = "") -> LinkUp:
+        me = self._myself()
+        return LinkUp(me.versions, me.broker, me.name, me.cluster, me.incarnation, nonce, proof)
+
+    def _proof(self, side: str, dialler_nonce: str, listener_nonce: str) -> str:
+        message = f"heliograph link {side} {dialler_nonce} {listener_nonce}".encode()
+        return hmac(self._config.key, message, sha256).hexdigest()
+
+    # -- heartbeats -----------------------------------------------------------------------------------------------
+
+    def _beat(self, neighbour: Neighbour, now: Instant) -> None:
+        if neighbour.link.state != READY:
+            return
+        self._links.put(neighbour.link, control(Kind.PING, now))
+        at = now + self._config.heartbeat_ms * NS_PER_MS
+        self._timers.set(("beat", neighbour.link.id), at, lambda now: self._beat(neighbour, now))
+
+    def _watch(self, neighbour: Neighbour, now: Instant) -> None:
+        """Suspect a neighbour that is silent, and give it up if it stays so."""
+        link = neighbour.link
+        if link.state != READY:
+            return
+        quiet = now - link.heard_at
+        suspect_ns, dead_ns = self._config.suspect_ms * NS_PER_MS, self._config.dead_ms * NS_PER_MS
+        if quiet >= dead_ns:
+            self._links.hang_up(link, Reason.SILENT, "nothing was heard of this broker")
+            return
+        if quiet >= suspect_ns and not neighbour.suspected:
+            neighbour.suspected = True
+            self._outbox.note(NeighbourSuspected(neighbour.name))
+            self.changed(neighbour, now)
+        at = link.heard_at + (dead_ns if neighbour.suspected else suspect_ns)
+        self._timers.set(("watch", link.id), at, lambda now: self._watch(neighbour, now))
+
+    def relieve(self, neighbour: Neighbour, now: Instant) -> None:
+        """A suspected neighbour was heard again."""
+        neighbour.suspected = False
+        self._outbox.note(NeighbourRelieved(neighbour.name))
+        self._watch(neighbour, now)
+        self.changed(neighbour, now)
+
+    def pong(self, neighbour: Neighbour, sent_at: int, now: Instant) -> None:
+        """An echo of our own ping: how long it took is what the link costs."""
+        round_trip = now - sent_at
+        if not 0 <= round_trip < self._config.dead_ms * NS_PER_MS:
+            return
+        first = not neighbour.round_trip_ns
+        outside = neighbour.cluster != self._myself().cluster
+        if neighbour.measure(round_trip, outside) or first:
+            self.changed(neighbour, now)
+
+    # -- going ----------------------------------------------------------------------------------------------------
+
+    def leave(self, link: Link, now: Instant) -> None:
+        """A link is gone; if it was one of our aims, dial again."""
+        greeting = self._greetings.pop(link, None)
+        neighbour = link.neighbour
+        if neighbour is not None and self.neighbours.get(neighbour.broker) is neighbour:
+            self._fall(neighbour, now)
+        for key in ("beat", "watch"):
+            self._timers.cancel((key, link.id))
+        aims = [aim for aim in self._aims.values() if aim.link is link]
+        if greeting is not None and greeting.aim is not None and greeting.aim not in aims:
+            aims.append(greeting.aim)
+        for aim in aims:
+            aim.link = None
+            self._dial_later(aim, Reason.CLOSED, now)
+
+    def _fall(self, neighbour: Neighbour, now: Instant) -> None:
+        del self.neighbours[neighbour.broker]
+        self.down(neighbour, now)
+
+    @property
+    def aims(self) -> list[tuple[str, int]]:
+        """The addresses that links are kept to."""
+        return list(self._aims)
+
+
+def _is_certified(link: Link) -> bool:
+    return link.peer.identity is not None and link.peer.identity.has(Role.BROKER) and link.state != GONE

@@ -1,0 +1,162 @@
+"""Several brokers, linked, with peers that talk to them in bytes: the harness of the tests in this folder.
+
+In:    which brokers, who dials whom, what clients say.
+Out:   what clients hear; reports.
+State: one Talk per broker, the pipes between them, one clock.
+Not here: delays and faults (the simulator), any judgement (the tests).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from heliograph.broker.config import BrokerConfig, LinkConfig, NetworkConfig
+from heliograph.errors import Reason
+from heliograph.machine import Effects, Peer
+from tests.broker.talk import Heard, Talk
+
+KEY = b"k" * 32
+
+
+class Node(Talk):
+    """A broker of a mesh. Links between brokers have numbers from 1000 on."""
+
+    def __init__(self, mesh: Mesh, name: str, config: BrokerConfig) -> None:
+        self.mesh = mesh
+        self.name = name
+        self.ends: dict[int, tuple[Node, int]] = {}
+        self.next = 1000
+        super().__init__(config)
+        self.broker.clock(0, 0)
+
+    def take(self) -> None:
+        """Writes and hangups on links to other brokers go to the mesh; the rest is heard as usual."""
+        effects = self.broker.take()
+        kept = Effects()
+        kept.wake_at, kept.notes, kept.jobs, kept.stop = effects.wake_at, effects.notes, effects.jobs, effects.stop
+        kept.writes = [(link, chunks) for link, chunks in effects.writes if link not in self.ends]
+        kept.holds = effects.holds
+        kept.hangups = [(link, reason) for link, reason in effects.hangups if link not in self.ends]
+        for link, chunks in effects.writes:
+            if link in self.ends:
+                self.mesh.carry(self, link, b"".join(chunks))
+        for link, reason in effects.hangups:
+            if link in self.ends:
+                self.mesh.cut(self, link, reason)
+        for ticket, dial in effects.dials:
+            self.mesh.dial(self, ticket, dial.host)
+        self._absorb(kept)
+
+
+class Mesh:
+    """Brokers by name. ``links`` maps a broker to those it dials; ``clusters`` a broker to its cluster."""
+
+    def __init__(
+        self, links: dict[str, list[str]], clusters: dict[str, str] | None = None, key: bytes = KEY, **network: Any
+    ) -> None:
+        self.now = 0
+        self.work: deque[tuple[Any, ...]] = deque()
+        self.stalled: set[frozenset[str]] = set()
+        self.carried: dict[tuple[str, str], int] = {}
+        self.nodes: dict[str, Node] = {}
+        for name in dict.fromkeys([*links, *(other for others in links.values() for other in others)]):
+            dials = tuple(LinkConfig(host=other) for other in links.get(name, []))
+            cluster = (clusters or {}).get(name, "main")
+            config = NetworkConfig(cluster=cluster, key=key, links=dials, **network)
+            self.nodes[name] = Node(self, name, BrokerConfig(name=name, network=config))
+        for node in self.nodes.values():
+            node.take()
+        self.run()
+        self.pass_time(100)
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def dial(self, node: Node, ticket: int, host: str) -> None:
+        self.work.append(("dial", node, ticket, host))
+
+    def carry(self, node: Node, link: int, data: bytes) -> None:
+        self.work.append(("data", node, link, data))
+
+    def cut(self, node: Node, link: int, reason: Reason) -> None:
+        self.work.append(("cut", node, link, reason))
+
+    def run(self) -> None:
+        """Carry everything to its end, in order, in no time."""
+        while self.work:
+            kind, node, *rest = self.work.popleft()
+            getattr(self, f"_{kind}")(node, *rest)
+
+    def _dial(self, node: Node, ticket: int, host: str) -> None:
+        other = self.nodes.get(host)
+        if other is None or frozenset((node.name, host)) in self.stalled:
+            node.broker.failed(ticket, Reason.DIAL_FAILED, self.now)
+            node.take()
+            return
+        here, there = node.next, other.next
+        node.next += 1
+        other.next += 1
+        node.ends[here], other.ends[there] = (other, there), (node, here)
+        other.broker.attach(there, Peer("tcp", f"127.0.0.1:{there}", "main"), self.now)
+        node.broker.attach(here, Peer("tcp", f"127.0.0.1:{here}", None, None, ticket), self.now)
+        other.take()
+        node.take()
+
+    def _data(self, node: Node, link: int, data: bytes) -> None:
+        end = node.ends.get(link)
+        if end is None or frozenset((node.name, end[0].name)) in self.stalled:
+            return
+        other, number = end
+        self.carried[(node.name, other.name)] = self.carried.get((node.name, other.name), 0) + 1
+        other.broker.receive(number, data, self.now)
+        other.take()
+
+    def _cut(self, node: Node, link: int, reason: Reason) -> None:
+        end = node.ends.pop(link, None)
+        if end is None:
+            return
+        other, number = end
+        other.ends.pop(number, None)
+        node.broker.detach(link, reason, self.now)
+        other.broker.detach(number, Reason.CLOSED, self.now)
+        node.take()
+        other.take()
+
+    def kill(self, name: str) -> None:
+        """A broker ends without a word; its neighbours see their links break."""
+        gone = self.nodes.pop(name)
+        for other, number in gone.ends.values():
+            other.ends.pop(number, None)
+            other.broker.detach(number, Reason.RESET, self.now)
+            other.take()
+        self.run()
+
+    def pass_time(self, ms: float, step_ms: float = 10) -> None:
+        """Let time pass for everybody."""
+        until = self.now + int(ms * 1_000_000)
+        while self.now < until:
+            self.now = min(until, self.now + int(step_ms * 1_000_000))
+            for node in list(self.nodes.values()):
+                node.now = self.now
+                if node.wake_at is not None and node.wake_at <= self.now:
+                    node.broker.wake(self.now)
+                    node.take()
+            self.run()
+
+    def client(self, name: str, link: int, **hello: Any) -> Heard:
+        """A client of a broker."""
+        self.nodes[name].join(link, **hello)
+        self.run()
+        return self.nodes[name].heard[link]
+
+    def subscribe(self, name: str, link: int, pattern: str, number: int = 1, **fields: Any) -> None:
+        self.nodes[name].subscribe(link, pattern, number, **fields)
+        self.run()
+
+    def publish(self, name: str, link: int, topic: str, *payloads: bytes) -> None:
+        self.nodes[name].publish(link, topic, *payloads)
+        self.run()
+
+    def report(self, name: str, question: str) -> Any:
+        return self.nodes[name].broker.report(question)

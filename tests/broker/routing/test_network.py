@@ -1,0 +1,204 @@
+"""Brokers that deliver as one."""
+
+import pytest
+
+from heliograph.broker.config import LinkConfig
+from heliograph.errors import Reason
+from heliograph.notes import BrokersLost, BrokersReached, NeighbourSuspected
+from heliograph.wire.frames import Kind, control, event, parcel
+from tests.broker.routing.mesh import Mesh
+
+pytestmark = pytest.mark.req("N5")
+CHAIN = {"a": ["b"], "b": ["c"]}
+
+
+def test_a_publication_crosses_a_chain_of_brokers() -> None:
+    mesh = Mesh(CHAIN)
+    heard = mesh.client("c", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("c", 1, "x/+")
+    mesh.publish("a", 2, "x/y", b"one", b"two")
+    mesh.publish("a", 2, "z", b"nobody")
+    assert heard.payloads == [b"one", b"two"]
+
+
+def test_only_brokers_on_the_way_see_a_publication() -> None:
+    mesh = Mesh({"hub": [], "a": ["hub"], "b": ["hub"], "c": ["hub"]})
+    heard = mesh.client("a", 1)
+    mesh.client("b", 2)
+    mesh.subscribe("a", 1, "x")
+    before = dict(mesh.carried)
+    mesh.publish("b", 2, "x", b"one")
+    assert heard.payloads == [b"one"]
+    crossed = {pair for pair, count in mesh.carried.items() if count != before.get(pair)}
+    assert crossed == {("b", "hub"), ("hub", "a")}
+
+
+def test_a_publication_that_nobody_wants_stays_where_it_is() -> None:
+    mesh = Mesh(CHAIN)
+    mesh.client("a", 1)
+    before = dict(mesh.carried)
+    mesh.publish("a", 1, "x", b"one")
+    assert mesh.carried == before
+
+
+def test_clusters_are_crossed_and_matched_anew() -> None:
+    clusters = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
+    mesh = Mesh({"a1": ["a2"], "b1": ["b2"], "c1": ["c2"], "a2": ["b1"], "b2": ["c1"]}, clusters)
+    heard = {name: mesh.client(name, 1) for name in ("a1", "b1", "b2", "c2")}
+    for name in heard:
+        mesh.subscribe(name, 1, "x")
+    mesh.client("a1", 2)
+    mesh.publish("a1", 2, "x", b"one", b"two")
+    assert all(heard[name].payloads == [b"one", b"two"] for name in heard)
+    assert all(len(mesh.report(name, "map")["members"]) == 2 for name in clusters), "a cluster's inside stays inside"
+
+
+@pytest.mark.req("N6")
+def test_in_a_ring_everybody_gets_everything_once() -> None:
+    mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["d"], "d": ["a"]})
+    heard = {name: mesh.client(name, 90 + ord(name)) for name in "abcd"}
+    for name in heard:
+        mesh.subscribe(name, 90 + ord(name), "#")
+    for number, name in enumerate(heard, start=2):
+        mesh.client(name, number)
+        mesh.publish(name, number, "x", b"from " + name.encode())
+    for name in heard:
+        assert sorted(heard[name].payloads) == [b"from a", b"from b", b"from c", b"from d"]
+
+
+@pytest.mark.req("N6")
+def test_the_same_publication_entering_at_two_brokers_is_delivered_once() -> None:
+    mesh = Mesh(CHAIN)
+    heard = mesh.client("c", 1)
+    mesh.subscribe("c", 1, "x")
+    mesh.client("a", 7)
+    mesh.client("b", 7)
+    frame = mesh["a"].an_event(7, "x", b"one")
+    for name in "ab":
+        mesh[name].say(7, frame)
+        mesh.run()
+    assert heard.payloads == [b"one"]
+
+
+@pytest.mark.req("N8")
+def test_when_a_broker_on_the_way_dies_another_way_is_taken() -> None:
+    mesh = Mesh({"a": ["b", "c"], "d": ["b", "c"]})
+    heard = mesh.client("d", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("d", 1, "x")
+    mesh.publish("a", 2, "x", b"before")
+    mesh.kill("b")
+    mesh.publish("a", 2, "x", b"after b")
+    assert heard.payloads == [b"before", b"after b"]
+    mesh.kill("c")
+    mesh.publish("a", 2, "x", b"lost")
+    assert heard.payloads == [b"before", b"after b"]
+    assert any(isinstance(note, BrokersLost) for note in mesh["a"].notes)
+
+
+def test_a_silent_neighbour_is_suspected_and_what_it_had_not_confirmed_goes_another_way() -> None:
+    mesh = Mesh({"a": ["b", "c"], "d": ["b", "c"]})
+    heard = mesh.client("d", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("d", 1, "x")
+    via = (
+        "b"
+        if mesh["a"].broker._network.paths.steps[mesh["d"].broker._network.me] == mesh["b"].broker._network.me
+        else "c"
+    )
+    for other in "ad":
+        mesh.stalled.add(frozenset((via, other)))
+    mesh.publish("a", 2, "x", b"one")
+    assert heard.payloads == []
+    mesh.pass_time(2_600)
+    assert heard.payloads == [b"one"]
+    assert any(isinstance(note, NeighbourSuspected) for note in mesh["a"].notes)
+    mesh.publish("a", 2, "x", b"two")
+    assert heard.payloads == [b"one", b"two"]
+
+
+def test_a_healed_partition_merges_with_no_interest_lost() -> None:
+    mesh = Mesh(CHAIN)
+    mesh.client("a", 2)
+    heard = mesh.client("c", 1)
+    mesh.subscribe("c", 1, "x")
+    mesh.stalled.add(frozenset("bc"))
+    mesh.pass_time(15_000)
+    mesh.subscribe("c", 1, "y", 2)
+    mesh.publish("a", 2, "x", b"lost")
+    assert heard.payloads == []
+    mesh.stalled.clear()
+    mesh.pass_time(10_000)
+    mesh.publish("a", 2, "x", b"x again")
+    mesh.publish("a", 2, "y", b"y too")
+    assert heard.payloads[-2:] == [b"x again", b"y too"]
+    assert any(isinstance(note, BrokersReached) for note in mesh["a"].notes)
+
+
+def test_an_interest_that_ends_stops_the_traffic() -> None:
+    mesh = Mesh(CHAIN)
+    mesh.client("c", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("c", 1, "x")
+    mesh.publish("a", 2, "x", b"one")
+    mesh["c"].leave(1)
+    mesh.run()
+    before = mesh.carried[("a", "b")]
+    mesh.publish("a", 2, "x", b"two")
+    assert mesh.carried[("a", "b")] == before
+
+
+@pytest.mark.req("N18")
+def test_a_broker_with_another_key_is_refused() -> None:
+    mesh = Mesh({"a": []})
+    stranger = Mesh({"z": []}, key=b"other" * 8)
+    mesh.nodes["z"] = stranger.nodes["z"]
+    stranger.nodes["z"].mesh = mesh
+    mesh["z"].broker._network.peering.aim(LinkConfig(host="a"), mesh.now)
+    mesh["z"].take()
+    mesh.run()
+    assert mesh.report("a", "map")["neighbours"] == []
+    assert mesh.report("z", "overview")["refused"].get("credential_wrong") == 1
+
+
+@pytest.mark.req("N18")
+def test_a_client_that_poses_as_a_broker_is_refused() -> None:
+    mesh = Mesh(CHAIN)
+    for number, frame in enumerate(
+        (parcel(0, 5, 0, 7, 1), control(Kind.MAP, 0, b"{}"), control(Kind.INTEREST, 0, b"{}"), control(Kind.COUNT, 5)),
+        start=20,
+    ):
+        mesh.client("a", number)
+        mesh["a"].say(number, frame)
+        assert mesh["a"].hangups[number] is Reason.KIND_UNEXPECTED
+    assert mesh.report("a", "overview")["refused"]["kind_unexpected"] == 4
+
+
+@pytest.mark.req("N18")
+def test_a_hostile_broker_that_writes_wrong_targets_harms_nobody() -> None:
+    mesh = Mesh(CHAIN)
+    heard = mesh.client("c", 1)
+    mesh.subscribe("c", 1, "x")
+    [link] = mesh["a"].ends
+    frames = event(b"x", b"y", 9, 1)
+    for targets in (0, (1 << 64) - 1):
+        mesh.carry(mesh["a"], link, parcel(len(frames), 3, 999, targets, 1, (1, 2, 3), (), ()) + frames)
+        mesh.carry(mesh["a"], link, parcel(5, 3, 0, targets, 2) + b"junk!")
+    mesh.run()
+    mesh.client("a", 2)
+    mesh.publish("a", 2, "x", b"good")
+    assert heard.payloads[-1] == b"good"
+    assert len(heard.payloads) == len(set(heard.payloads))
+
+
+@pytest.mark.req("N4")
+def test_a_slot_claimed_twice_goes_to_the_older_broker() -> None:
+    mesh = Mesh(CHAIN, slot=5)
+    slots = [mesh.report(name, "map")["slot"] for name in "abc"]
+    assert len(set(slots)) == 3
+    heard = mesh.client("c", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("c", 1, "x")
+    mesh.publish("a", 2, "x", b"one")
+    assert heard.payloads == [b"one"]

@@ -1,0 +1,101 @@
+"""A real broker on a real port, in the test's own process, and a loop to run tests on.
+
+In:    a BrokerConfig.
+Out:   LiveBroker: its address; it can be stopped and started again on the same port.
+State: the driver of the running broker.
+Not here: processes and signals (tests/live).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from heliograph import node
+from heliograph.broker.commands import Drain
+from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.live.loop import Driver, run
+from heliograph.live.tls import TlsContexts
+
+DEADLINE_S = 30.0  # a test that hangs fails instead
+
+
+def on_the_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test on the loop that programs use; nothing may go to the loop's exception handler."""
+
+    @wraps(test)
+    def wrapper(*arguments: Any, **named: Any) -> None:
+        async def main() -> None:
+            complaints: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+            async with asyncio.timeout(DEADLINE_S):
+                await test(*arguments, **named)
+            left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            assert left == []
+            assert complaints == []
+
+        run(main())
+
+    return wrapper
+
+
+class LiveBroker:
+    """One broker, as often as it is started."""
+
+    def __init__(self, config: BrokerConfig, tls: TlsContexts | None = None) -> None:
+        self.config = config
+        self.port = config.listeners[0].port
+        self._tls = tls
+        self._driver: Driver | None = None
+        self._incarnation = 0
+
+    @property
+    def address(self) -> str:
+        scheme = "heliographs" if self.config.listeners[0].secure else "heliograph"
+        return f"{scheme}://localhost:{self.port}" if self._tls else f"{scheme}://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self._incarnation += 1
+        built = node.build(self.config, seed=1, incarnation=self._incarnation)
+        self._driver = Driver(built.machines, built.pipes, tls=self._tls)
+        self._driver.start()
+        listener = replace(self.config.listeners[0], port=self.port)
+        self.port = (await self._driver.listen(node.BROKER, listener))[1]
+
+    async def stop(self) -> None:
+        if self._driver is not None:
+            assert self._driver.failure is None
+            await self._driver.stop()
+            self._driver = None
+
+    def drain(self, grace_ms: int) -> None:
+        assert self._driver is not None
+        self._driver.tell(node.BROKER, Drain(grace_ms))
+
+    def report(self, question: str = "overview") -> Any:
+        assert self._driver is not None
+        return self._driver.report(node.BROKER, question)
+
+
+@asynccontextmanager
+async def a_broker(
+    config: BrokerConfig | None = None, tls: TlsContexts | None = None, **listener: Any
+) -> AsyncIterator[LiveBroker]:
+    """A running broker."""
+    config = replace(config or BrokerConfig(), listeners=(ListenerConfig(port=0, **listener),))
+    broker = LiveBroker(config, tls)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let others work until something is true; the deadline of the test is the limit."""
+    while not condition():
+        await asyncio.sleep(0.002)

@@ -1,0 +1,64 @@
+"""Every example runs as it stands, in a process of its own, against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from heliograph.broker.config import BrokerConfig
+from tests.client.live import a_broker, on_the_loop
+
+pytestmark = pytest.mark.live
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TOKEN = "of this run"
+SAYS = {
+    "publish_subscribe.py": "sensors/kitchen/temperature 21.5 celsius\n",
+    "batch.py": "10000 readings, the last one 9999\n",
+    "callback.py": "done: wash\ndone: dry\ndone: fold\n",
+    "slow_consumer.py": "lost 990, kept 990 to 999\n",
+    "admin_report.py": "broker: broker\n",
+}
+
+
+async def run_example(name: str, *arguments: str, **environment: str) -> tuple[int | None, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-W",
+        "error",
+        str(EXAMPLES / name),
+        *arguments,
+        env=os.environ | environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(EXAMPLES.glob("*.py"))])
+@on_the_loop
+async def test_an_example_does_what_it_says(name: str, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text(TOKEN)
+    config = replace(BrokerConfig(), local_digest=sha256(TOKEN.encode()).digest())
+    async with a_broker(config) as broker:
+        environment = {"HELIOGRAPH_TOKEN_FILE": str(token)} if name == "admin_report.py" else {}
+        code, out, err = await run_example(name, broker.address, **environment)
+    assert (code, err) == (0, "")
+    assert SAYS[name] in out
+
+
+@on_the_loop
+async def test_without_a_token_the_report_is_refused_in_words() -> None:
+    async with a_broker() as broker:
+        code, _, err = await run_example("admin_report.py", HELIOGRAPH_URL=broker.address)
+    assert code == 1
+    assert err.startswith("anonymous is no administrator here: ask_denied")

@@ -1,0 +1,108 @@
+"""The client over TLS: who is who is proven on both sides, and a bad certificate is an error at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import heliograph
+from heliograph.errors import NotConnectedError, Reason, RefusedError
+from heliograph.live.tls import TlsContexts, TlsFiles, server_context
+from heliograph.model.identity import Role
+from heliograph.trust.certificates import Pair, issue, make_authority
+from tests.client.live import a_broker, on_the_loop
+
+pytestmark = [pytest.mark.live, pytest.mark.req("N14")]
+
+
+@dataclass(frozen=True)
+class Files:
+    """An authority with a broker's and a client's certificate, and one that nobody trusts."""
+
+    authority: Path
+    broker: TlsFiles
+    certificate: Path
+    key: Path
+    stranger: Path
+
+
+def keep(folder: Path, name: str, pair: Pair) -> tuple[Path, Path]:
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    certificate.write_bytes(pair.certificate)
+    key.touch(mode=0o600)
+    key.write_bytes(pair.key)
+    return certificate, key
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder, now = tmp_path_factory.mktemp("tls"), datetime.now(UTC)
+    authority = make_authority("house", now)
+    trusted, _ = keep(folder, "authority", authority)
+    stranger, _ = keep(folder, "stranger", make_authority("stranger", now))
+    broker = keep(folder, "broker", issue(authority, "broker", [Role.BROKER], ["localhost"], now))
+    client = keep(folder, "client", issue(authority, "sensor-7", [Role.CLIENT], [], now))
+    return Files(trusted, TlsFiles(certificate=broker[0], key=broker[1], authority=trusted), *client, stranger)
+
+
+@on_the_loop
+async def test_both_sides_prove_who_they_are(files: Files) -> None:
+    tls = TlsContexts(server_context(files.broker, require_certificate=True))
+    async with a_broker(tls=tls, secure=True, auth="certificate") as broker:
+        own = {"certificate": files.certificate, "key": files.key}
+        async with heliograph.connect(broker.address, authority=files.authority, **own) as client:
+            assert (client.entity, client.roles) == ("sensor-7", ("client",))
+            async with client.subscribe("a") as subscription:
+                await client.publish("a", bytes(300_000))
+                assert len((await subscription.next()).payload) == 300_000
+
+
+@pytest.mark.req("O6")
+@on_the_loop
+async def test_a_broker_that_is_not_trusted_gets_nothing_and_is_not_tried_again(files: Files) -> None:
+    tls = TlsContexts(server_context(files.broker, require_certificate=False))
+    async with a_broker(tls=tls, secure=True) as broker:
+        with pytest.raises(NotConnectedError) as caught:
+            await heliograph.connect(broker.address, authority=files.stranger, token="hunter2")
+        assert caught.value.reason is Reason.CERTIFICATE_UNTRUSTED
+
+
+@on_the_loop
+async def test_a_broker_under_another_name_is_not_trusted_unless_that_name_is_expected(files: Files) -> None:
+    tls = TlsContexts(server_context(files.broker, require_certificate=False))
+    async with a_broker(tls=tls, secure=True) as broker:
+        address = broker.address.replace("localhost", "127.0.0.1")
+        with pytest.raises(NotConnectedError) as caught:
+            await heliograph.connect(address, authority=files.authority)
+        assert caught.value.reason is Reason.CERTIFICATE_UNTRUSTED
+        async with heliograph.connect(address, authority=files.authority, server_name="localhost") as client:
+            assert client.is_connected
+
+
+@on_the_loop
+async def test_a_client_without_the_certificate_that_is_asked_for_hears_so(files: Files) -> None:
+    tls = TlsContexts(server_context(files.broker, require_certificate=False))
+    async with a_broker(tls=tls, secure=True, auth="certificate") as broker:
+        with pytest.raises(RefusedError) as caught:
+            await heliograph.connect(broker.address, authority=files.authority)
+        assert caught.value.reason is Reason.CREDENTIAL_MISSING
+
+
+@on_the_loop
+async def test_a_plain_broker_does_not_do_for_a_client_that_wants_tls(files: Files) -> None:
+    async with a_broker() as broker:
+        address = f"heliographs://localhost:{broker.port}"
+        with pytest.raises(NotConnectedError):
+            await heliograph.connect(address, authority=files.authority, timeout=0)
+
+
+@on_the_loop
+async def test_a_client_that_must_show_a_certificate_in_the_handshake_hears_so_at_once(files: Files) -> None:
+    tls = TlsContexts(server_context(files.broker, require_certificate=True))
+    async with a_broker(tls=tls, secure=True, auth="certificate") as broker:
+        with pytest.raises(NotConnectedError) as caught:
+            await heliograph.connect(broker.address, authority=files.authority)
+        assert caught.value.reason is Reason.CREDENTIAL_MISSING

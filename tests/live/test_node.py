@@ -1,0 +1,261 @@
+"""Whole nodes as processes: what they say first, how signals end them, and what a crash looks like."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import socket
+import ssl
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.broker.config import ListenerConfig
+from heliograph.live.node import describe_open
+from heliograph.live.runtime import LocalToken, local_token, remove_token, runtime_dir, write_token
+from heliograph.model.identity import Role
+from tests.live.certificates import Authority
+from tests.live.processes import Process, broker
+from tests.wire.stdlib_client import Ended, StdlibClient
+
+pytestmark = pytest.mark.live
+
+CRASHES = """
+import sys
+from heliograph.broker.config import ListenerConfig
+from heliograph.live.loop import run
+from heliograph.live.node import run_node
+from heliograph.node import Node
+from heliograph.observe.log import Log
+from tests.live.machines import Fragile, Recorder
+class Deaf(Recorder):
+    def tell(self, command, now): pass
+machine = {"fragile": Fragile, "deaf": Deaf}[sys.argv[1]]()
+node = Node("broker", {"broker": machine}, (), {"main": "broker"})
+sys.exit(run(run_node(node, (ListenerConfig(port=0),), Log("broker", format="json"))))
+"""
+
+
+def client(port: int, **more: Any) -> StdlibClient:
+    found = StdlibClient("127.0.0.1", port, **more)
+    found.hello()
+    return found
+
+
+def reason_of_end(one: StdlibClient) -> str:
+    with pytest.raises(Ended) as caught:
+        one.event()
+    return caught.value.reason
+
+
+@pytest.mark.req("O6")
+def test_the_first_line_says_what_is_open_and_the_switch_that_opens_more(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        port = node.port
+        first = node.lines[0]["text"]
+        assert first.startswith(f"open on 127.0.0.1:{port} (this machine only, no authentication); to open it")
+        assert f"heliograph broker run --listen 0.0.0.0:{port} --secure --auth certificate --certificate FILE" in first
+        assert "[[listener]] in heliograph.toml" in first
+        assert client(port).welcome["broker"] == "broker"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_says_goodbye_to_clients_and_ends_the_process_with_0(tmp_path: Path, number: signal.Signals) -> None:
+    with broker(tmp_path) as node:
+        one = client(node.port)
+        idle = socket.create_connection(("127.0.0.1", node.port))
+        node.send(number)
+        assert reason_of_end(one) == "stopping"
+        assert node.wait() == 0
+        assert node.lines[-1]["text"] == "stopped"
+        assert f"{number.name}: stopping" in [line.get("text") for line in node.lines]
+        idle.close()
+
+
+def test_a_second_signal_ends_a_process_that_does_not_stop(tmp_path: Path) -> None:
+    with Process(tmp_path, "deaf", program=CRASHES) as node:
+        node.line("ready")
+        node.send(signal.SIGTERM)
+        node.line("stopping")
+        node.send(signal.SIGTERM)
+        assert node.wait() == 128 + signal.SIGTERM
+
+
+@pytest.mark.req("O6")
+def test_a_crash_is_logged_with_the_last_inputs_and_ends_the_process_non_zero(tmp_path: Path) -> None:
+    with Process(tmp_path, "fragile", program=CRASHES) as node:
+        with socket.create_connection(("127.0.0.1", node.port)) as peer:
+            peer.sendall(b"secret crash")
+            assert node.wait() == 1
+        crash = node.line("broker crashed")
+        assert crash["level"] == "error"
+        assert "receive 1 12" in crash["text"]
+        assert "AssertionError" in crash["text"]
+        assert "secret" not in crash["text"]
+
+
+@pytest.mark.req("O6")
+def test_a_port_in_use_is_one_clear_line_and_exit_code_1(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with broker(tmp_path, "--listen", f"127.0.0.1:{port}") as node:
+            assert node.wait() == 1
+            assert len(node.lines) == 1
+            assert f"127.0.0.1:{port} is in use by another process" in node.lines[0]["text"]
+            assert "another port" in node.lines[0]["text"]
+
+
+def test_the_administrators_token_is_private_works_and_goes_with_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))
+    with broker(tmp_path) as node:
+        token = local_token(node.port)
+        assert token is not None
+        file = tmp_path / "run" / f"admin-{node.port}.token"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        admin = StdlibClient("127.0.0.1", node.port)
+        assert "admin" in admin.hello(token=token)["roles"]
+        assert admin.ask("admin", {"do": "report", "question": "overview"})["sessions"] == 1
+        node.send(signal.SIGTERM)
+        assert node.wait() == 0
+        assert not file.exists()
+        assert token not in str(node.lines)
+
+
+@pytest.mark.req("O5")
+def test_sighup_puts_new_settings_in_force_and_bad_ones_are_refused(tmp_path: Path) -> None:
+    settings = tmp_path / "heliograph.toml"
+    settings.write_text("[limits]\nlinks_max = 100\n")
+    with broker(tmp_path) as node:
+        one = client(node.port)
+        settings.write_text('[[access.rules]]\neffect = "deny"\nverbs = ["publish"]\ntopics = ["secret/#"]\n')
+        node.send(signal.SIGHUP)
+        assert node.line("settings_reloaded")["rules"] == 1
+        one.publish("secret/a", b"")
+        one.flush()
+        assert [each["reason"] for each in one.refused] == ["publish_denied"]
+        settings.write_text("[limits]\nlinks_max = -1\n")
+        node.send(signal.SIGHUP)
+        refused = node.line("reload_failed")
+        assert "limits.links_max" in refused["problems"][0]
+        one.flush()
+
+
+@pytest.mark.req("O5")
+def test_an_administrator_can_have_settings_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))
+    settings = tmp_path / "heliograph.toml"
+    settings.write_text("")
+    with broker(tmp_path) as node:
+        port = node.port
+        admin = StdlibClient("127.0.0.1", port)
+        admin.hello(token=local_token(port))
+        settings.write_text("[limits]\nlinks_max = 77\n")
+        assert admin.ask("admin", {"do": "reload"})["ok"] is True
+        assert admin.ask("admin", {"do": "report", "question": "limits"})["links_max"] == 77
+        again = StdlibClient("127.0.0.1", port)
+        assert "admin" in again.hello(token=local_token(port))["roles"]
+
+
+def test_sigusr2_drains_and_then_ends(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        one = client(node.port)
+        node.send(signal.SIGUSR2)
+        node.line("drain_started")
+        one.goodbye()
+        assert node.wait() == 0
+
+
+@pytest.mark.req("O6", "N15")
+def test_bad_and_silent_peers_do_not_harm_a_good_one(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        port = node.port
+        subscriber, publisher = client(port), client(port)
+        subscriber.subscribe(1, "a/#")
+        silent = socket.create_connection(("127.0.0.1", port))
+        bad = socket.create_connection(("127.0.0.1", port))
+        bad.sendall(b"\xff" * 1000)
+        assert bad.recv(4) != b""  # a GOODBYE with the reason
+        node.line("peer_refused")
+        frame = publisher.publish("a/b", b"x")
+        assert subscriber.event().frame.topic == "a/b"
+        assert frame
+        silent.settimeout(10)
+        assert silent.recv(1 << 16) != b""  # handshake_too_slow
+        assert node.process.poll() is None
+        bad.close()
+        silent.close()
+
+
+@pytest.mark.req("N14", "O6")
+def test_a_tls_node_serves_good_certificates_and_logs_why_others_are_not_let_in(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.files("broker-1", roles=[Role.BROKER])
+    options = ("--certificate", str(files.certificate), "--key", str(files.key), "--authority", str(authority.file))
+    with broker(tmp_path, "--secure", "--auth", "certificate", *options) as node:
+        port = node.port
+        assert "(this machine only, TLS, certificate)" in node.lines[0]["text"]
+        good = authority.files("sensor-7")
+        context = ssl.create_default_context(cafile=str(authority.file))
+        context.load_cert_chain(str(good.certificate), str(good.key))
+        one = client(port, tls=context)
+        assert one.welcome["entity"] == "sensor-7"
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert node.line("peer_refused")["reason"] == "tls_failed"
+        one.flush()
+        node.send(signal.SIGTERM)
+        assert reason_of_end(one) == "stopping"
+        assert node.wait() == 0
+
+
+def test_an_expired_certificate_stops_a_start_with_a_clear_line(tmp_path: Path) -> None:
+    files = Authority(tmp_path).files("late", days_ago=50, days=10)
+    options = ("--secure", "--certificate", str(files.certificate), "--key", str(files.key))
+    with broker(tmp_path, *options) as node:
+        assert node.wait() != 0
+        assert any("expired on" in str(line) for line in node.lines)
+        assert not any("Traceback" in str(line) for line in node.lines)
+
+
+def test_what_is_open_to_the_network_is_said_so() -> None:
+    local = ListenerConfig(name="local", port=1)
+    wide = ListenerConfig(name="wide", host="::", port=2, secure=True, auth="any")
+    text = describe_open([local, wide], {"local": ("127.0.0.1", 1), "wide": ("::", 2)})
+    assert text == (
+        "open on 127.0.0.1:1 (this machine only, no authentication), [::]:2 (the network, TLS, token or certificate); "
+        "to open more: a [[listener]] in heliograph.toml"
+    )
+
+
+def test_a_token_is_found_only_where_nobody_else_could_have_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))
+    token = LocalToken()
+    assert local_token(4717) is None
+    file = write_token(4717, token)
+    assert local_token(4717) == token.text
+    assert token.digest == hashlib.sha256(token.text.encode()).digest()
+    assert token.text not in repr(token)
+    file.chmod(0o644)
+    assert local_token(4717) is None
+    newer = LocalToken()
+    write_token(4717, newer)
+    remove_token(4717, token)  # of a node that is gone: the file is not its own
+    assert local_token(4717) == newer.text
+    remove_token(4717, newer)
+    assert local_token(4717) is None
+    (tmp_path / "run").chmod(0o755)
+    with pytest.raises(PermissionError, match="chmod 700"):
+        write_token(4717, token)
+
+
+def test_the_runtime_directory_follows_the_environment() -> None:
+    assert runtime_dir({"HELIOGRAPH_RUNTIME_DIR": "/a", "XDG_RUNTIME_DIR": "/b"}) == Path("/a")
+    assert runtime_dir({"XDG_RUNTIME_DIR": "/b"}) == Path("/b/heliograph")
+    assert runtime_dir({}) == Path.home() / ".cache" / "heliograph" / "run"

@@ -1,0 +1,1 @@
+"""Notes become log lines and counters."""
