@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,11 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `heliograph` with these arguments in an empty folder."""
+    """Run `heliograph` with these arguments in an empty folder, with nothing of the user's own settings."""
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HELIOGRAPH_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))
 
     def run_one(*arguments: str | Path) -> Ran:
         capsys.readouterr()

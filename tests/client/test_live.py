@@ -131,6 +131,24 @@ async def test_a_callback_that_fails_is_told_to_the_loop_and_goes_on() -> None:
     assert [repr(failure["exception"]) for failure in failures] == ["ValueError(b'1')", "ValueError(b'2')"]
 
 
+@pytest.mark.parametrize("way", ["drain", "close"])
+@on_the_loop
+async def test_a_callback_may_end_its_own_client(way: str) -> None:
+    async with a_broker() as broker:
+        client = await heliograph.connect(broker.address)
+        heard: list[bytes] = []
+
+        async def handle(publication: Publication) -> None:
+            heard.append(publication.payload)
+            await getattr(client, way)()
+
+        subscription = await client.subscribe("a", callback=handle)
+        await client.publish("a", b"the end")
+        await until(lambda: client.is_closed and subscription.is_closed)
+        await client.close()
+        assert heard == [b"the end"]
+
+
 @on_the_loop
 async def test_waiting_for_the_next_publication_can_be_cancelled_without_losing_one() -> None:
     async with a_broker() as broker, heliograph.connect(broker.address) as client:

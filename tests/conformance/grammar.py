@@ -25,7 +25,7 @@ BYTES_MAX = {EVENT: 1_114_112, DELIVERY: 1_441_792}
 SYSTEM = ("Services", "Entity", "System")
 
 
-class End(Exception):
+class EndError(Exception):
     """The peer broke a rule for which its link ends."""
 
 
@@ -67,13 +67,13 @@ def check_head(buffer: bytes) -> int:
     """The size of the frame at the start of this buffer, which holds at least its head."""
     length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(buffer)
     if length < 24:
-        raise End("frame_too_short")
+        raise EndError("frame_too_short")
     if length + 4 > BYTES_MAX.get(kind, CONTROL_BYTES_MAX):
-        raise End("frame_over_limit")
+        raise EndError("frame_over_limit")
     if 24 + topic_length > length:
-        raise End("topic_over_frame")
+        raise EndError("topic_over_frame")
     if 24 + topic_length + header_length > length:
-        raise End("headers_over_frame")
+        raise EndError("headers_over_frame")
     return int(length) + 4
 
 
@@ -91,9 +91,9 @@ def read_json(body: bytes, *must: str) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except ValueError:
-        raise End("body_malformed") from None
+        raise EndError("body_malformed") from None
     if not isinstance(found, dict) or any(name not in found for name in must):
-        raise End("body_malformed")
+        raise EndError("body_malformed")
     return found
 
 
@@ -162,7 +162,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _universe(*patterns: str) -> list[str]:
-    """Every topic over the words of these filters and one word that is in none of them, a level deeper than they are."""
+    """Every topic over the words of these filters and one that none of them has, one level deeper than they are."""
     words = dict.fromkeys(level for pattern in patterns for level in pattern.split("/") if level not in ("+", "#"))
     depth = max(pattern.count("/") + 1 for pattern in patterns) + 1
     return ["/".join(levels) for n in range(1, depth + 1) for levels in product([*words, "another"], repeat=n)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.conformance import grammar
-from tests.conformance.grammar import End, Frame
+from tests.conformance.grammar import EndError, Frame
 
 
 @dataclass(frozen=True)
@@ -164,20 +164,20 @@ class Oracle:
                 if session.ended == "slow_consumer" and frame.kind == grammar.EVENT and session.buffer:
                     # Its own publications ended its link. Those that came along with them may be routed or not.
                     self.undecided = True
-        except End as end:
+        except EndError as end:
             self._end(session, str(end))
 
     # -- frames -----------------------------------------------------------------------------------------------
 
     def _frame(self, session: Link, frame: Frame) -> None:
         if frame.kind >= grammar.HELLO and frame.kind in grammar.KINDS and frame.flags:
-            raise End("flags_unknown")
+            raise EndError("flags_unknown")
         if session.origin is None:
             if frame.kind != grammar.HELLO:
-                raise End("kind_unexpected")
+                raise EndError("kind_unexpected")
             self._hello(session, grammar.read_json(frame.payload, "versions", "secret"))
         elif frame.kind not in grammar.KINDS:
-            raise End("kind_unknown")
+            raise EndError("kind_unknown")
         elif frame.kind == grammar.EVENT:
             self._event(session, frame)
         elif frame.kind == grammar.PING:
@@ -192,13 +192,13 @@ class Oracle:
         elif frame.kind == grammar.GOODBYE:
             self._end(session, "goodbye")
         elif frame.kind != grammar.PONG:
-            raise End("kind_unexpected")
+            raise EndError("kind_unexpected")
 
     def _hello(self, session: Link, body: dict[str, Any]) -> None:
         if 1 not in body["versions"]:
-            raise End("version_unsupported")
+            raise EndError("version_unsupported")
         if body.get("needs"):
-            raise End("feature_unsupported")
+            raise EndError("feature_unsupported")
         secret = bytes.fromhex(body["secret"])
         session.origin = int.from_bytes(hashlib.sha256(secret).digest()[:8], "little")
         session.ready_to_wait = body.get("hold", False)
@@ -210,9 +210,9 @@ class Oracle:
 
     def _event(self, publisher: Link, event: Frame) -> None:
         if event.flags & ~grammar.EXPIRES:
-            raise End("flags_unknown")
+            raise EndError("flags_unknown")
         if event.origin != publisher.origin:
-            raise End("origin_foreign")
+            raise EndError("origin_foreign")
         fault = _fault(event)
         if not self._is_new(event):
             return
@@ -289,7 +289,7 @@ class Oracle:
     def _ask(self, session: Link, request: Frame) -> None:
         """No service is joined, so the answer is always no; the only question is why."""
         if request.flags:
-            raise End("flags_unknown")
+            raise EndError("flags_unknown")
         name = request.topic.decode(errors="replace")
         may = self.may(session, "ask", name)
         reason = "service_unknown" if may else "ask_denied"

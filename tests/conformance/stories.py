@@ -18,7 +18,7 @@ from typing import Any
 
 from heliograph.broker.config import LimitsConfig
 from tests.conformance.oracle import Rule, Settings
-from tests.conformance.sessions import (
+from tests.conformance.steps import (
     BREAKS,
     CLIENTS,
     Ask,

@@ -1,7 +1,7 @@
 """The fuzzer: bad bytes by the thousand. ``python -m tests.fuzz.fuzz --inputs 100000 --seed 1`` (``make fuzz``).
 
 In:    a number of inputs and a seed; the same seed shoots the same inputs.
-Out:   a table reason → count; exit code 1 and a file in tests/fuzz/corpus/ if an input did harm or a reason was not met.
+Out:   a table reason → count; exit code 1 if an input did harm (it is then kept in corpus/) or a reason was not met.
 State: none.
 Not here: inputs (inputs.py), brokers to shoot at and what counts as harm (targets.py).
 
@@ -23,7 +23,8 @@ from pathlib import Path
 
 from tests.fuzz import inputs
 from tests.fuzz.inputs import Input
-from tests.fuzz.targets import RULES_TOML, Fault, LiveTarget, MachineTarget
+from tests.fuzz.live_target import SETTINGS, LiveTarget
+from tests.fuzz.targets import FaultError, MachineTarget
 from tests.wire.live_broker import live_broker
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -98,7 +99,7 @@ def run(count: int, seed: int, corpus: Path = CORPUS, seconds_max: float | None 
         except Exception as error:  # whatever it is, it is the broker's fault, and the input is worth keeping
             place = save(given, f"seed {seed}, input {number}: {error!r}", corpus)
             outcome.faults.append(f"input {number} did harm and is kept in {place}:\n{error!r}")
-            if not isinstance(error, Fault):
+            if not isinstance(error, FaultError):
                 raise
         outcome.shots += live.shots
         outcome.reasons = machine.reasons + live.reasons
@@ -116,7 +117,7 @@ def save(given: Input, why: str, corpus: Path) -> Path:
 
 @contextmanager
 def _live() -> Iterator[LiveTarget]:
-    with tempfile.TemporaryDirectory() as folder, live_broker(Path(folder), RULES_TOML, log_level="info") as broker:
+    with tempfile.TemporaryDirectory() as folder, live_broker(Path(folder), SETTINGS, log_level="info") as broker:
         yield LiveTarget(broker)
 
 

@@ -1,18 +1,14 @@
-"""What the fuzzer shoots at: a broker machine with its services, and a live broker over TCP and TLS.
+"""What the fuzzer shoots at: a broker machine with its services, driven by hand.
 
 In:    inputs (inputs.py).
-Out:   Fault if an input does harm; how often each reason was met.
-State: one broker each, a canary (a healthy publisher and subscriber), and a few links of earlier inputs that stay.
-Not here: making inputs, saving those that do harm (fuzz.py).
+Out:   FaultError if an input does harm; how often each reason was met.
+State: one broker, a canary (a healthy publisher and subscriber), and a few links of earlier inputs that stay.
+Not here: a live broker (live_target.py), making inputs, saving those that do harm (fuzz.py).
 """
 
 from __future__ import annotations
 
-import select
-import socket
-import ssl
 from collections import Counter, deque
-from typing import Any
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import AccessConfig, BrokerConfig, LimitsConfig, ListenerConfig, RuleConfig
@@ -24,9 +20,8 @@ from heliograph.services.admin import Admin
 from heliograph.trust.tokens import TokenRecord
 from tests.conformance import grammar
 from tests.conformance.grammar import put_together
-from tests.fuzz.inputs import TOKEN, Input, Step, body, event, hello, subscribe
-from tests.wire.live_broker import LiveBroker
-from tests.wire.stdlib_client import StdlibClient
+from tests.fuzz.inputs import Input, Step
+from tests.fuzz.valid import TOKEN, event, hello, subscribe
 
 MS = 1_000_000
 STAYING_MAX = 12  # links of earlier inputs that are still there
@@ -47,29 +42,12 @@ RULES = (
     RuleConfig(effect="allow", topics=("canary/#",), who=("canary",)),
     RuleConfig(effect="deny", topics=("canary/#", "private/#")),
 )
-RULES_TOML = """
-[[access.rules]]
-effect = "allow"
-topics = ["canary/#"]
-who = ["sensor-7"]
-
-[[access.rules]]
-effect = "deny"
-topics = ["canary/#", "private/#"]
-
-[limits]
-links_max = 400
-keep_alive_ms_max = 100000
-subscriptions_per_link_max = 20
-queue_bytes_max = 2000000
-hold_bytes = 1000000
-"""
 CANARY, LISTENING = b"the canary publishes", b"the canary listens"
 PUBLISHER, SUBSCRIBER = 1, 2
 PIPES = {3: "admin", 4: "mute"}
 
 
-class Fault(Exception):
+class FaultError(Exception):
     """The broker did what it must not do."""
 
 
@@ -141,7 +119,7 @@ class MachineTarget:
         ]
         self._heard[SUBSCRIBER] = self._heard[PUBLISHER] = b""
         if songs != [song] or heard != [grammar.DELIVERY, grammar.PONG]:
-            raise Fault(f"the canary published {song!r} and heard {songs} in frames of kinds {heard}")
+            raise FaultError(f"the canary published {song!r} and heard {songs} in frames of kinds {heard}")
 
     def check_tables(self) -> None:
         """No table is longer than its limit."""
@@ -157,7 +135,7 @@ class MachineTarget:
         }
         over = {name: overview[name] for name, bound in bounds.items() if overview[name] > bound}
         if over:
-            raise Fault(f"tables over their bounds: {over} > {bounds}")
+            raise FaultError(f"tables over their bounds: {over} > {bounds}")
 
     def finish(self) -> None:
         """Everybody leaves but the canary; nothing of them may stay behind."""
@@ -167,7 +145,7 @@ class MachineTarget:
         overview = self.broker.report("overview")
         left = {name: overview[name] for name in ("links", "subscriptions", "backlog_bytes", "backlog_frames")}
         if left != {"links": 2, "subscriptions": 1, "backlog_bytes": 0, "backlog_frames": 0}:
-            raise Fault(f"something stayed behind: {left}")
+            raise FaultError(f"something stayed behind: {left}")
         for quiet in ("publication_expired", "duplicate"):
             self.reasons[quiet] += overview["refused"].get(quiet, 0)
         self.reasons["duplicate"] += overview["duplicates"]
@@ -216,7 +194,7 @@ class MachineTarget:
                 self.broker.wake(self.now)
             if not (due or effects.writes or effects.hangups or effects.jobs):
                 return
-        raise Fault("the broker wants something without end")
+        raise FaultError("the broker wants something without end")
 
     def _carry_out(self, effects: Effects) -> None:
         for link, parts in effects.writes:
@@ -225,14 +203,14 @@ class MachineTarget:
             elif link in self._heard:
                 self._heard[link] += b"".join(parts)
             else:
-                raise Fault(f"a write to link {link}, which is gone")
+                raise FaultError(f"a write to link {link}, which is gone")
         for ticket, job in effects.jobs:
             if not isinstance(job, CheckToken):
-                raise Fault(f"an unexpected job: {job}")
+                raise FaultError(f"an unexpected job: {job}")
             self.broker.done(ticket, job.token == TOKEN, self.now)
         for link, reason in effects.hangups:
             if link in (PUBLISHER, SUBSCRIBER) or link in PIPES:
-                raise Fault(f"link {link} was hung up ({reason.word}) for what somebody else did")
+                raise FaultError(f"link {link} was hung up ({reason.word}) for what somebody else did")
             self._hangups[link] = reason.word
             self._detach(link, reason)
 
@@ -254,7 +232,7 @@ class MachineTarget:
                 self.reasons[reason] += 1
         ended = self._hangups.pop(link, None)
         if ended is not None and (not said or said[-1].kind != grammar.GOODBYE or reason_in(said[-1]) != ended):
-            raise Fault(f"link {link} ended with {ended}, but its last frame was {said[-1:] or 'nothing'}")
+            raise FaultError(f"link {link} ended with {ended}, but its last frame was {said[-1:] or 'nothing'}")
         if link in self._heard:
             self._heard[link] = b""
 
@@ -263,100 +241,6 @@ def reason_in(frame: grammar.Frame) -> str:
     """The word of a frame that says no; empty for all others."""
     says_no = frame.kind in (grammar.GOODBYE, grammar.REFUSED) or (frame.kind == grammar.SERVICE and frame.flags & 2)
     return str(grammar.read_json(frame.payload, "reason", "code")["reason"]) if says_no else ""
-
-
-class LiveTarget:
-    """A broker process, shot at over real sockets."""
-
-    def __init__(self, broker: LiveBroker) -> None:
-        self.broker = broker
-        self.reasons: Counter[str] = Counter()
-        self.shots: Counter[str] = Counter()
-        self._staying: deque[socket.socket] = deque()
-        self._tls = broker.tls()
-        self._sung = 0
-        self.singer, self.listener = (
-            StdlibClient("127.0.0.1", broker.ports["mutual"], tls=broker.tls("sensor-7")) for _ in range(2)
-        )
-        for client in (self.singer, self.listener):
-            client.hello(keep_alive_ms=100_000)
-        self.listener.subscribe(1, "canary/+")
-
-    def shoot(self, given: Input, transport: str) -> None:
-        """The same as a machine's input, over TCP or TLS; then the canary."""
-        self.shots[transport] += 1
-        peers: dict[int, socket.socket] = {}
-        for step in given.steps:
-            try:
-                if step.verb == "dial":
-                    peers[step.peer] = self._dial(transport)
-                elif step.verb == "bytes" and step.peer in peers:
-                    peers[step.peer].sendall(step.data)
-                elif step.verb == "leave" and step.peer in peers:
-                    self._listen(peers[step.peer])
-                    peers.pop(step.peer).close()
-            except (ConnectionError, ssl.SSLError, TimeoutError):
-                pass  # it hung up on us, as it should
-        self.check_canary()
-        for peer in peers.values():
-            self._listen(peer)
-            self._staying.append(peer)
-        while len(self._staying) > STAYING_MAX:
-            peer = self._staying.popleft()
-            self._listen(peer)
-            peer.close()
-
-    def check_canary(self) -> None:
-        """A healthy client publishes, another hears it."""
-        self._sung += 1
-        try:
-            song = self.singer.publish(f"canary/{self._sung % 7}", b"song %d" % self._sung)
-            heard = self.listener.event().frame
-        except (OSError, Exception) as error:
-            raise Fault(f"the canary fell silent: {error!r}; the broker said:\n{self.broker.log[-3_000:]}") from error
-        if heard.payload != b"song %d" % self._sung:
-            raise Fault(f"the canary published {song!r} and heard {heard!r}")
-
-    def finish(self) -> None:
-        """Everybody leaves; the broker is still there and its tables are nearly empty."""
-        while self._staying:
-            self._staying.popleft().close()
-        self.broker.until(lambda: self._overview()["links"] == 3)
-        left = self._overview()
-        if left["subscriptions"] != 1 or left["backlog_bytes"]:
-            raise Fault(f"something stayed behind: {left}")
-        if self.broker.notes("unreadable"):
-            raise Fault(f"the broker wrote what is no log line:\n{self.broker.log[-3_000:]}")
-
-    def _overview(self) -> dict[str, Any]:
-        admin = StdlibClient("127.0.0.1", self.broker.ports["plain"])
-        admin.hello(token=self.broker.admin_token)
-        overview = admin.ask("admin", {"do": "report", "question": "overview"})
-        admin.goodbye()
-        return overview
-
-    def _dial(self, transport: str) -> socket.socket:
-        peer = socket.create_connection(("127.0.0.1", self.broker.ports["plain" if transport == "tcp" else "secure"]))
-        peer.settimeout(5.0)
-        return peer if transport == "tcp" else self._tls.wrap_socket(peer, server_hostname="127.0.0.1")
-
-    def _listen(self, peer: socket.socket) -> None:
-        """Count the reasons in what the broker has said so far."""
-        heard = b""
-        peer.settimeout(0.0)
-        try:
-            while select.select([peer], [], [], 0)[0]:
-                data = peer.recv(65_536)
-                if not data:
-                    break
-                heard += data
-        except (OSError, ValueError):
-            pass  # it would block, or is gone: no more to hear
-        while len(heard) >= 28 and len(heard) >= grammar.check_head(heard):
-            frame = grammar.take_apart(heard[: grammar.check_head(heard)])
-            heard = heard[len(frame.raw) :]
-            if reason_in(frame):
-                self.reasons[reason_in(frame)] += 1
 
 
 def _config() -> BrokerConfig:
@@ -369,6 +253,3 @@ def _config() -> BrokerConfig:
     config = BrokerConfig(listeners=listeners, limits=LIMITS, access=AccessConfig(rules=RULES), tokens=tokens)
     assert config.problems() == []
     return config
-
-
-__all__ = ["Fault", "LiveTarget", "MachineTarget", "RULES_TOML", "body", "reason_in"]

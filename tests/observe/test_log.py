@@ -16,6 +16,8 @@ from heliograph.observe.log import LINES_PER_SECOND, Log
 
 MORNING = 1_700_000_000_123_000_000
 
+pytestmark = pytest.mark.req("O4")
+
 
 def lines_of(*notes: Note, format: str = "text", level: str = "info") -> list[str]:
     stream = io.StringIO()

@@ -1,1 +1,1 @@
-"""Tests of the simulated driver."""
+"""The simulated driver: a deterministic world in virtual time; file names as in live/ where the role is the same."""

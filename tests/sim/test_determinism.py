@@ -30,9 +30,7 @@ def digest_in_a_process(hash_seed: str) -> str:
 def short(name: str, duration_s: float = 3.0) -> Scenario:
     scenario = load(name)
     faults = tuple(fault for fault in scenario.fault if fault.at_s <= duration_s)
-    return replace(
-        scenario, scenario=replace(scenario.scenario, duration_s=duration_s, settle_s=1.0), fault=faults
-    )
+    return replace(scenario, scenario=replace(scenario.scenario, duration_s=duration_s, settle_s=1.0), fault=faults)
 
 
 def played(scenario: Scenario, seed: int = 1) -> Result:

@@ -200,7 +200,9 @@ def test_a_writer_is_pressed_while_the_reader_does_not_read_and_relieved_after()
 
 
 def test_a_link_of_limited_bandwidth_takes_its_time() -> None:
-    world, left, right = a_link(1, NetworkSettings(delay_ms=1, jitter_ms=0, split=0, join=0, bandwidth_kib_s=10), STEADY)
+    world, left, right = a_link(
+        1, NetworkSettings(delay_ms=1, jitter_ms=0, split=0, join=0, bandwidth_kib_s=10), STEADY
+    )
     write(world, left, b"x" * 10_240)
     run(world, 0.9)
     assert not it(right).of("receive")

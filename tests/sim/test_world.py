@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Append, Read
 from heliograph.sim.clock import EPOCH_NS
 from heliograph.sim.loop import SECOND
-from heliograph.sim.world import HostSettings, MachineFault, World
+from heliograph.sim.world import HostSettings, MachineError, World
 from tests.sim.machines import CALM, STEADY, Recorder, a_link, add, dial, hang_up, it, run, tell, write
 
 
@@ -118,7 +119,7 @@ def test_an_input_costs_its_host_the_service_time() -> None:
     arrivals = [now for now, what in zip(it(right).nows, it(right).inputs, strict=True) if what[0] == "receive"]
 
     assert 500_000 <= right.service_ns <= 1_500_000
-    assert all(later - earlier >= right.service_ns for earlier, later in zip(arrivals, arrivals[1:], strict=False))
+    assert all(later - earlier >= right.service_ns for earlier, later in pairwise(arrivals))
 
 
 # Promises.
@@ -273,8 +274,8 @@ def test_a_machine_that_stops_ends_its_host_after_its_last_words() -> None:
 
 def faulty(command: Callable[[Any, int], None]) -> str:
     world, left, _ = a_link()
-    with pytest.raises(MachineFault) as caught:
-        world.loop.at(world.loop.now, lambda _, __: tell(world, left, command), None)
+    world.loop.at(world.loop.now, lambda _, __: tell(world, left, command), None)
+    with pytest.raises(MachineError) as caught:
         run(world, 1)
     assert caught.value.host == "left"
     return str(caught.value)
@@ -293,8 +294,8 @@ def test_a_write_to_an_unknown_link_is_caught() -> None:
 def test_a_write_after_a_hangup_is_caught() -> None:
     world, left, _ = a_link()
     hang_up(world, left)
-    with pytest.raises(MachineFault, match="writes to link 1, which it hung up"):
-        world.loop.at(world.loop.now, lambda _, __: write(world, left, b"x"), None)
+    world.loop.at(world.loop.now, lambda _, __: write(world, left, b"x"), None)
+    with pytest.raises(MachineError, match="writes to link 1, which it hung up"):
         run(world, 0.000_2)
 
 
@@ -303,8 +304,8 @@ def test_a_write_after_detach_is_caught() -> None:
     hang_up(world, right)
     run(world, 1)
     assert it(left).of("detach")
-    with pytest.raises(MachineFault, match="writes to link 1, which does not exist"):
-        world.loop.at(world.loop.now, lambda _, __: write(world, left, b"x"), None)
+    world.loop.at(world.loop.now, lambda _, __: write(world, left, b"x"), None)
+    with pytest.raises(MachineError, match="writes to link 1, which does not exist"):
         run(world, 1)
 
 

@@ -44,7 +44,7 @@ class Event(NamedTuple):
     frame: Frame
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The broker said no to a request; ``reason`` is its word."""
 
     def __init__(self, body: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ class Refused(Exception):
         self.code: int = body["code"]
 
 
-class Ended(Exception):
+class EndedError(Exception):
     """The link is gone; ``reason`` is the word of the broker's GOODBYE, or "" if it said none."""
 
     def __init__(self, reason: str, code: int = 0) -> None:
@@ -94,7 +94,7 @@ def split(buffer: bytes) -> tuple[list[bytes], bytes]:
     while len(buffer) >= 4:
         (length,) = struct.unpack_from("<I", buffer)
         if not 24 <= length <= FRAME_BYTES_MAX - 4:
-            raise Ended("the broker sent a bad length")
+            raise EndedError("the broker sent a bad length")
         if len(buffer) < 4 + length:
             break
         whole.append(buffer[: 4 + length])
@@ -177,7 +177,7 @@ class StdlibClient:
         assert answer.topic == service
         assert answer.flags & ANSWER
         if answer.flags & REFUSAL:
-            raise Refused(answer.json)
+            raise RefusedError(answer.json)
         found: dict[str, Any] = answer.json
         return found
 
@@ -198,7 +198,7 @@ class StdlibClient:
         try:
             while True:
                 self._read()
-        except Ended:
+        except EndedError:
             self.socket.close()
 
     def ended(self) -> str:
@@ -206,7 +206,7 @@ class StdlibClient:
         try:
             while True:
                 self._read()
-        except Ended as end:
+        except EndedError as end:
             self.socket.close()
             return end.reason
 
@@ -224,7 +224,7 @@ class StdlibClient:
         answer = self.next(CONFIRMED, REFUSED)
         assert answer.sequence == self.requests
         if answer.kind == REFUSED:
-            raise Refused(answer.json)
+            raise RefusedError(answer.json)
 
     def _read(self) -> None:
         try:
@@ -232,7 +232,7 @@ class StdlibClient:
         except ConnectionError:
             data = b""
         if not data:
-            raise Ended("")
+            raise EndedError("")
         whole, self._buffer = split(self._buffer + data)
         for raw in whole:
             self._take(unpack(raw))
@@ -248,6 +248,6 @@ class StdlibClient:
         elif frame.kind == REFUSED and frame.sequence == 0:
             self.refused.append(frame.json)
         elif frame.kind == GOODBYE and not frame.json.get("grace_ms"):
-            raise Ended(frame.json["reason"], frame.json["code"])
+            raise EndedError(frame.json["reason"], frame.json["code"])
         else:
             self._frames.append(frame)

@@ -18,7 +18,7 @@ import pytest
 
 from tests.wire import stdlib_client
 from tests.wire.live_broker import LiveBroker, live_broker
-from tests.wire.stdlib_client import EXPIRES, Ended, Refused, StdlibClient, pack
+from tests.wire.stdlib_client import EXPIRES, EndedError, RefusedError, StdlibClient, pack
 
 pytestmark = [pytest.mark.live, pytest.mark.req("N14", "N1")]
 
@@ -132,7 +132,7 @@ def test_after_unsubscribing_nothing_comes(broker: LiveBroker, transport: str) -
     client.publish("off", b"")
     client.flush()
     assert client.waiting() == []
-    with pytest.raises(Refused, match="subscription_unknown"):
+    with pytest.raises(RefusedError, match="subscription_unknown"):
         client.unsubscribe(1)
 
 
@@ -150,11 +150,11 @@ def test_a_refused_subscription_does_not_end_the_link(
     broker: LiveBroker, pattern: str, fields: dict[str, str], reason: str
 ) -> None:
     client = join(broker)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedError) as refused:
         client.subscribe(1, pattern, **fields)
     assert refused.value.reason == reason
     client.subscribe(1, "a")
-    with pytest.raises(Refused, match="subscription_taken"):
+    with pytest.raises(RefusedError, match="subscription_taken"):
         client.subscribe(1, "b")
 
 
@@ -206,16 +206,16 @@ def test_a_hello_that_cannot_be_welcomed_is_told_why(
     broker: LiveBroker, fields: dict[str, object], reason: str
 ) -> None:
     client = dial(broker)
-    with pytest.raises(Ended) as ended:
+    with pytest.raises(EndedError) as ended:
         client.hello(**fields)
     assert ended.value.reason == reason
 
 
 def test_services_answer_those_who_may_ask(broker: LiveBroker, transport: str) -> None:
     client = join(broker, transport)
-    with pytest.raises(Refused, match="ask_denied"):
+    with pytest.raises(RefusedError, match="ask_denied"):
         client.ask("admin", {"do": "report"})
-    with pytest.raises(Refused, match="service_unknown"):
+    with pytest.raises(RefusedError, match="service_unknown"):
         client.ask("oracle", {})
     admin = dial(broker)
     assert admin.hello(token=broker.admin_token)["roles"] == ["client", "admin"]
@@ -238,7 +238,7 @@ def test_a_certificate_is_an_identity(broker: LiveBroker) -> None:
 def test_a_bad_certificate_is_refused_with_a_reason_in_the_log(
     broker: LiveBroker, shown: str | None, reason: str
 ) -> None:
-    with pytest.raises((ssl.SSLError, Ended, ConnectionError)):
+    with pytest.raises((ssl.SSLError, EndedError, ConnectionError)):
         StdlibClient("127.0.0.1", broker.ports["mutual"], tls=broker.tls(shown)).hello()
     broker.until(lambda: any(line.get("reason") == reason for line in broker.lines))
 

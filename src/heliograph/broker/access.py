@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from heliograph.broker.config import AccessConfig, RuleConfig
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
-from heliograph.model.topics import covers, is_system, overlaps
+from heliograph.model.topics import INBOX_ROOT, covers, is_system, overlaps
 
 GUARDED_SERVICES = (b"admin",)
 
@@ -69,6 +69,8 @@ class Profile:
             return topic not in GUARDED_SERVICES or Role.ADMIN in self.privileges
         if is_system(topic):
             return bool(self.privileges)
+        if verb == "publish" and topic.startswith(INBOX_ROOT + b"/"):
+            return True  # who may ask may be answered; rules can still deny it
         return self._default or Role.ADMIN in self.privileges
 
 

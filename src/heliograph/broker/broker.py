@@ -12,6 +12,7 @@ of its route → ``take`` puts one prefix before them. See ARCHITECTURE.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,16 +22,16 @@ from heliograph.broker.commands import Drain, LoadSettings, Reload, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import GONE, NEW, READY, Link, Links, frames_of
 from heliograph.broker.requests import Requests
-from heliograph.broker.routing.neighbours import Neighbour
-from heliograph.broker.routing.network import Network
+from heliograph.broker.routing.neighbours import Neighbour, Targets
+from heliograph.broker.routing.network import TTL, Network
 from heliograph.broker.routing.parcels import Parcels
-from heliograph.broker.routing.routes import Route, RouteTable
+from heliograph.broker.routing.routes import Route, RouteTable, Share, Sink
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
-from heliograph.model.publication import EXPIRY
+from heliograph.model.publication import DESTINATIONS, EXPIRY, REPLY_TO
 from heliograph.model.topics import topic_fault
 from heliograph.notes import (
     ActionDenied,
@@ -49,9 +50,11 @@ from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
 
 ROWS_MAX = 500  # of a report in one answer: well within a frame, whatever the rows hold
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
+DESTINATIONS_MAX = 64  # inboxes that one publication may name
 TOLD_MAX = 256  # refused topics remembered per link, so that a stream of them is answered once each
 
 Handler = Callable[[Link, Frame, Instant], None]
+INBOX = re.compile(r"Inbox/[0-9a-f]{16}/[0-9a-f]{16}\Z")
 _headers = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -82,8 +85,10 @@ class Broker:
             self._subscriptions.forget_all,
         )
         self._parcels = Parcels(network, self._links, self._timers, self._arrive)
-        self._subscriptions.hops = network.hops
-        self._subscriptions.changed = lambda came, went: network.local_change(came, went, [], [])
+        self._sessions.inbox_root = network.inbox
+        self._subscriptions.elsewhere = network.elsewhere
+        self._subscriptions.changed = network.local_change
+        self._subscriptions.spread = network.when_known
         peering = network.peering
         peering.up = network.neighbour_up
         peering.changed = self._neighbour_changed
@@ -93,6 +98,7 @@ class Broker:
         self._payload_bytes_max = config.limits.payload_bytes_max
         self._denied = 0
         self._expired = 0
+        self._shares_lost = 0  # publications for a group that has no member in reach
         self._handlers: dict[int, Handler] = {
             Kind.EVENT: self._flagged_event,
             Kind.HELLO: self._sessions.hello,
@@ -295,16 +301,51 @@ class Broker:
         if fault is not None:
             self._refuse_publication(link, frame.topic, Reason.TOPIC_INVALID, fault)
             return
-        if frame.flags & Flag.EXPIRES and not self._is_wanted_still(link, frame, now):
+        headers = _headers_of(frame)
+        if frame.flags & Flag.EXPIRES and not self._is_wanted_still(link, frame, headers, now):
             return
         route = link.table.routes.get(frame.topic) or self._subscriptions.resolve(link.table, frame.topic)
+        if frame.flags & Flag.DIRECTED:
+            self._direct(link, frame, headers, route.denied, now)
+            return
         self._spread(link, route, frame.raw, now)
+        if frame.flags & Flag.REQUEST and route.is_empty and not route.denied:
+            subject = str(headers.get(REPLY_TO, ""))[:256]
+            text = f"nobody answers on {frame.topic.decode()}"
+            self._links.count(Reason.RESPONDERS_MISSING)
+            body = bodies.refusal(Reason.RESPONDERS_MISSING, text, subject)
+            self._links.put(link, control(Kind.REFUSED, 0, body))
 
-    def _is_wanted_still(self, link: Link, frame: Frame, now: Instant) -> bool:
-        try:
-            expiry_us = _headers(frame.headers)[EXPIRY]
-        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError):
-            expiry_us = None
+    def _direct(self, link: Link, frame: Frame, headers: dict[str, Any], denied: bool, now: Instant) -> None:
+        """A publication for the sessions that it names, and for nobody else."""
+        if denied:
+            self._deny(link, frame.raw)
+            return
+        inboxes = _inboxes_of(headers)
+        if not inboxes:
+            text = f"$d must name 1 to {DESTINATIONS_MAX} inboxes"
+            self._refuse_publication(link, frame.topic, Reason.HEADERS_MALFORMED, text)
+            return
+        self._send_to(link, inboxes, False, frame.raw, now)
+
+    def _send_to(self, link: Link, inboxes: list[bytes], inside: bool, raw: bytes, now: Instant) -> None:
+        """Deliver to those of these sessions that are here, and forward to the brokers of the others."""
+        members = 0
+        parts: dict[int, None] = {}
+        for inbox in inboxes:
+            if inbox.startswith(self._network.inbox + b"/"):
+                found = self._sessions.by_origin(int(inbox.rsplit(b"/", 1)[1], 16))
+                if found is not None:
+                    self._links.deliver(link, Sink(found, b"", True, False, False), raw, now)
+                continue
+            targets, _ = self._network.targets_of(inbox, inside)
+            members |= targets.members
+            parts.update(dict.fromkeys(targets.parts))
+        if members or parts:
+            self._parcels.forward(link, Targets(members, tuple(sorted(parts))), raw, TTL, (), now)
+
+    def _is_wanted_still(self, link: Link, frame: Frame, headers: dict[str, Any], now: Instant) -> bool:
+        expiry_us = headers.get(EXPIRY)
         if not isinstance(expiry_us, int):
             self._refuse_publication(link, frame.topic, Reason.HEADERS_MALFORMED, "no expiry ($x) in the headers")
             return False
@@ -315,7 +356,7 @@ class Broker:
         return True
 
     def _spread(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> None:
-        """Send a run to every sink of its route."""
+        """Send a run to every sink of its route, and each of its publications to one member of each group."""
         if route.denied:
             self._deny(publisher, chunk)
             return
@@ -330,6 +371,26 @@ class Broker:
                 link.out.append(chunk)
             else:
                 deliver(publisher, sink, chunk, now)
+        if publisher.neighbour is None:  # groups are decided where a publication enters
+            for share in route.shares:
+                self._share_out(publisher, share, chunk, TTL, (), now)
+
+    def _share_out(
+        self, publisher: Link, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
+    ) -> None:
+        """Members here take turns; where there are none, the nearest broker that has some gets it."""
+        if share.members:
+            start = 0
+            for end in frames_of(chunk):
+                sink = share.member(publisher)
+                if sink is not None:
+                    self._links.deliver(publisher, sink, chunk[start:end], now)
+                start = end
+            return
+        for targets in share.elsewhere:
+            if self._parcels.forward(publisher, targets, chunk, ttl, trace, now):
+                return
+        self._shares_lost += 1
 
     def _deny(self, link: Link, chunk: bytes) -> None:
         """Publications that the rules deny: counted, and told once per topic."""
@@ -361,9 +422,14 @@ class Broker:
 
     # -- other brokers --------------------------------------------------------------------------------------------
 
-    def _arrive(self, link: Link, frames: bytes, inside: bool, groups: tuple[int, ...], now: Instant) -> None:
+    def _arrive(
+        self, link: Link, frames: bytes, inside: bool, groups: tuple[int, ...], trace: tuple[int, ...], now: Instant
+    ) -> None:
         """Frames that a neighbour sent for our clients and, ``inside``, for the members of our cluster."""
         table = self._subscriptions.inner if inside else self._subscriptions.local
+        if groups:
+            self._arrive_for_groups(link, frames, table, groups, trace, now)
+            return
         pos = 0
         while pos + HEAD_BYTES <= len(frames):
             origin = HEAD.unpack_from(frames, pos)[4]
@@ -380,6 +446,28 @@ class Broker:
                 break
         if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
             self._links.count(Reason.BODY_MALFORMED)
+
+    def _arrive_for_groups(
+        self,
+        link: Link,
+        frames: bytes,
+        table: RouteTable,
+        groups: tuple[int, ...],
+        trace: tuple[int, ...],
+        now: Instant,
+    ) -> None:
+        """Frames of which one member of each of these groups is to get each. If its members are gone, others may."""
+        start = 0
+        for end in frames_of(frames):
+            frame = Frame(frames[start:end])
+            start = end
+            if topic_fault(frame.topic) is not None:
+                continue
+            route = table.routes.get(frame.topic) or self._subscriptions.resolve(table, frame.topic)
+            for share in route.shares:
+                seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
+                if share.id in groups and seen.admit(frame.sequence):
+                    self._share_out(link, share, frame.raw, TTL - len(trace), trace, now)
 
     def _meet_foreign_topic(self, table: RouteTable, frames: bytes, pos: int, seen: Seen) -> int:
         length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(frames, pos)
@@ -399,9 +487,17 @@ class Broker:
             self._links.count(Reason.BODY_MALFORMED)
             return len(frames)
         topic = frames[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
-        if seen.admit(sequence) and topic_fault(topic) is None:
+        if not seen.admit(sequence) or topic_fault(topic) is not None:
+            return end
+        frame = Frame(frames[pos:end])
+        if frame.flags & Flag.DIRECTED:
+            inboxes = _inboxes_of(_headers_of(frame))
+            if table is self._subscriptions.local:
+                inboxes = [inbox for inbox in inboxes if inbox.startswith(self._network.inbox)]
+            self._send_to(link, inboxes, True, frame.raw, now)
+        else:
             route = table.routes.get(topic) or self._subscriptions.resolve(table, topic)
-            self._spread(link, route, frames[pos:end], now)
+            self._spread(link, route, frame.raw, now)
         return end
 
     def _neighbour_pong(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -553,6 +649,7 @@ class Broker:
             "origins_forgotten": origins.forgotten,
             "denied": self._denied,
             "expired": self._expired,
+            "shares_lost": self._shares_lost,
             "dropped": self._links.frames_dropped,
             "dropped_bytes": self._links.bytes_dropped,
             "backlog_bytes": sum(link.backlog_bytes for link in links),
@@ -561,6 +658,23 @@ class Broker:
             "refused": dict(sorted(self._links.refused.items())),
             "draining": self._sessions.draining,
         }
+
+
+def _headers_of(frame: Frame) -> dict[str, Any]:
+    """A publication's headers; none where they are not a JSON object."""
+    try:
+        return _headers(frame.headers) if frame.headers else {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _inboxes_of(headers: dict[str, Any]) -> list[bytes]:
+    """The inboxes that a publication names; none if one of them is no inbox, or if there are too many."""
+    named = headers.get(DESTINATIONS)
+    if not isinstance(named, list) or len(named) > DESTINATIONS_MAX:
+        return []
+    inboxes = [name.encode() for name in named if isinstance(name, str) and INBOX.match(name)]
+    return inboxes if len(inboxes) == len(named) else []
 
 
 def _describe(link: Link) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Link:
         "holding",
         "id",
         "identity",
+        "inbox",
         "keep_alive_ns",
         "mark",
         "may_be_held",
@@ -102,6 +103,7 @@ class Link:
         self.state = NEW
         self.identity: Identity = ANONYMOUS
         self.name = ""
+        self.inbox = b""  # the topic under which its session is found
         self.service = ""  # the service at the other end, for a pipe
         # reading
         self.parts: list[bytes] = []  # of a frame that has not arrived in full

@@ -60,6 +60,8 @@ class Sessions:
         self._unproven: dict[Link, None] = {}
         self.draining = False
         self.welcomed = 0
+        self.inbox_root = b""  # Inbox/<this broker>
+        self.group_origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
 
     # -- coming -------------------------------------------------------------------------------------------------
 
@@ -134,6 +136,7 @@ class Sessions:
         link.identity = identity
         link.name = hello.name
         link.origin = origin
+        link.inbox = b"%b/%016x" % (self.inbox_root, origin)
         link.seen = seen
         link.may_be_held = hello.hold
         link.keep_alive_ns = keep_alive_ms * NS_PER_MS
@@ -155,6 +158,7 @@ class Sessions:
                 "subscriptions_per_link_max": limits.subscriptions_per_link_max,
             },
             keep_alive_ms=keep_alive_ms,
+            inbox=link.inbox.decode(),
             seen=f"{seen.next - 1:016x}" if seen.next > 0 else "",
         )
         self._links.put(link, control(Kind.WELCOME, 0, bodies.encode(body)))
@@ -165,6 +169,10 @@ class Sessions:
         table.links += 1
         link.table = table
         link.routes = table.routes
+
+    def by_origin(self, origin: int) -> Link | None:
+        """The link of a session that is here."""
+        return self._by_origin.get(origin)
 
     def _too_slow(self, link: Link) -> None:
         if link.state in (NEW, PROVING):

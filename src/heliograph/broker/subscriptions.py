@@ -15,14 +15,15 @@ from struct import pack
 from heliograph.broker.access import Access, Profile
 from heliograph.broker.config import AccessConfig
 from heliograph.broker.links import READY, Link, Links
-from heliograph.broker.routing.neighbours import HopSink
-from heliograph.broker.routing.routes import Route, RouteTable, Sink
+from heliograph.broker.routing.interests import GROUP_NAME_MAX
+from heliograph.broker.routing.network import Elsewhere, group_id
+from heliograph.broker.routing.routes import Route, RouteTable, Share, Sink
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
-from heliograph.model.topics import filter_fault
+from heliograph.model.topics import INBOX_ROOT, covers, filter_fault
 from heliograph.notes import ActionDenied
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
@@ -55,8 +56,10 @@ class Subscriptions:
         self._tables: dict[Profile, RouteTable] = {}
         self._departed: deque[list[Want]] = deque()
         self.count = 0
-        self.changed: Callable[[list[bytes], list[bytes]], None]  # filters that came, and that went
-        self.hops: Callable[[bytes, bool], list[HopSink]]  # where else a topic goes: topic, only inside our cluster
+        self._turns: dict[int, int] = {}
+        self.changed: Callable[[list[Subscription], list[Subscription]], None]  # those that came, and that went
+        self.elsewhere: Callable[[bytes, bool], Elsewhere]  # where else a topic goes: topic, only inside our cluster
+        self.spread: Callable[[Callable[[Instant], None], Instant], None]  # call when everybody knows what we told
         self.local = RouteTable(Access(AccessConfig()).profile(BROKERS))  # for what arrives at us as its target
         self.inner = RouteTable(self.local.profile)  # for what arrives from another cluster
 
@@ -78,8 +81,11 @@ class Subscriptions:
         link.subscriptions[subscription.number] = subscription
         self.count += 1
         self.forget(subscription.filter)
-        self.changed([subscription.filter], [])
-        self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
+        self.changed([subscription], [])
+        if body.wide:
+            self.spread(lambda now: self._links.put(link, control(Kind.CONFIRMED, frame.sequence)), now)
+        else:
+            self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
 
     def unsubscribe(self, link: Link, frame: Frame, now: Instant) -> None:
         """An UNSUBSCRIBE frame."""
@@ -117,7 +123,11 @@ class Subscriptions:
         assert link.table is not None
         if not link.table.profile.may_filter(pattern):
             raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{link.identity.entity} may not subscribe to {body.filter}")
-        return Subscription(body.number, pattern, Policy(body.policy), body.echo)
+        if pattern.startswith(INBOX_ROOT + b"/") and not covers(link.inbox + b"/#", pattern):
+            raise ProtocolError(Reason.SUBSCRIBE_DENIED, "an inbox is for its own session only")
+        if len(body.group) > GROUP_NAME_MAX or not body.group.isprintable():
+            raise ProtocolError(Reason.BODY_MALFORMED, f"group must be printable, at most {GROUP_NAME_MAX} characters")
+        return Subscription(body.number, pattern, Policy(body.policy), body.echo, group=body.group)
 
     def _refuse(self, link: Link, number: int, error: ProtocolError) -> None:
         self._links.count(error.reason)
@@ -140,14 +150,21 @@ class Subscriptions:
         """Work out and remember who gets a valid topic, for publishers of this table's profile."""
         routes_max = max(1, self._links.limits.routes_max // max(1, len(self._tables)))
         if not table.profile.may("publish", topic):
-            return table.keep(topic, (), True, routes_max)
-        sinks = self._sinks(topic)
+            return table.keep(topic, (), routes_max, denied=True)
+        sinks, members = self._sinks(topic)
+        elsewhere = self.elsewhere(topic, table is self.inner or table is self.local)
         if table is not self.local:
-            sinks += tuple(self.hops(topic, table is self.inner))
-        return table.keep(topic, sinks, False, routes_max)
+            sinks += elsewhere.hops
+        shares = tuple(
+            Share(share, members.get(share, []), elsewhere.shares.get(share, []), self._turns)
+            for share in {**members, **elsewhere.shares}
+        )
+        return table.keep(topic, sinks, routes_max, shares=shares)
 
-    def _sinks(self, topic: bytes) -> tuple[Sink, ...]:
+    def _sinks(self, topic: bytes) -> tuple[tuple[Sink, ...], dict[int, list[Sink]]]:
+        """Those here who get a topic, and the members here of the groups that share it."""
         per_link: dict[Link, list[Subscription]] = {}
+        members: dict[int, list[Sink]] = {}
         allowed: dict[RouteTable, bool] = {}
         for want in self._topics.match(topic):
             link = want.link
@@ -158,9 +175,13 @@ class Subscriptions:
             may = allowed.get(table)
             if may is None:
                 may = allowed[table] = table.profile.may("subscribe", topic)
-            if may:
-                per_link.setdefault(link, []).append(want.subscription)
-        return tuple(_sink(link, subscriptions) for link, subscriptions in per_link.items())
+            subscription = want.subscription
+            if may and subscription.group:
+                share = group_id(subscription.filter, subscription.group)
+                members.setdefault(share, []).append(_sink(link, [subscription]))
+            elif may:
+                per_link.setdefault(link, []).append(subscription)
+        return tuple(_sink(link, subscriptions) for link, subscriptions in per_link.items()), members
 
     def forget(self, pattern: bytes) -> None:
         """Somebody's interest in this filter changed."""
@@ -205,7 +226,8 @@ class Subscriptions:
             self._topics.remove(want.subscription.filter, want)
             self.forget(want.subscription.filter)
         self.count -= len(wants)
-        self.changed([], [want.subscription.filter for want in wants])
+        if wants:
+            self.changed([], [want.subscription for want in wants])
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -219,6 +241,7 @@ class Subscriptions:
                 "filter": subscription.filter.decode(),
                 "policy": subscription.policy.value,
                 "echo": subscription.echo,
+                "group": subscription.group,
             }
             for link in self._wants
             for subscription in link.subscriptions.values()

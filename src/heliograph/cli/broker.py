@@ -16,7 +16,7 @@ import typer
 from heliograph.cli.broker_run import run_broker
 from heliograph.cli.connection import Connection, administrator, connected, with_connection
 from heliograph.cli.connection import run as run_work
-from heliograph.cli.shape import examples, group, say
+from heliograph.cli.shape import examples, fail, group, say
 
 app = group("Run a broker, or ask a running one.")
 app.command(
@@ -74,8 +74,10 @@ def drain(
 @with_connection
 def reload(there: Connection) -> None:
     """Have a broker read its settings anew."""
-    _ask(there, {"do": "reload"})
-    say(f"{there.url}: settings reloaded")
+    answer = _ask(there, {"do": "reload"})
+    if not answer["ok"]:
+        fail(f"{there.url}: {answer['reason']}: the old settings stay in force; the broker's log lists the problems")
+    say(f"{there.url}: settings reloaded, {answer['rules']} rules and {answer['tokens']} tokens")
 
 
 def _ask(there: Connection, wish: dict[str, Any]) -> Any:

@@ -32,8 +32,11 @@ _HINTS = {
     Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
     Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
+    Reason.TLS_FAILED: "does the broker speak TLS there? heliograph:// is for one that does not",
     Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
 }
+# A broker that misses our certificate says so after our side of the handshake is done; the link may be gone by then.
+_TLS_ENDS = (Reason.CLOSED, Reason.RESET, Reason.CREDENTIAL_MISSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,5 +133,7 @@ def administrator(connection: Connection) -> dict[str, Any]:
 def _told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
     """The error with a hint, where there is a usual cause."""
     hint = _HINTS.get(error.reason)
+    if error.reason in _TLS_ENDS and connection.url.startswith("heliographs:") and connection.certificate is None:
+        hint = "if the broker asks for certificates, give --certificate and --key"
     text = str(error) if connection.url in str(error) else f"{connection.url}: {error}"
     return HeliographError(f"{text}; {hint}" if hint else text)

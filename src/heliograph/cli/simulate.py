@@ -1,7 +1,7 @@
 """`heliograph simulate`: play a scenario in virtual time, from one seed or many.
 
 In:    a scenario (a file, or the name of one that comes with Heliograph) and seeds.
-Out:   how it went, for people or as JSON lines; for a run that failed, the command that replays it. Exit code 1 if any did.
+Out:   how it went, for people or as JSON lines; for a failed run the command that replays it; exit code 1 if any failed.
 State: none.
 Not here: the simulated world (sim/).
 """
@@ -44,8 +44,12 @@ def _simulate(
     scenario: Annotated[
         str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a scenario from --list.")
     ] = "",
-    seed: Annotated[int, typer.Option("--seed", help="What all chance is drawn from: the same seed, the same run.")] = 1,
-    seeds: Annotated[str | None, typer.Option("--seeds", metavar="A..B", help="Play it with each of these seeds.")] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", help="What all chance is drawn from: the same seed, the same run.")
+    ] = 1,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="A..B", help="Play it with each of these seeds.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run, and nothing else.")] = False,
     journal: Annotated[bool, typer.Option("--journal", help="Print everything that happened, line by line.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the scenarios that come with Heliograph.")] = False,
@@ -58,7 +62,9 @@ def _simulate(
     raise typer.Exit(simulate(scenario, seed, seeds, json=as_json, journal=journal))
 
 
-def simulate(scenario: str, seed: int = 1, seeds: str | None = None, *, json: bool = False, journal: bool = False) -> int:
+def simulate(
+    scenario: str, seed: int = 1, seeds: str | None = None, *, json: bool = False, journal: bool = False
+) -> int:
     """Play a scenario with one seed or many; the exit code."""
     from heliograph.sim.run import play
     from heliograph.sim.scenario import load
@@ -79,9 +85,9 @@ def parse_seeds(text: str) -> range:
     """``A..B`` as the seeds from A to B, both included."""
     first, dots, last = text.partition("..")
     if dots and first.strip().isdecimal() and last.strip().isdecimal() and len(text) < 40:
-        seeds = range(int(first), int(last) + 1)
-        if 0 < len(seeds) <= SEEDS_MAX:
-            return seeds
+        lowest, highest = int(first), int(last)
+        if 0 <= highest - lowest < SEEDS_MAX:
+            return range(lowest, highest + 1)
     raise UsageError(f"--seeds {text!r}: write A..B, such as 1..100, with A not above B")
 
 
@@ -169,7 +175,7 @@ class _Report:
         now = perf_counter()
         if now - self._told_at >= PROGRESS_S or (self._done == self._runs and sys.stderr.isatty()):
             self._told_at = now
-            say(f"{self._done} of {self._runs} runs, {len(self._failed)} failed")
+            say(f"{self._scenario}: {self._done} of {self._runs} runs, {len(self._failed)} failed")
 
 
 def _show(result: Result, took_s: float) -> None:

@@ -74,7 +74,7 @@ class Client:
         self._subscribing: dict[int, commands.Subscribe] = {}
         self._next_request = 1
         self._subscriptions: dict[int, Subscription] = {}
-        self._callbacks: set[asyncio.Task[None] | None] = set()  # under way; never None, but compared with what may be
+        self._callbacks: set[asyncio.Task[None]] = set()  # subscriptions with a callback, while they last
         self._room: list[asyncio.Future[None]] = []  # who waits to publish
         self._sending = False  # a send at the end of this turn is arranged
         self._turn_bytes = 0
@@ -221,7 +221,7 @@ class Client:
         """Say goodbye and end, now. What was not flushed may be lost; iterations end."""
         if not self._session.ended:
             await self._request(commands.Close)
-        for task in self._callbacks - {asyncio.current_task()}:
+        for task in self._other_callbacks():
             task.cancel()
         if self._stopping is None:
             self._stopping = self._loop.create_task(self._driver.stop())
@@ -241,9 +241,14 @@ class Client:
             await self.close()
 
     async def _finish_callbacks(self) -> None:
-        tasks = self._callbacks - {asyncio.current_task()}
+        tasks = self._other_callbacks()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _other_callbacks(self) -> list[asyncio.Task[None]]:
+        """Without the one that closes the client, which must not wait for itself."""
+        current = asyncio.current_task()
+        return [task for task in self._callbacks if task is not current]
 
     # -- between the program and its session --------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliograph.model.topics import SYSTEM_ROOTS
+from heliograph.model.topics import HIDDEN_ROOTS
 
 _END = None  # marks, in a trie node, that a filter ends there
 Change = tuple[list[bytes], list[bytes]]
@@ -120,7 +120,7 @@ class CoverSet:
         nodes = [self._trie]
         for depth, level in enumerate(levels):
             following: list[dict[Any, Any]] = []
-            hidden = depth == 0 and level in SYSTEM_ROOTS  # wildcards at the first level do not see system topics
+            hidden = depth == 0 and level in HIDDEN_ROOTS  # wildcards at the first level do not see system topics
             for node in nodes:
                 if not hidden and b"#" in node:
                     found: bytes = node[b"#"][_END]
@@ -153,7 +153,7 @@ class CoverSet:
                     following += [
                         child
                         for key, child in node.items()
-                        if key is not _END and key != b"#" and not (depth == 0 and key in SYSTEM_ROOTS)
+                        if key is not _END and key != b"#" and not (depth == 0 and key in HIDDEN_ROOTS)
                     ]
                 elif level in node:
                     following.append(node[level])
@@ -167,6 +167,6 @@ def _ends(node: dict[Any, Any], first: bool) -> list[bytes]:
     for key, child in node.items():
         if key is _END:
             found.append(child)
-        elif not (first and key in SYSTEM_ROOTS):
+        elif not (first and key in HIDDEN_ROOTS):
             found += _ends(child, False)
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
-from heliograph.model.topics import SYSTEM_ROOTS, is_wild
+from heliograph.model.topics import HIDDEN_ROOTS, is_wild
 
 V = TypeVar("V", bound=Hashable)
 
@@ -80,7 +80,7 @@ class TopicTable(Generic[V]):
             return found
         levels = topic.split(b"/")
         root = self._root
-        if levels[0] in SYSTEM_ROOTS:  # wildcards at the first level do not see system topics
+        if levels[0] in HIDDEN_ROOTS:  # wildcards at the first level do not see system topics
             child = root.children.get(levels[0])
             branches = [] if child is None else [child]
         else:
@@ -219,7 +219,7 @@ class TopicSet:
                 return
             children = [(level, child) for level, child in node.items() if level is not None]
             if not levels:
-                children = [(level, child) for level, child in children if level not in SYSTEM_ROOTS]
+                children = [(level, child) for level, child in children if level not in HIDDEN_ROOTS]
         else:
             child = node.get(want)
             children = [] if child is None else [(want, child)]

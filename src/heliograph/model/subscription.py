@@ -29,3 +29,4 @@ class Subscription:
     policy: Policy = Policy.DROP_OLDEST
     echo: bool = True  # False: not what this same session published
     language: str = "topic"
+    group: str = ""  # with a name: shared with others of that group and filter; each publication goes to one of them

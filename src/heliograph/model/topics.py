@@ -6,7 +6,7 @@ State: none.
 Not here: looking a topic up among many filters (matching/topics.py).
 
 Levels are separated by "/". "+" stands for one level, "#" as the last level for any number of levels, none included:
-``a/#`` matches ``a``. At the first level neither matches a system topic (Services, Entity, System).
+``a/#`` matches ``a``. At the first level neither matches a system topic (Services, Entity, System) or an inbox.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 TOPIC_BYTES_MAX = 1_024
 TOPIC_LEVELS_MAX = 32  # deeper names are mistakes, and each level costs a step of the trie
 SYSTEM_ROOTS = (b"Services", b"Entity", b"System")
+INBOX_ROOT = b"Inbox"  # Inbox/<broker>/<session>/…: where answers and directed publications find a session
+HIDDEN_ROOTS = (*SYSTEM_ROOTS, INBOX_ROOT)
 
 
 def topic_fault(topic: bytes) -> str | None:
@@ -51,7 +53,7 @@ def is_system(topic: bytes) -> bool:
 def matches(pattern: bytes, topic: bytes) -> bool:
     """True if a valid filter matches a valid topic. The plain form: matching/topics.py is the fast one."""
     wanted, given = pattern.split(b"/"), topic.split(b"/")
-    if wanted[0] in (b"+", b"#") and given[0] in SYSTEM_ROOTS:
+    if wanted[0] in (b"+", b"#") and given[0] in HIDDEN_ROOTS:
         return False
     for position, level in enumerate(wanted):
         if level == b"#":
@@ -66,7 +68,7 @@ def covers(wide: bytes, narrow: bytes) -> bool:
     outer, inner = wide.split(b"/"), narrow.split(b"/")
     if inner == [b"#"]:
         inner = [b"+", b"#"]  # no topic has no levels, so both match the same
-    if outer[0] in (b"+", b"#") and inner[0] in SYSTEM_ROOTS:
+    if outer[0] in (b"+", b"#") and inner[0] in HIDDEN_ROOTS:
         return False
     for position, level in enumerate(outer):
         if level == b"#":
@@ -82,7 +84,7 @@ def overlaps(one: bytes, other: bytes) -> bool:
     """True if some topic is matched by both valid filters."""
     left, right = one.split(b"/"), other.split(b"/")
     for wild, plain in ((left, right), (right, left)):
-        if wild[0] in (b"+", b"#") and plain[0] in SYSTEM_ROOTS:
+        if wild[0] in (b"+", b"#") and plain[0] in HIDDEN_ROOTS:
             return False
     for position in range(max(len(left), len(right))):
         a = left[position] if position < len(left) else None

@@ -40,7 +40,7 @@ Build = Callable[[int], "Node"]
 """Makes the machines of a host for an incarnation number."""
 
 
-class ContractBroken(AssertionError):
+class ContractError(AssertionError):
     """A machine, or the world itself, broke a rule of machine.py: our own fault, never a peer's."""
 
 
@@ -49,8 +49,8 @@ class Seat:
 
     # fmt: off
     __slots__ = (
-        "after", "alarm", "departed", "dirty", "gone", "host", "machine", "name", "number", "receive", "spins", "spun_at",
-        "take", "tickets", "wake_at",
+        "after", "alarm", "departed", "dirty", "gone", "host", "machine", "name", "number", "receive", "spins",
+        "spun_at", "take", "tickets", "wake_at",
     )
     # fmt: on
 
@@ -242,7 +242,7 @@ class Host:
 
     def _detach(self, end: End, reason: Reason, now: Instant) -> None:
         if self.ends.pop(end.link, None) is not end:
-            raise ContractBroken(f"{self.name}: link {end.link} detaches twice")
+            raise ContractError(f"{self.name}: link {end.link} detaches twice")
         end.writer = None
         end.seat.departed[end.link] = None
         end.seat.dirty = True
@@ -360,11 +360,11 @@ class Host:
             return end
         if link in seat.departed:
             return None
-        raise ContractBroken(f"{self.name}: {seat.name} {verb} link {link}, {_state(end)}")
+        raise ContractError(f"{self.name}: {seat.name} {verb} link {link}, {_state(end)}")
 
     def _promise(self, seat: Seat, ticket: Ticket) -> None:
         if ticket in seat.tickets:
-            raise ContractBroken(f"{self.name}: {seat.name} uses ticket {ticket} twice")
+            raise ContractError(f"{self.name}: {seat.name} uses ticket {ticket} twice")
         seat.tickets[ticket] = None
 
     def _wake_at_once(self, seat: Seat, instant: int) -> None:
@@ -372,7 +372,7 @@ class Host:
         seat.spins = seat.spins + 1 if instant - seat.spun_at < SPIN_NS else 0
         seat.spun_at = instant
         if seat.spins > SPINS_MAX:
-            raise ContractBroken(f"{self.name}: {seat.name} asks to be woken at once, for ever")
+            raise ContractError(f"{self.name}: {seat.name} asks to be woken at once, for ever")
         if instant < seat.alarm:
             self.set_alarm(seat, instant)
 

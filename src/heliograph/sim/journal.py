@@ -1,4 +1,4 @@
-"""The journal: what happened in a world, line by line. Checkers and people read it; nothing else of the world is theirs.
+"""The journal: what happened in a world, line by line. It is what checkers and people see of a world.
 
 In:    entries from hosts, faults and the workload.
 Out:   the entries, to whoever watches their kind at once, and as text afterwards.
@@ -47,7 +47,9 @@ class Journal:
     """Entries are (instant, step, kind, who, details); watchers of a kind are called with (who, *details)."""
 
     def __init__(self, loop: Loop, *, keep_all: bool = False) -> None:
-        self.entries: deque[tuple[int, int, str, str, tuple[Any, ...]]] = deque(maxlen=None if keep_all else ENTRIES_MAX)
+        self.entries: deque[tuple[int, int, str, str, tuple[Any, ...]]] = deque(
+            maxlen=None if keep_all else ENTRIES_MAX
+        )
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self._loop = loop
         self._watchers: dict[str, list[Watcher]] = {kind: [] for kind in KINDS}

@@ -23,7 +23,7 @@ Call = Callable[[Any, int], None]
 
 
 class Loop:
-    """A heap of (instant, count, call, subject). The count makes every entry unique, so that calls are never compared."""
+    """A heap of (instant, count, call, subject). Counts are unique, so that calls are never compared."""
 
     __slots__ = ("count", "heap", "now", "step")
 
@@ -42,19 +42,20 @@ class Loop:
         """Let the world run up to and including this instant."""
         heap = self.heap
         pop = heappop
-        heappush(heap, (until, NEVER, _stop, None))  # after everything else that is due at that instant
+        stop: Call = _stop
+        heappush(heap, (until, NEVER, stop, None))  # after everything else that is due at that instant
         try:
             while True:
                 instant, _, call, subject = pop(heap)
                 self.now = instant
                 call(subject, instant)
-        except _Stop:
+        except _RunOverError:
             return
 
 
-class _Stop(Exception):
+class _RunOverError(Exception):
     """The instant up to which to run has come."""
 
 
-def _stop(_subject: None, _instant: int) -> None:
-    raise _Stop
+def _stop(_subject: Any, _instant: int) -> None:
+    raise _RunOverError

@@ -362,7 +362,7 @@ class Network:
         self.finish(end, Reason.RESET)
 
     def finish(self, end: End, reason: Reason) -> None:
-        """The link is gone as seen from this end. The machine is told exactly once; after its own hangup, with its reason."""
+        """The link is gone as seen from this end: tell the machine, once; after its own hangup, with its reason."""
         if end.over:
             return
         end.over = end.odd = end.deaf = True
@@ -400,11 +400,10 @@ class Network:
 
     def _cut(self, end: End, keep: float) -> None:
         """Keep this share of the bytes in flight, in order; lose the rest."""
-        chunks = [chunk for chunk in end.flight if type(chunk[1]) is bytes]
-        room = int(keep * sum(len(data) for _, data in chunks))  # type: ignore[arg-type]
+        chunks = [(arrival, data) for arrival, data in end.flight if isinstance(data, bytes)]
+        room = int(keep * sum(len(data) for _, data in chunks))
         self._lose_flight(end)
         for arrival, data in chunks:
-            assert isinstance(data, bytes)
             if room > 0:
                 end.flight.append((arrival, data[:room]))
                 self.bytes_lost -= min(room, len(data))

@@ -89,7 +89,10 @@ def _read_list(arguments: tuple[Any, ...], value: Any, path: str, problems: list
         problems.append(f"{path} = {shown(value)}: must be {wanted}")
         return _WRONG
     hints = [arguments[0]] * len(value) if many else arguments
-    return tuple(_read(hint, each, f"{path}[{number}]", problems) for number, (hint, each) in enumerate(zip(hints, value)))
+    return tuple(
+        _read(hint, each, f"{path}[{number}]", problems)
+        for number, (hint, each) in enumerate(zip(hints, value, strict=True))
+    )
 
 
 def _read_named(hint: Any, value: Any, path: str, problems: list[str]) -> Any:

@@ -17,7 +17,7 @@ from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.stage import Stage
-from heliograph.sim.world import MachineFault
+from heliograph.sim.world import MachineError
 
 LOOK_NS = SECOND // 4  # how often checkers look at reports
 
@@ -54,7 +54,7 @@ def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> Result
         _run(stage)
         for checker in stage.checkers:
             checker.end()
-    except MachineFault as fault:
+    except MachineError as fault:
         crash = "".join(traceback.format_exception(fault.__cause__))
         violations.append(Violation("contract", fault.step, fault.instant, str(fault)))
     violations += errors.violations

@@ -18,7 +18,6 @@ from typing import Any
 
 from heliograph.client.commands import Close, Drain, Flush, Publish, Subscribe, Taken, Unsubscribe
 from heliograph.client.inbox import Inbox
-from heliograph.client.session import Session
 from heliograph.errors import RefusedError
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
@@ -28,7 +27,6 @@ from heliograph.sim.scenario import ClientPlan, Range, Workload, filled
 from heliograph.sim.world import World
 
 MARK = Struct("<IIQ")  # client, session, number
-_FILLER_BYTES = 1 << 21
 
 
 class Program:
@@ -91,7 +89,9 @@ class Program:
         self._world.journal.write("leaving", self.host.name)
         self._leaving = True
         self._inboxes.clear()
-        self._tell(Drain(self._request(lambda _: None)) if self._random.random() < 0.5 else Close(self._request(_nothing)))
+        self._tell(
+            Drain(self._request(lambda _: None)) if self._random.random() < 0.5 else Close(self._request(_nothing))
+        )
         if self._plan.away_s is not None:
             at = self._world.loop.now + max(SECOND, self._drawn(self._plan.away_s))
             if at < self._end:

@@ -18,7 +18,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Job, Ticket
 from heliograph.sim.clock import WallClock
 from heliograph.sim.digest import Digest
-from heliograph.sim.host import Build, ContractBroken, Host, Seat
+from heliograph.sim.host import Build, ContractError, Host, Seat
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
 from heliograph.sim.network import Listener, Network, NetworkSettings
@@ -51,7 +51,7 @@ class HostSettings:
         return found
 
 
-class MachineFault(Exception):
+class MachineError(Exception):
     """A machine raised, or the contract was broken: our own fault. Its cause is the exception."""
 
     def __init__(self, host: str, step: int, instant: int, error: BaseException) -> None:
@@ -236,7 +236,7 @@ class World:
             self.loop.run(until)
         except Exception as error:  # whatever a machine raises is its fault, and must be reported with its step
             name = self.acting.name if self.acting is not None else "the world"
-            raise MachineFault(name, self.step, self.loop.now, error) from error
+            raise MachineError(name, self.step, self.loop.now, error) from error
 
 
-__all__ = ["ContractBroken", "HostSettings", "MachineFault", "World"]
+__all__ = ["ContractError", "HostSettings", "MachineError", "World"]

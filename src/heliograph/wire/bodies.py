@@ -46,6 +46,7 @@ class Welcome(Body, frozen=True):
     features: list[str]
     limits: dict[str, int]
     keep_alive_ms: int
+    inbox: str = ""  # the topic under which this session is found; nobody else may subscribe there
     seen: str = ""  # 16 hex digits: the highest sequence known of this origin; empty if the origin is new here
 
 
@@ -66,6 +67,8 @@ class Subscribe(Body, frozen=True):
     language: str = "topic"
     policy: str = "drop_oldest"
     echo: bool = True
+    group: str = ""  # share this filter with others who name the same group
+    wide: bool = False  # confirm only once every broker in reach knows of it
 
 
 class Unsubscribe(Body, frozen=True):

@@ -70,7 +70,8 @@ class Flag(IntFlag):
     PACKED = 1  # many events of one topic under one head: reserved
     FOREIGN = 2  # the id was made elsewhere (a gateway, a peer): reserved
     EXPIRES = 4  # the headers carry an expiry, so brokers look
-    DIRECTED = 8  # the headers carry an explicit destination list: reserved
+    DIRECTED = 8  # the headers carry an explicit list of destinations: it goes to them and to nobody else
+    REQUEST = 16  # the headers carry a reply topic, and the publisher is told at once if nobody is there to answer
 
 
 class ServiceFlag(IntFlag):
@@ -80,7 +81,7 @@ class ServiceFlag(IntFlag):
     REFUSAL = 2  # the answer is no: the payload is a Refusal
 
 
-EVENT_FLAGS_KNOWN = Flag.EXPIRES
+EVENT_FLAGS_KNOWN = Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST
 
 
 def event(topic: bytes, payload: bytes, origin: int, sequence: int, headers: bytes = b"", flags: int = 0) -> bytes:

@@ -117,6 +117,7 @@ class Wave(Body, frozen=True):
     number: int
     wide: bool  # False: within the cluster
     answer: bool = False
+    told: tuple[int, int, int] = (0, 0, 0)  # speaker, incarnation, number of an interest: told, or to be waited for
 
 
 Record = Member | Gateway

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from heliograph.errors import ProtocolError, Reason
 from heliograph.matching.covering import CoverSet
 from heliograph.matching.topics import TopicTable
-from heliograph.model.topics import SYSTEM_ROOTS, filter_fault
+from heliograph.model.topics import HIDDEN_ROOTS, filter_fault
 from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest
 
 OWNER_FILTERS_MAX = 100_000  # of one owner, as told; beyond it the owner itself has widened
@@ -308,7 +308,7 @@ def snapshot_of(
 def widen(pattern: bytes, depth: int) -> bytes:
     """A filter that covers this one and has at most ``depth`` levels before a '#'."""
     levels = pattern.split(b"/")
-    if levels[0] in SYSTEM_ROOTS:
+    if levels[0] in HIDDEN_ROOTS:
         depth = max(depth, 1)  # '#' alone does not see system topics
     if len(levels) <= depth:
         return pattern

@@ -14,18 +14,21 @@ both sides say what they have (SYNC), and each sends what is newer; that is also
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.interests import Difference, Group, Interests, Owner, Voice, snapshot_of
+from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, snapshot_of
 from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
 from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Outbox, Timers
+from heliograph.model.subscription import Subscription
+from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import BrokersLost, BrokersReached, NeighbourLinked, SlotChanged
 from heliograph.wire import network as wire
 from heliograph.wire.frames import VERSION, Frame, Kind, control
@@ -33,6 +36,8 @@ from heliograph.wire.limits import CLUSTERS_MAX
 from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Member, Record, Sync
 
 TTL = 64  # hops; a trace and the shortest way end a loop long before
+WAVES_MAX = 4_096  # passing through at once
+WAVE_MS_MAX = 5_000  # a wave that was lost somewhere ends here
 FORGET_MS = 60_000  # what is out of reach for so long is forgotten
 
 
@@ -73,7 +78,9 @@ class Network:
         slot = config.slot if config.slot is not None else me % MEMBERS_MAX
         self.map = NetworkMap(Member(me, name, config.cluster, slot, 0, incarnation, 1, {}))
         self.interests = Interests()
+        self.inbox = b"%b/%016x" % (INBOX_ROOT, me)
         self.voice = Voice(me, False, incarnation, config.interests_max)
+        self.voice.change([self.inbox + b"/#"])  # one interest for the inboxes of all our sessions
         self._wide: Voice | None = None  # our cluster's voice, while we are its speaker
         self._wide_number = 0
         self._included: dict[int, None] = {}  # members whose interests are in the cluster's voice
@@ -241,9 +248,14 @@ class Network:
 
     # -- interests ------------------------------------------------------------------------------------------------
 
-    def local_change(self, add: list[bytes], remove: list[bytes], came: list[Group], went: list[Group]) -> None:
-        """Our own clients' filters and groups changed."""
-        change = self.voice.change(add, remove, came, went)
+    def local_change(self, came: list[Subscription], went: list[Subscription]) -> None:
+        """Our own clients' subscriptions changed."""
+        change = self.voice.change(
+            [one.filter for one in came if not one.group],
+            [one.filter for one in went if not one.group],
+            [(one.filter, one.group) for one in came if one.group],
+            [(one.filter, one.group) for one in went if one.group],
+        )
         if change is None:
             return
         self._tell_interests([change], None)
@@ -269,6 +281,9 @@ class Network:
         for pattern in difference.patterns:
             self._forget(pattern)
         self._pass_on(interest.wide, frame.payload, link)
+        if interest.wide and self._waves:
+            for wave in list(self._waves.values()):
+                self._answered(wave, None, now)
         if not interest.wide and interest.owner in self._included:
             self._widen(difference)
 
@@ -446,6 +461,21 @@ class Network:
 
     # -- the way of a topic ---------------------------------------------------------------------------------------
 
+    def elsewhere(self, topic: bytes, inside: bool) -> Elsewhere:
+        """Where a topic goes besides our own clients."""
+        targets, groups = self.targets_of(topic, inside)
+        shares = {share: [self._share(share, owner) for owner in owners] for share, owners in groups.items()}
+        return Elsewhere(tuple(self._hops(targets)), shares)
+
+    def _share(self, share: int, owner: Owner) -> Targets:
+        if owner.wide:
+            return Targets(0, (owner.broker,), (share,))
+        return Targets(1 << self.paths.cluster[owner.broker].slot, (), (share,))
+
+    def _cost_of(self, owner: Owner) -> int:
+        paths = self.paths
+        return paths.costs[paths.parts[owner.broker] if owner.wide else owner.broker]
+
     def targets_of(self, topic: bytes, inside: bool) -> tuple[Targets, dict[int, list[Owner]]]:
         """Whom a topic concerns besides our own clients, and who has members of which groups that share it.
 
@@ -467,11 +497,11 @@ class Network:
                 parts[owner.broker] = None
             else:
                 members |= 1 << paths.cluster[owner.broker].slot
+        for owners in groups.values():
+            owners.sort(key=lambda owner: (self._cost_of(owner), owner.broker))
         return Targets(members, tuple(sorted(parts))), groups
 
-    def hops(self, topic: bytes, inside: bool) -> list[HopSink]:
-        """The neighbours through which a topic goes on from here."""
-        targets, _ = self.targets_of(topic, inside)
+    def _hops(self, targets: Targets) -> list[HopSink]:
         epoch = self.epoch
         return [neighbour.sink(part, TTL, epoch, self.me) for neighbour, part in self.split(targets)]
 
@@ -579,12 +609,27 @@ class Network:
 
     # -- waves ----------------------------------------------------------------------------------------------------
 
-    def start_wave(self, wide: bool, done: Callable[[Instant], None], now: Instant) -> None:
-        """Call ``done`` once everybody in reach has heard what we told before this."""
+    def when_known(self, done: Callable[[Instant], None], now: Instant) -> None:
+        """Call ``done`` once every broker in reach knows what we told before this.
+
+        First our cluster is asked; its speaker answers with the number under which it told the network. Then everybody
+        is asked, and answers when it has heard that number.
+        """
+
+        def ask_everybody(now: Instant) -> None:
+            self._start_wave(True, done, inner.told, now)
+
+        inner = self._start_wave(False, ask_everybody, (0, 0, 0), now)
+
+    def _start_wave(
+        self, wide: bool, done: Callable[[Instant], None], need: tuple[int, int, int], now: Instant
+    ) -> Wave:
         self._wave_number += 1
-        wave = Wave(self.me, self._wave_number, wide, None, done)
+        wave = Wave(self.me, self._wave_number, wide, need, None, done)
         self._waves[wave.key] = wave
+        self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
         self._spread(wave, now)
+        return wave
 
     def receive_wave(self, link: Link, frame: Frame, now: Instant) -> None:
         """A question that is answered when all whom we ask have answered; or such an answer."""
@@ -594,21 +639,23 @@ class Network:
         wave = self._waves.get((body.broker, body.number))
         if body.answer:
             if wave is not None:
+                wave.told = max(wave.told, body.told)
                 self._answered(wave, neighbour, now)
             return
-        if wave is not None or body.broker == self.me:
-            self._answer(neighbour, body.broker, body.number, body.wide)  # it comes the other way round a loop
+        if wave is not None or body.broker == self.me or len(self._waves) >= WAVES_MAX:
+            # It comes the other way round a loop (or there are far too many): whoever asked first gets our answer.
+            self._answer(neighbour, body.broker, body.number, body.wide, (0, 0, 0))
             return
-        if len(self._waves) >= 1_024:
-            self._answer(neighbour, body.broker, body.number, body.wide)
-            return
-        wave = Wave(body.broker, body.number, body.wide, neighbour, None)
+        wave = Wave(body.broker, body.number, body.wide, body.told, neighbour, None)
         self._waves[wave.key] = wave
+        self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
         self._spread(wave, now)
 
     def _spread(self, wave: Wave, now: Instant) -> None:
         cluster = self.map.me.cluster
-        body = wire.encode(wire.Wave(wave.key[0], wave.key[1], wave.wide))
+        body = wire.encode(wire.Wave(wave.key[0], wave.key[1], wave.wide, False, wave.need))
+        if not wave.wide and self._wide is not None:
+            wave.told = (self.me, *self._wide.age)
         for neighbour in self.neighbours.values():
             reached = wave.wide or neighbour.cluster == cluster
             if neighbour is not wave.source and reached and not neighbour.suspected:
@@ -619,28 +666,56 @@ class Network:
     def _answered(self, wave: Wave, neighbour: Neighbour | None, now: Instant) -> None:
         if neighbour is not None:
             wave.waiting.pop(neighbour.broker, None)
-        if wave.waiting or wave.key not in self._waves:
+        if not wave.waiting and self._has_heard(wave.need):
+            self._end_wave(wave, now)
+
+    def _has_heard(self, need: tuple[int, int, int]) -> bool:
+        speaker, *age = need
+        if not speaker or speaker == self.me:
+            return True
+        owner = self.interests.owners.get((speaker, True))
+        return owner is not None and owner.age >= tuple(age)
+
+    def _end_wave(self, wave: Wave, now: Instant) -> None:
+        """It has passed, or was lost somewhere: nobody waits for ever."""
+        if self._waves.pop(wave.key, None) is None:
             return
-        del self._waves[wave.key]
-        if wave.source is not None:
-            self._answer(wave.source, *wave.key, wave.wide)
+        self._timers.cancel(("wave", wave.key))
+        if wave.source is not None and wave.source.link.neighbour is wave.source:
+            self._answer(wave.source, *wave.key, wave.wide, wave.told)
         if wave.done is not None:
             wave.done(now)
 
-    def _answer(self, neighbour: Neighbour, broker: int, number: int, wide: bool) -> None:
-        self._put(neighbour, Kind.WAVE, wire.encode(wire.Wave(broker, number, wide, True)))
+    def _answer(self, neighbour: Neighbour, broker: int, number: int, wide: bool, told: tuple[int, int, int]) -> None:
+        self._put(neighbour, Kind.WAVE, wire.encode(wire.Wave(broker, number, wide, True, told)))
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where a topic goes besides a broker's own clients."""
+
+    hops: tuple[HopSink, ...] = ()
+    shares: dict[int, list[Targets]] = field(default_factory=dict)  # group -> who has members, nearest first
 
 
 class Wave:
     """A wave that passes through here."""
 
-    __slots__ = ("done", "key", "source", "waiting", "wide")
+    __slots__ = ("done", "key", "need", "source", "told", "waiting", "wide")
 
     def __init__(
-        self, broker: int, number: int, wide: bool, source: Neighbour | None, done: Callable[[Instant], None] | None
+        self,
+        broker: int,
+        number: int,
+        wide: bool,
+        need: tuple[int, int, int],
+        source: Neighbour | None,
+        done: Callable[[Instant], None] | None,
     ) -> None:
         self.key = (broker, number)
         self.wide = wide
+        self.need = need  # speaker, incarnation, number: answer when this interest was heard
+        self.told = (0, 0, 0)  # the same, as the answers so far say
         self.source = source
         self.done = done
         self.waiting: dict[int, None] = {}

@@ -26,8 +26,8 @@ from heliograph.wire.limits import TRACE_MAX
 CONFIRM_PARCELS = 16  # received before a count is sent at once …
 CONFIRM_MS = 5  # … or so long after the first unconfirmed one
 
-Arrive = Callable[[Link, bytes, bool, tuple[int, ...], Instant], None]
-"""Read frames for our clients: link, frames, whether also for the other members of our cluster, groups, now."""
+Arrive = Callable[[Link, bytes, bool, tuple[int, ...], tuple[int, ...], Instant], None]
+"""Read frames for our clients: link, frames, whether also for the other members of our cluster, groups, trace, now."""
 
 
 class Parcels:
@@ -57,19 +57,20 @@ class Parcels:
         bit = 1 << network.map.me.slot
         if inside or members & bit:
             self.arrived += 1
-            self._arrive(link, frame.payload, inside, groups, now)
+            self._arrive(link, frame.payload, inside, groups, (*trace, network.me)[-TRACE_MAX:], now)
         rest = Targets(members & ~bit, tuple(part for part in parts if not network.is_here(part)), groups)
         if rest.members or rest.parts:
             self.forward(link, rest, frame.payload, frame.flags - 1, trace, now)
 
     def forward(
         self, source: Link, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
-    ) -> None:
-        """Send frames on to their targets, never back to where they have been."""
+    ) -> bool:
+        """Send frames on to their targets, never back to where they have been; False if none of them can be reached."""
         network = self._network
         ways = network.split(targets)
         reached_members = 0
         reached_parts = 0
+        sent = False
         for neighbour, some in ways:
             reached_members |= some.members
             reached_parts += len(some.parts)
@@ -79,8 +80,10 @@ class Parcels:
             sink = HopSink(neighbour, some, ttl, network.epoch, (*trace, network.me)[-TRACE_MAX:])
             self.forwarded += 1
             self._links.deliver(source, sink, frames, now)
+            sent = True
         if reached_members != targets.members or reached_parts != len(targets.parts):
             self.unroutable += 1
+        return sent
 
     # -- confirmation ---------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from heliograph.wire.limits import DELIVERY_BYTES
 
 if TYPE_CHECKING:
     from heliograph.broker.links import Link
+    from heliograph.broker.routing.neighbours import Targets
 
 FORGET_STEPS_MAX = 4_096  # a filter that touches more is cheaper to serve by forgetting everything
 EVICTED_AT_ONCE = 1_024
@@ -50,15 +51,46 @@ class Sink:
         return HEAD.pack(24 + len(numbers) + size, 3, 0, 0, self.link.dropped, 0, len(numbers)) + numbers
 
 
+class Share:
+    """A shared subscription on one topic: each publication goes to one of its members."""
+
+    __slots__ = ("elsewhere", "id", "members", "turns")
+
+    def __init__(self, id: int, members: list[Sink], elsewhere: list[Targets], turns: dict[int, int]) -> None:
+        self.id = id
+        self.members = members  # here
+        self.elsewhere = elsewhere  # brokers and clusters that have members, nearest first
+        self.turns = turns  # whose turn it is, per share; it outlives cached routes
+
+    def member(self, publisher: Link) -> Sink | None:
+        """The member here whose turn it is: not one that is slow while another is not, not the publisher itself."""
+        members = [sink for sink in self.members if sink.link is not publisher or sink.own]
+        if not members:
+            return None
+        turn = self.turns.get(self.id, 0)
+        self.turns[self.id] = turn + 1
+        for step in range(len(members)):
+            sink = members[(turn + step) % len(members)]
+            if not (sink.link.pressed or sink.link.backlog):
+                return sink
+        return members[turn % len(members)]
+
+
 class Route:
     """Who gets publications of one topic. ``one`` is the only sink where that is all there is to know."""
 
-    __slots__ = ("denied", "one", "sinks")
+    __slots__ = ("denied", "one", "shares", "sinks")
 
-    def __init__(self, sinks: tuple[Sink, ...], denied: bool = False) -> None:
+    def __init__(self, sinks: tuple[Sink, ...], denied: bool = False, shares: tuple[Share, ...] = ()) -> None:
         self.sinks = sinks
         self.denied = denied
-        self.one = sinks[0] if len(sinks) == 1 and sinks[0].own is True else None
+        self.shares = shares
+        self.one = sinks[0] if len(sinks) == 1 and sinks[0].own is True and not shares else None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nobody is there to get it."""
+        return not self.sinks and not any(share.members or share.elsewhere for share in self.shares)
 
 
 class RouteTable:
@@ -73,14 +105,23 @@ class RouteTable:
         self._topics = TopicSet()
         self._shared: dict[tuple[Sink, ...], Route] = {}
 
-    def keep(self, topic: bytes, sinks: tuple[Sink, ...], denied: bool, routes_max: int) -> Route:
+    def keep(
+        self,
+        topic: bytes,
+        sinks: tuple[Sink, ...],
+        routes_max: int,
+        *,
+        denied: bool = False,
+        shares: tuple[Share, ...] = (),
+    ) -> Route:
         """Remember a topic's route. Topics with the same sinks share one Route, so that their frames form one run."""
         if len(self.routes) >= routes_max:
             self._evict()
-        route = self._shared.get(sinks) if not denied else None
+        plain = not (denied or shares)
+        route = self._shared.get(sinks) if plain else None
         if route is None:
-            route = Route(sinks, denied)
-            if not denied and len(self._shared) < SHARED_MAX:
+            route = Route(sinks, denied, shares)
+            if plain and len(self._shared) < SHARED_MAX:
                 self._shared[sinks] = route
         self.routes[topic] = route
         self._topics.add(topic)

@@ -36,7 +36,7 @@ def people(scenario: Scenario) -> dict[str, Person]:
 
 
 def may(scenario: Scenario, person: Person, verb: str, topic: str) -> bool:
-    """The first rule that fits decides; else system topics are for admins and brokers, and the default says the rest."""
+    """The first rule that fits decides; else system topics are for admins and brokers; else the default."""
     access = scenario.topology.brokers[person.broker].access
     for rule in access.rules:
         if verb in rule.verbs and _is_about(rule, person) and _covers(rule, person, topic):

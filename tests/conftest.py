@@ -1,0 +1,8 @@
+"""Rules for all tests: a property fails for what is wrong, never because the machine was busy."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")

@@ -1,0 +1,263 @@
+"""Each checker notices what it is there for, and accepts what is right: journals written by hand, no machines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from heliograph.broker.config import AccessConfig, RuleConfig
+from heliograph.sim.checkers import CHECKERS, Checker
+from heliograph.sim.checkers.rules import may, people
+from heliograph.sim.journal import Journal
+from heliograph.sim.loop import Loop
+from heliograph.sim.scenario import BrokerPlan, Scenario, parse
+
+SCENARIO = parse("""
+[scenario]
+name = "by hand"
+[topology.brokers.a]
+[topology.brokers.b]
+[topology.clients.p]
+broker = "a"
+[topology.clients.s]
+broker = "a"
+[topology.clients.far]
+broker = "b"
+""")
+NO_LOSS = {"links": [{"name": "s", "dropped": 0}], "overview": {"lost": {"inbox": 0}}}
+
+
+class World:
+    """A journal, one checker, and reports as a test wants them."""
+
+    def __init__(self, name: str, scenario: Scenario = SCENARIO, reports: dict[str, Any] | None = None) -> None:
+        self.loop = Loop()
+        self.journal = Journal(self.loop)
+        self.reports = reports or NO_LOSS
+        self.checker: Checker = CHECKERS[name](scenario, self.journal, lambda host, question: self.reports[question])
+        for client in ("p", "s", "far"):
+            self.write("started", client, 1)
+
+    def write(self, kind: str, who: str, *details: Any) -> None:
+        self.loop.now += 1
+        self.loop.step += 1
+        self.journal.write(kind, who, *details)
+
+    def subscribe(self, who: str = "s", number: int = 1, pattern: str = "x/#", echo: bool = True) -> None:
+        self.write("subscribing", who, number, pattern, "drop_oldest", echo)
+        self.write("subscribed", who, number)
+
+    def publish(self, number: int, topic: str = "x/y", who: str = "p") -> None:
+        self.write("published", who, number, topic, b"payload")
+
+    def receive(self, number: int, topic: str = "x/y", who: str = "s", sub: int = 1, publisher: str = "p") -> None:
+        self.write("received", who, sub, publisher, 1, number, topic, b"payload")
+
+    def verdict(self) -> list[str]:
+        self.checker.end()
+        return [violation.text for violation in self.checker.violations]
+
+
+# Delivery.
+
+
+def test_delivery_misses_a_confirmed_publication_and_says_when_it_was_published() -> None:
+    world = World("delivery")
+    world.subscribe()
+    world.publish(1)
+    world.publish(2)
+    step = world.loop.step
+    world.receive(1)
+    world.write("flushed", "p", 2)
+
+    assert world.verdict() == ["s never got publication 2 of p on x/y"]
+    assert world.checker.violations[0].step == step
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        ("detached", "s", 1, "a:1", "reset"),
+        ("unsubscribing", "s", 1),
+        ("leaving", "s"),
+        ("crashed", "s", ""),
+    ],
+)
+def test_delivery_excuses_a_subscriber_that_was_gone_before_it_could_read(excuse: tuple[Any, ...]) -> None:
+    world = World("delivery")
+    world.subscribe()
+    world.publish(1)
+    world.write("flushed", "p", 1)
+    world.write(*excuse)
+
+    assert world.verdict() == []
+
+
+def test_delivery_expects_nothing_unconfirmed_unmatched_elsewhere_or_before_the_subscription() -> None:
+    world = World("delivery")
+    world.publish(1)
+    world.subscribe()
+    world.subscribe("far")
+    world.subscribe("p", 1, "x/#", echo=False)
+    world.publish(2, "other")
+    world.write("flushed", "p", 2)
+    world.publish(3)
+
+    assert world.verdict() == []
+
+
+def test_delivery_expects_again_once_a_client_is_restored() -> None:
+    world = World("delivery")
+    world.subscribe()
+    world.write("detached", "s", 1, "a:1", "reset")
+    world.publish(1)
+    world.write("restored", "s")
+    world.publish(2)
+    world.write("flushed", "p", 2)
+
+    assert world.verdict() == ["s never got publication 2 of p on x/y"]
+
+
+def test_delivery_does_not_count_a_flush_for_an_earlier_session() -> None:
+    world = World("delivery")
+    world.subscribe()
+    world.publish(1)
+    world.write("crashed", "p", "")
+    world.write("started", "p", 2)
+    world.publish(2)
+    world.receive(2)
+    world.write("flushed", "p", 2)
+
+    assert world.verdict() == []
+
+
+def test_delivery_accepts_losses_that_were_counted_and_no_more() -> None:
+    for dropped, expected in ((2, 0), (1, 2)):
+        reports = {"links": [{"name": "s", "dropped": dropped}], "overview": {"lost": {"inbox": 0}}}
+        world = World("delivery", reports=reports)
+        world.subscribe()
+        world.publish(1)
+        world.publish(2)
+        world.write("flushed", "p", 2)
+        assert len(world.verdict()) == expected
+
+
+# The others.
+
+
+def test_duplicates_are_noticed_per_subscription() -> None:
+    world = World("duplicates")
+    for sub in (1, 2):
+        world.receive(1, sub=sub)
+    assert world.verdict() == []
+    world.receive(1)
+
+    assert world.verdict() == ["s got publication 1 of p on x/y twice from one subscription"]
+
+
+def test_order_is_kept_across_topics() -> None:
+    world = World("order")
+    for number in (1, 2, 3):
+        world.publish(number, f"x/{number}")
+    world.receive(1)
+    world.receive(3, "x/3")
+    world.receive(2, "x/2")
+
+    assert world.verdict() == ["s got publication 2 of p on x/2 after its publication 3"]
+
+
+def test_order_excuses_what_was_published_before_the_link_broke() -> None:
+    world = World("order")
+    world.publish(1)
+    world.publish(2)
+    world.receive(2)
+    world.write("detached", "s", 1, "a:1", "reset")
+    world.receive(1)
+
+    assert world.verdict() == []
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (lambda w: w.publish(1, "other") or w.receive(1, "other"), "it subscribed to x/#"),
+        (lambda w: w.publish(1) or w.receive(2), "which nobody published like this"),
+        (lambda w: w.publish(1) or w.receive(1, "x/z"), "which nobody published like this"),
+        (lambda w: w.publish(1, who="far") or w.receive(1, publisher="far"), "their brokers are not linked"),
+        (lambda w: w.publish(1, who="s") or w.receive(1, publisher="s"), "it asked not to get its own"),
+        (lambda w: w.publish(1, "x/secret") or w.receive(1, "x/secret"), "s may not subscribe there"),
+        (lambda w: w.publish(1, "x/quiet") or w.receive(1, "x/quiet"), "p may not publish there"),
+    ],
+)
+def test_isolation_notices_what_is_not_the_subscribers(prepare: Any, said: str) -> None:
+    rules = (
+        RuleConfig(effect="deny", verbs=("subscribe",), topics=("x/secret",)),
+        RuleConfig(effect="deny", verbs=("publish",), topics=("x/quiet",)),
+    )
+    guarded = BrokerPlan(access=AccessConfig(rules=rules))
+    brokers = {**SCENARIO.topology.brokers, "a": guarded}
+    world = World("isolation", replace(SCENARIO, topology=replace(SCENARIO.topology, brokers=brokers)))
+    world.subscribe(echo=False)
+    world.publish(100)
+    world.receive(100)
+    assert world.verdict() == []
+    prepare(world)
+
+    (text,) = world.verdict()
+    assert said in text
+
+
+def test_bounded_notices_a_queue_and_a_table_above_their_limits() -> None:
+    limits = {
+        "links_max": 1, "subscriptions_max": 9, "origins_max": 9, "routes_max": 9,
+        "queue_frames_max": 5, "queue_bytes_max": 100, "subscriptions_per_link_max": 9,
+    }  # fmt: skip
+    overview = {"links": 1, "subscriptions": 0, "origins": 0, "routes_cached": 0}
+    link = {"link": 7, "name": "s", "backlog_frames": 5, "backlog_bytes": 100, "subscriptions": 1}
+    world = World("bounded", reports={"limits": limits, "overview": overview, "links": [link]})
+    world.checker.look()
+    assert not world.checker.violations
+
+    world.reports = {"limits": limits, "overview": {**overview, "links": 2}, "links": [{**link, "backlog_frames": 6}]}
+    world.checker.look()
+    assert sorted({violation.text for violation in world.checker.violations}) == [
+        "a: link 7 (s): backlog_frames is 6, above queue_frames_max = 5",
+        "a: links is 2, above links_max = 1",
+        "b: link 7 (s): backlog_frames is 6, above queue_frames_max = 5",
+        "b: links is 2, above links_max = 1",
+    ]
+
+
+def test_convergence_wants_everybody_connected_with_every_subscription() -> None:
+    one = replace(SCENARIO, topology=replace(SCENARIO.topology, brokers={"a": BrokerPlan()}, clients={}))
+    people_of_a = {name: SCENARIO.topology.clients[name] for name in ("p", "s")}
+    one = replace(one, topology=replace(one.topology, clients=people_of_a))
+    links = [{"link": 1, "name": "s", "ready": True}, {"link": 2, "name": "p", "ready": True}]
+    subscriptions = [{"link": 1, "filter": "x/#"}]
+    world = World("convergence", one, {"links": links, "subscriptions": subscriptions})
+    world.subscribe()
+    assert world.verdict() == []
+
+    world.reports = {"links": links[:1], "subscriptions": []}
+    assert world.verdict() == [
+        "p is not connected to a",
+        "s should be subscribed to ['x/#'], but a has []",
+    ]
+
+
+def test_a_checker_stops_repeating_itself() -> None:
+    world = World("duplicates")
+    for _ in range(1_000):
+        world.receive(1)
+
+    assert 1 < len(world.verdict()) < 100
+
+
+def test_the_plain_reading_of_rules_protects_system_topics() -> None:
+    everyone = people(SCENARIO)
+
+    assert may(SCENARIO, everyone["p"], "publish", "x/y")
+    assert not may(SCENARIO, everyone["p"], "publish", "System/x")
+    assert not may(SCENARIO, everyone["s"], "subscribe", "Services/x")

@@ -1,0 +1,56 @@
+"""A planted bug is found by a checker, and the printed command replays it to the same step."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from heliograph.cli.simulate import simulate
+from heliograph.sim.run import play
+from heliograph.sim.scenario import load
+
+SCENARIO = Path(__file__).with_name("dropped-frame.toml")
+
+
+@pytest.mark.req("O7")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_silently_dropped_frame_is_caught(seed: int) -> None:
+    result = play(load(str(SCENARIO)), seed)
+
+    assert result.faults == {"drop_frame": 1}
+    assert {violation.checker for violation in result.violations} == {"delivery"}
+
+
+@pytest.mark.parametrize("target", ["sensor > a", "a > console"])
+def test_a_dropped_publication_and_a_dropped_delivery_are_both_caught(target: str, tmp_path: Path) -> None:
+    file = tmp_path / "scenario.toml"
+    file.write_text(SCENARIO.read_text().replace("sensor > a", target))
+    result = play(load(str(file)), 5)
+
+    assert [violation.checker for violation in result.violations] == ["delivery"]
+
+
+@pytest.mark.req("O7")
+def test_the_printed_command_replays_it_to_the_same_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(str(SCENARIO), seeds="4..5") == 1
+    printed = capsys.readouterr().out
+    replay = next(line.removeprefix("replay: ") for line in printed.splitlines() if line.startswith("replay: "))
+    command = shlex.split(replay)
+    assert command[:2] == ["heliograph", "simulate"]
+    assert command[3] == "--seed"
+
+    found = []
+    for _ in range(2):
+        assert simulate(command[2], int(command[4]), json=True) == 1
+        found.append(json.loads(capsys.readouterr().out))
+
+    for one in found:
+        one.pop("real_s")
+        one.pop("inputs_per_s")
+    assert found[0] == found[1]
+    step = found[0]["violations"][0]["step"]
+    assert f"delivery at step {step}," in printed
+    assert found[0]["digest"] in printed

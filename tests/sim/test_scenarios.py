@@ -1,0 +1,68 @@
+"""Every shipped scenario holds, from several seeds; a run in which nothing happens does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from heliograph.sim.run import play
+from heliograph.sim.scenario import Fault, Workload, load, shipped
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.mark.req("O7", "N6", "N15")
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_scenario_holds(name: str, seed: int) -> None:
+    result = play(load(name), seed)
+
+    assert result.ok, "\n".join(
+        [result.crash, *map(str, result.violations), f"replay: heliograph simulate {name} --seed {seed}"]
+    )
+    assert result.delivered > 500
+    assert all(result.faults.values())
+
+
+@pytest.mark.req("N15")
+def test_slow_consumers_lose_what_their_policy_says_and_it_is_counted() -> None:
+    result = play(load("slow-consumers"), 1, keep_journal=True)
+    notes = [type(entry[4][0]).__name__ for entry in result.journal.entries if entry[2] == "note"]
+    hung_up = [entry[4] for entry in result.journal.entries if entry[2] == "hung_up" and entry[3] == "a"]
+
+    assert "PublicationsDropped" in notes or "PublicationsLost" in notes
+    assert "PublisherHeld" in notes
+    assert "slow_consumer" in [reason for _, reason in hung_up]
+
+
+@pytest.mark.req("N18", "O8")
+def test_the_access_scenario_denies_and_allows() -> None:
+    result = play(load("access"), 1, keep_journal=True)
+    refused = [entry[4] for entry in result.journal.entries if entry[2] == "refused"]
+    received = {(entry[3], entry[4][4]) for entry in result.journal.entries if entry[2] == "received"}
+
+    assert any("subscribe_denied" in text for _, _, text in refused)
+    assert any("publish_denied" in text for _, _, text in refused)
+    assert ("operator", "plant/sensor-1/secret") in received
+    assert ("guest", "plant/sensor-1/temperature") in received
+    assert ("guest", "plant/sensor-1/secret") not in received
+    assert ("boss", "System/news") in received
+
+
+def test_a_fault_that_never_struck_fails_a_run() -> None:
+    quiet = load("quiet")
+    result = play(replace(quiet, fault=(Fault(kind="crash", target="nobody"),)), 1)
+
+    assert [str(each.text) for each in result.violations] == ["fault[0] (crash on nobody) never struck"]
+
+
+def test_a_run_without_deliveries_fails_if_the_scenario_asks_for_some() -> None:
+    quiet = load("quiet")
+    deaf = [replace(each, subscribe=("elsewhere",)) if each.subscribe else each for each in quiet.workload]
+    result = play(replace(quiet, workload=tuple(deaf)), 1)
+    assert "nothing was delivered" in result.violations[0].text
+
+    mute = [Workload(client="sensor", publish=("x",), from_s=9.999), *deaf[1:]]
+    result = play(replace(quiet, workload=tuple(mute)), 1)
+    assert "nothing was published" in result.violations[0].text
