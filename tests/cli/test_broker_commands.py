@@ -114,9 +114,7 @@ def test_tokens_made_here_let_in_those_who_show_them(run: Run, tmp_path: Path) -
     (tmp_path / "wrong.token").write_text("wrong-token")
     (tmp_path / "wrong.token").chmod(0o600)
     with broker(tmp_path, "--auth", "token", "--tokens", "tokens.toml") as (process, url):
-        good = run(
-            tmp_path, "publish", "a", "x", "--url", url, "--entity", "sensor-7", "--token-file", "sensor-7.token"
-        )
+        good = run("publish", "a", "x", "--url", url, "--entity", "sensor-7", "--token-file", "sensor-7.token")
         wrong = run("publish", "a", "x", "--url", url, "--entity", "sensor-7", "--token-file", "wrong.token")
         none = run("publish", "a", "x", "--url", url)
         process.interrupt()

@@ -100,9 +100,10 @@ async def test_a_plain_broker_does_not_do_for_a_client_that_wants_tls(files: Fil
 
 
 @on_the_loop
-async def test_a_client_that_must_show_a_certificate_in_the_handshake_hears_so_at_once(files: Files) -> None:
+async def test_a_client_that_must_show_a_certificate_in_the_handshake_is_told_that_it_may_need_one(
+    files: Files,
+) -> None:
     tls = TlsContexts(server_context(files.broker, require_certificate=True))
     async with a_broker(tls=tls, secure=True, auth="certificate") as broker:
-        with pytest.raises(NotConnectedError) as caught:
-            await heliograph.connect(broker.address, authority=files.authority)
-        assert caught.value.reason is Reason.CREDENTIAL_MISSING
+        with pytest.raises(NotConnectedError, match=r"asks? for a certificate"):
+            await heliograph.connect(broker.address, authority=files.authority, timeout=0)

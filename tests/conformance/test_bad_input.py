@@ -133,7 +133,10 @@ LATER_FRAMES = {  # sent by a peer that was welcomed
     "a PARCEL": (put_together(grammar.PARCEL, 1, EVENT, headers=bytes(8)), Reason.KIND_UNEXPECTED),
     "packed events": (put_together(grammar.EVENT, 1, b"", b"a", origin=ORIGIN, flags=1), Reason.FLAGS_UNKNOWN),
     "a foreign id": (put_together(grammar.EVENT, 1, b"", b"a", origin=ORIGIN, flags=2), Reason.FLAGS_UNKNOWN),
-    "a flag without a name": (put_together(grammar.EVENT, 1, b"", b"a", origin=ORIGIN, flags=16), Reason.FLAGS_UNKNOWN),
+    "a flag without a name": (
+        put_together(grammar.EVENT, 1, b"", b"a", origin=ORIGIN, flags=128),
+        Reason.FLAGS_UNKNOWN,
+    ),
     "every flag": (put_together(grammar.EVENT, 1, b"", b"a", origin=ORIGIN, flags=255), Reason.FLAGS_UNKNOWN),
     "a PING with flags": (put_together(grammar.PING, 1, flags=1), Reason.FLAGS_UNKNOWN),
     "an answer to nobody's question": (

@@ -87,7 +87,7 @@ def _noise(dice: random.Random) -> bytes:
     """Bytes that never were a session; half of the time cut into frames, and behind a good HELLO."""
     noise = [dice.randbytes(dice.randint(1, 300))]
     if dice.random() < 0.5:
-        kinds = [dice.choice([*grammar.KINDS, 0, 5, 25, 255]) for _ in range(dice.randint(1, 6))]
+        kinds = [dice.choice([*grammar.KINDS, *range(25, 45), 0, 5, 255]) for _ in range(dice.randint(1, 6))]
         noise = [put_together(kind, dice.getrandbits(64), dice.randbytes(dice.randint(0, 60))) for kind in kinds]
     return b"".join([hello(dice.choice(SECRETS)), *noise] if dice.random() < 0.6 else noise)
 

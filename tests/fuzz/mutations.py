@@ -35,6 +35,10 @@ ODD_NAMES = [
 ODD_VALUES: list[Any] = [
     None, True, -1, 0, 2**32, 2**64, 1e300, "", "a", "\ud800", [], [[]], {}, {"a": 1}, ["a"], "x" * 3_000, 10**400,
 ]  # fmt: skip
+ODD_HEADERS = [  # reserved keys of the wrong type, and none at all
+    b"", b"{", b"[]", b"7", b'{"$x":"soon"}', b'{"$x":null}', b'{"$x":1e999}', b'{"$d":7}', b'{"$d":[]}', b'{"$d":[null]}',
+    b'{"$d":["a",""]}', b'{"$d":"a","$r":7}', b'{"$r":"a","$x":99999999999999999}', b'{"$r":{}}',
+]  # fmt: skip
 WISHES: dict[str, list[Any]] = {  # of the right type, and still not to be had
     "versions": [[], [0], [2, 3], [1, 1, 1]],
     "needs": [["wings"], [""]],
@@ -152,8 +156,8 @@ def edit_topic(frames: list[bytes], dice: random.Random) -> list[bytes]:
     at = dice.choice(events)
     frame = grammar.take_apart(frames[at])
     topic = dice.choice(ODD_NAMES).encode() if dice.random() < 0.8 else dice.randbytes(dice.randint(0, 30))
-    headers = dice.choice([frame.headers, b"", b"{", b'{"$x":"soon"}', b'{"$x":null}', dice.randbytes(9)])
-    flags = dice.choice([frame.flags, grammar.EXPIRES])
+    headers = dice.choice([frame.headers, *ODD_HEADERS, dice.randbytes(9)])
+    flags = dice.choice([frame.flags, grammar.EXPIRES, 8, 16, grammar.EXPIRES | 8 | 16])
     frames[at] = put_together(frame.kind, frame.sequence, frame.payload, topic, headers, frame.origin, flags)
     return frames
 

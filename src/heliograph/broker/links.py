@@ -156,10 +156,10 @@ class Link:
 
 
 def frames_of(chunk: bytes, start: int = 0) -> Iterator[int]:
-    """Where each of the whole frames in a chunk ends."""
+    """Where each of the whole frames in a chunk ends. What is no frame (a relay does not look) counts as one."""
     size = len(chunk)
     while start < size:
-        start += 4 + LENGTH.unpack_from(chunk, start)[0]
+        start = min(size, start + 4 + LENGTH.unpack_from(chunk, start)[0]) if size - start >= 4 else size
         yield start
 
 

@@ -82,7 +82,7 @@ class Reach:
     def failed(self, reason: Reason, detail: str, now: Instant) -> None:
         """A dial or handshake did not succeed: try the next target after a pause."""
         self.failures += 1
-        self.last_failure = (reason, f"{self.target}: {detail or _EXPLAINED.get(reason, 'the link ended')}")
+        self.last_failure = (reason, f"{self.target}: {detail or self._explain(reason)}")
         target = self.target
         self._outbox.note(DialFailed(str(target), reason, self._pause(now)))
 
@@ -120,6 +120,13 @@ class Reach:
         pause_ms = max(1, int(longest * self._random.uniform(0.5, 1.0)))
         self._timers.set("dial", now + pause_ms * NS_PER_MS, self._dial)
         return pause_ms
+
+    def _explain(self, reason: Reason) -> str:
+        if reason in _EXPLAINED:
+            return _EXPLAINED[reason]
+        # TLS 1.3 shows the client its end of the handshake before the server has looked at the client's certificate.
+        hint = "; it may ask for a certificate" if self.target.secure else ""
+        return f"the link ended before a WELCOME{hint}"
 
     def _start_patience(self, now: Instant) -> None:
         if self._away_since is None:

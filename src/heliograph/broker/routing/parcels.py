@@ -33,11 +33,11 @@ Arrive = Callable[[Link, bytes, bool, tuple[int, ...], tuple[int, ...], Instant]
 class Parcels:
     """Forwards parcels, and hands those that have arrived to the broker."""
 
-    def __init__(self, network: Network, links: Links, timers: Timers, arrive: Arrive) -> None:
+    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
         self._network = network
         self._links = links
         self._timers = timers
-        self._arrive = arrive
+        self.arrive: Arrive
         self.forwarded = 0
         self.arrived = 0
         self.replanned = 0
@@ -57,7 +57,7 @@ class Parcels:
         bit = 1 << network.map.me.slot
         if inside or members & bit:
             self.arrived += 1
-            self._arrive(link, frame.payload, inside, groups, (*trace, network.me)[-TRACE_MAX:], now)
+            self.arrive(link, frame.payload, inside, groups, (*trace, network.me)[-TRACE_MAX:], now)
         rest = Targets(members & ~bit, tuple(part for part in parts if not network.is_here(part)), groups)
         if rest.members or rest.parts:
             self.forward(link, rest, frame.payload, frame.flags - 1, trace, now)

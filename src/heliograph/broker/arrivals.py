@@ -1,0 +1,132 @@
+"""Arrivals: publications that other brokers sent here, for our clients or for our cluster.
+
+In:    the frames of parcels that have reached a target.
+Out:   runs for our clients' links and, at the first broker of a cluster, for its other members.
+State: none of its own; what has been seen is with the sessions.
+Not here: parcels on their way (routing/parcels.py), publications of our own clients (publications.py).
+
+The broker where a publication entered has checked it. What is malformed all the same is discarded and counted, and the
+neighbour that relayed it keeps its link.
+"""
+
+from __future__ import annotations
+
+from heliograph.broker.links import Link, Links
+from heliograph.broker.publications import Publications, headers_of, inboxes_of
+from heliograph.broker.routing.network import TTL, Network
+from heliograph.broker.routing.routes import Route, RouteTable
+from heliograph.broker.routing.seen import Seen
+from heliograph.broker.sessions import Sessions
+from heliograph.broker.subscriptions import Subscriptions
+from heliograph.errors import Reason
+from heliograph.machine import Instant
+from heliograph.model.topics import topic_fault
+from heliograph.wire.frames import HEAD, Flag, Frame, Kind
+from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
+from heliograph.wire.scan import MISS, OTHER, scan
+
+
+class Arrivals:
+    """Reads what arrives from other brokers."""
+
+    def __init__(
+        self,
+        links: Links,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        network: Network,
+        publications: Publications,
+    ) -> None:
+        self._links = links
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._network = network
+        self._publications = publications
+
+    def arrive(
+        self, link: Link, frames: bytes, inside: bool, groups: tuple[int, ...], trace: tuple[int, ...], now: Instant
+    ) -> None:
+        """Frames that a neighbour sent for our clients and, ``inside``, for the members of our cluster."""
+        table = self._subscriptions.inner if inside else self._subscriptions.local
+        if groups:
+            self._arrive_for_groups(link, frames, table, groups, trace, now)
+            return
+        pos = 0
+        while pos + HEAD_BYTES <= len(frames):
+            origin = HEAD.unpack_from(frames, pos)[4]
+            seen = self._sessions.origins.visit(origin, now)
+            spans: list[tuple[Route, int, int]] = []
+            pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
+            for route, start, end in spans:
+                self._publications.spread(link, route, frames[start:end], now)
+            if why == MISS:
+                pos = self._meet_topic(table, frames, pos, seen)
+            elif why == OTHER:
+                pos = self._meet_flagged(link, table, frames, pos, seen, now)
+            elif why != Reason.ORIGIN_FOREIGN:
+                break
+        if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
+            self._links.count(Reason.BODY_MALFORMED)
+
+    def _arrive_for_groups(
+        self,
+        link: Link,
+        frames: bytes,
+        table: RouteTable,
+        groups: tuple[int, ...],
+        trace: tuple[int, ...],
+        now: Instant,
+    ) -> None:
+        """Frames of which one member of each of these groups is to get each. If its members are gone, others may."""
+        pos = 0
+        while pos < len(frames):
+            frame = _event_at(frames, pos)
+            if frame is None or topic_fault(frame.topic) is not None:
+                self._links.count(Reason.BODY_MALFORMED)
+                return
+            pos += len(frame.raw)
+            route = table.routes.get(frame.topic) or self._subscriptions.resolve(table, frame.topic)
+            for share in route.shares:
+                seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
+                if share.id in groups and seen.admit(frame.sequence):
+                    self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace, now)
+
+    def _meet_topic(self, table: RouteTable, frames: bytes, pos: int, seen: Seen) -> int:
+        length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(frames, pos)
+        topic = frames[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
+        if topic_fault(topic) is None:
+            self._subscriptions.resolve(table, topic)
+            return pos
+        seen.admit(sequence)
+        self._links.count(Reason.TOPIC_INVALID)
+        return int(pos + 4 + length)
+
+    def _meet_flagged(self, link: Link, table: RouteTable, frames: bytes, pos: int, seen: Seen, now: Instant) -> int:
+        """An EVENT with flags, which its entry broker has checked; anything else inside a parcel ends the reading."""
+        frame = _event_at(frames, pos)
+        if frame is None:
+            self._links.count(Reason.BODY_MALFORMED)
+            return len(frames)
+        end = pos + len(frame.raw)
+        if not seen.admit(frame.sequence) or topic_fault(frame.topic) is not None:
+            return end
+        if frame.flags & Flag.DIRECTED:
+            inboxes = inboxes_of(headers_of(frame))
+            if table is self._subscriptions.local:
+                inboxes = [inbox for inbox in inboxes if inbox.startswith(self._network.inbox)]
+            self._publications.send_to(link, inboxes, True, frame.raw, now)
+        else:
+            route = table.routes.get(frame.topic) or self._subscriptions.resolve(table, frame.topic)
+            self._publications.spread(link, route, frame.raw, now)
+        return end
+
+
+def _event_at(frames: bytes, pos: int) -> Frame | None:
+    """The whole EVENT that begins there; None if there is none."""
+    if len(frames) - pos < HEAD_BYTES:
+        return None
+    length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(frames, pos)
+    end = pos + 4 + length
+    if kind != Kind.EVENT or end > len(frames) or HEAD_BYTES - 4 + topic_length + header_length > length:
+        return None
+    return Frame(frames[pos:end])

@@ -1,0 +1,204 @@
+"""Orders and reports: what the broker's own services ask of it.
+
+In:    requests to "broker" on a pipe; the outcome of reloading settings.
+Out:   answers on the pipe; drain, reload, links added and removed; reports in plain values.
+State: reloads under way.
+Not here: who may ask (access.py, before a service passes it on), the services (services/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.broker.commands import LoadSettings
+from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
+from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.publications import Publications
+from heliograph.broker.requests import Requests
+from heliograph.broker.routing.network import Network
+from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.sessions import Sessions
+from heliograph.broker.subscriptions import Subscriptions
+from heliograph.errors import Reason, UsageError
+from heliograph.machine import Instant, Outbox, Ticket
+from heliograph.notes import ReloadFailed
+
+ROWS_MAX = 500  # of a report in one answer: well within a frame, whatever the rows hold
+GRACE_MS_MAX = 86_400_000
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Orders:
+    """Carries out what services order, and answers what they ask."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        incarnation: int,
+        links: Links,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        network: Network,
+        parcels: Parcels,
+        publications: Publications,
+        outbox: Outbox,
+    ) -> None:
+        self.config = config  # the one in force
+        self._incarnation = incarnation
+        self._links = links
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._network = network
+        self._parcels = parcels
+        self._publications = publications
+        self._outbox = outbox
+        self.requests: Requests
+        self.reload: Callable[[BrokerConfig], None]
+        self._reloads: dict[Ticket, tuple[Link, int]] = {}
+
+    def receive(self, pipe: Link, number: int, body: bytes, now: Instant) -> None:
+        """A request to the broker itself, from one of its services."""
+        try:
+            order = _decode(body)
+            self._carry_out(pipe, number, order, now)
+        except (UsageError, msgspec.MsgspecError) as error:
+            self.requests.refuse(pipe, b"broker", number, Reason.QUESTION_UNKNOWN, str(error))
+
+    def _carry_out(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:
+        match order.get("do"):
+            case "report":
+                self.requests.answer_order(pipe, number, self._page(order))
+            case "drain":
+                grace_ms = order.get("grace_ms")
+                if grace_ms is not None and not (isinstance(grace_ms, int) and 0 <= grace_ms <= GRACE_MS_MAX):
+                    raise UsageError("grace_ms must be a number of milliseconds, at most a day")
+                self.requests.answer_order(pipe, number, {"ok": True})
+                self._sessions.drain(grace_ms, now)
+            case "reload":
+                self._reloads[self._outbox.job(LoadSettings())] = (pipe, number)
+            case "link":
+                self._network.peering.aim(_link_config(order), now)
+                self.requests.answer_order(pipe, number, {"ok": True})
+            case "unlink":
+                if not self._network.peering.drop(_link_config(order)):
+                    raise UsageError("no link is kept to that address; see the report 'map' for those that are")
+                self.requests.answer_order(pipe, number, {"ok": True})
+            case other:
+                raise UsageError(f"a broker cannot {other!r}; it can report, drain, reload, link and unlink")
+
+    def _page(self, order: dict[str, Any]) -> Any:
+        """A report that fits one frame: of a long list, the rows that were asked for."""
+        answer = self.report(str(order.get("question", "overview")))
+        if not isinstance(answer, list):
+            return answer
+        start, count = order.get("start", 0), order.get("count", ROWS_MAX)
+        if not (isinstance(start, int) and isinstance(count, int) and start >= 0 and count > 0):
+            raise UsageError("start must be a number from 0, count a number from 1")
+        return {"start": start, "total": len(answer), "rows": answer[start : start + min(count, ROWS_MAX)]}
+
+    def done(self, ticket: Ticket, config: BrokerConfig) -> bool:
+        """Settings were loaded; False if the ticket is not ours."""
+        asked = self._reloads.pop(ticket, None)
+        if asked is None:
+            return False
+        self.reload(config)
+        self._answer(asked, {"ok": True, "rules": len(config.access.rules), "tokens": len(config.tokens)})
+        return True
+
+    def failed(self, ticket: Ticket, reason: Reason) -> bool:
+        """Settings could not be loaded; False if the ticket is not ours."""
+        asked = self._reloads.pop(ticket, None)
+        if asked is None:
+            return False
+        self._outbox.note(ReloadFailed([reason.word]))
+        self._answer(asked, {"ok": False, "reason": reason.word})
+        return True
+
+    def _answer(self, asked: tuple[Link, int], answer: dict[str, Any]) -> None:
+        if asked[0].state == READY:
+            self.requests.answer_order(*asked, answer)
+
+    def report(self, question: str) -> Any:
+        """What the broker knows: overview, links, subscriptions, routes or limits."""
+        match question:
+            case "overview":
+                return self._overview()
+            case "links":
+                return [_describe(link) for link in self._links.by_id.values()]
+            case "subscriptions":
+                return self._subscriptions.report()
+            case "map":
+                return self._network.report()
+            case "routes":
+                return {"cached": self._subscriptions.routes_cached, "max": self.config.limits.routes_max}
+            case "limits":
+                return {name: getattr(self.config.limits, name) for name in self.config.limits.__slots__}
+        raise UsageError(
+            f"no report is called {question[:64]!r}; ask for overview, links, subscriptions, map, routes or limits"
+        )
+
+    def _overview(self) -> dict[str, Any]:
+        links = [link for link in self._links.by_id.values() if not link.is_pipe]
+        origins = self._sessions.origins
+        return {
+            "broker": self.config.name,
+            "incarnation": self._incarnation,
+            "links": len(links),
+            "sessions": sum(1 for link in links if link.state == READY),
+            "subscriptions": self._subscriptions.count,
+            "publications": sum(seen.accepted for seen in origins),
+            "duplicates": sum(seen.duplicates for seen in origins),
+            "origins": len(origins),
+            "origins_forgotten": origins.forgotten,
+            "denied": self._publications.denied,
+            "expired": self._publications.expired,
+            "shares_lost": self._publications.shares_lost,
+            "dropped": self._links.frames_dropped,
+            "dropped_bytes": self._links.bytes_dropped,
+            "backlog_bytes": sum(link.backlog_bytes for link in links),
+            "backlog_frames": sum(link.backlog_frames for link in links),
+            "parcels_forwarded": self._parcels.forwarded,
+            "parcels_arrived": self._parcels.arrived,
+            "parcels_replanned": self._parcels.replanned,
+            "parcels_unroutable": self._parcels.unroutable,
+            "neighbours": len(self._network.neighbours),
+            "routes_cached": self._subscriptions.routes_cached,
+            "refused": dict(sorted(self._links.refused.items())),
+            "draining": self._sessions.draining,
+        }
+
+
+def _link_config(order: dict[str, Any]) -> LinkConfig:
+    host, port, secure = order.get("host"), order.get("port", DEFAULT_PORT), order.get("secure", False)
+    if not isinstance(host, str) or not host or not isinstance(port, int) or not 0 < port < 65_536:
+        raise UsageError("a link needs a host and a port between 1 and 65535")
+    return LinkConfig(host=host, port=port, secure=secure is True)
+
+
+def _describe(link: Link) -> dict[str, Any]:
+    return {
+        "link": link.id,
+        "address": link.peer.address,
+        "transport": link.peer.transport,
+        "listener": link.peer.listener,
+        "entity": link.identity.entity,
+        "roles": [role.value for role in link.identity.roles],
+        "proof": link.identity.proof,
+        "name": link.name,
+        "service": link.service,
+        "ready": link.state == READY,
+        "subscriptions": len(link.subscriptions),
+        "publications": link.seen.accepted if link.seen is not None else 0,
+        "bytes_in": link.bytes_in,
+        "deliveries": link.deliveries,
+        "dropped": link.dropped,
+        "backlog_bytes": link.backlog_bytes,
+        "backlog_frames": link.backlog_frames,
+        "pressed": link.pressed,
+        "held": bool(link.held_by),
+        "holds": len(link.holding),
+    }

@@ -1,0 +1,220 @@
+"""Publications off the fast path: topics met for the first time, flags, groups, destinations, refusals.
+
+In:    EVENT frames that the scan left to us, and runs with their route.
+Out:   runs for links and neighbours; REFUSED frames.
+State: counters, and the offset of the wall clock.
+Not here: the fast path (broker.py, wire/scan.py), what comes from other brokers (arrivals.py), queues (links.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from heliograph.broker.links import Link, Links, frames_of
+from heliograph.broker.routing.neighbours import Targets
+from heliograph.broker.routing.network import TTL, Network
+from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.routes import Route, Share, Sink
+from heliograph.broker.sessions import Sessions
+from heliograph.broker.subscriptions import Subscriptions
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Outbox
+from heliograph.model.publication import DESTINATIONS, EXPIRY, REPLY_TO
+from heliograph.model.topics import topic_fault
+from heliograph.notes import ActionDenied, PublicationRefused
+from heliograph.wire import bodies
+from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, Flag, Frame, Kind, control
+from heliograph.wire.limits import HEAD_BYTES
+
+DESTINATIONS_MAX = 64  # inboxes that one publication may name
+TOLD_MAX = 256  # refused topics remembered per link, so that a stream of them is answered once each
+
+INBOX = re.compile(r"Inbox/[0-9a-f]{16}/[0-9a-f]{16}\Z")
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Publications:
+    """Sends publications where they belong, one way or another."""
+
+    def __init__(
+        self,
+        links: Links,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        network: Network,
+        parcels: Parcels,
+        outbox: Outbox,
+    ) -> None:
+        self._links = links
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._network = network
+        self._parcels = parcels
+        self._outbox = outbox
+        self.wall_offset_ns: int | None = None  # wall time = now + this
+        self.denied = 0
+        self.expired = 0
+        self.shares_lost = 0  # publications for a group that has no member in reach
+
+    def meet_topic(self, link: Link, data: bytes, pos: int) -> int:
+        """A topic that the cache does not have: work out its route, or discard the publication. Where to go on."""
+        assert link.table is not None
+        assert link.seen is not None
+        length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(data, pos)
+        topic = data[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
+        fault = topic_fault(topic)
+        if fault is None:
+            self._subscriptions.resolve(link.table, topic)
+            return pos
+        if link.seen.admit(sequence):
+            self._refuse(link, topic, Reason.TOPIC_INVALID, fault)
+        return int(pos + 4 + length)
+
+    def receive_flagged(self, link: Link, frame: Frame, now: Instant) -> None:
+        """An EVENT with flags, off the fast path."""
+        assert link.seen is not None
+        assert link.table is not None
+        if frame.flags & ~EVENT_FLAGS_KNOWN:
+            raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {frame.flags}")
+        if frame.origin != link.origin:
+            raise ProtocolError(Reason.ORIGIN_FOREIGN)
+        if not link.seen.admit(frame.sequence):
+            return
+        fault = topic_fault(frame.topic)
+        if fault is not None:
+            self._refuse(link, frame.topic, Reason.TOPIC_INVALID, fault)
+            return
+        headers = headers_of(frame)
+        if frame.flags & Flag.EXPIRES and not self._is_wanted_still(link, frame, headers, now):
+            return
+        route = link.table.routes.get(frame.topic) or self._subscriptions.resolve(link.table, frame.topic)
+        if frame.flags & Flag.DIRECTED:
+            self._direct(link, frame, headers, route.denied, now)
+            return
+        self.spread(link, route, frame.raw, now)
+        if frame.flags & Flag.REQUEST and route.is_empty and not route.denied:
+            subject = str(headers.get(REPLY_TO, ""))[:256]
+            text = f"nobody answers on {frame.topic.decode()}"
+            self._links.count(Reason.RESPONDERS_MISSING)
+            body = bodies.refusal(Reason.RESPONDERS_MISSING, text, subject)
+            self._links.put(link, control(Kind.REFUSED, 0, body))
+
+    def _direct(self, link: Link, frame: Frame, headers: dict[str, Any], denied: bool, now: Instant) -> None:
+        """A publication for the sessions that it names, and for nobody else."""
+        if denied:
+            self._deny(link, frame.raw)
+            return
+        inboxes = inboxes_of(headers)
+        if not inboxes:
+            text = f"$d must name 1 to {DESTINATIONS_MAX} inboxes"
+            self._refuse(link, frame.topic, Reason.HEADERS_MALFORMED, text)
+            return
+        self.send_to(link, inboxes, False, frame.raw, now)
+
+    def send_to(self, link: Link, inboxes: list[bytes], inside: bool, raw: bytes, now: Instant) -> None:
+        """Deliver to those of these sessions that are here, and forward to the brokers of the others."""
+        members = 0
+        parts: dict[int, None] = {}
+        for inbox in inboxes:
+            if inbox.startswith(self._network.inbox + b"/"):
+                found = self._sessions.by_origin(int(inbox.rsplit(b"/", 1)[1], 16))
+                if found is not None:
+                    self._links.deliver(link, Sink(found, b"", True, False, False), raw, now)
+                continue
+            targets, _ = self._network.targets_of(inbox, inside)
+            members |= targets.members
+            parts.update(dict.fromkeys(targets.parts))
+        if members or parts:
+            self._parcels.forward(link, Targets(members, tuple(sorted(parts))), raw, TTL, (), now)
+
+    def _is_wanted_still(self, link: Link, frame: Frame, headers: dict[str, Any], now: Instant) -> bool:
+        expiry_us = headers.get(EXPIRY)
+        if not isinstance(expiry_us, int):
+            self._refuse(link, frame.topic, Reason.HEADERS_MALFORMED, "no expiry ($x) in the headers")
+            return False
+        if self.wall_offset_ns is not None and expiry_us * 1_000 <= now + self.wall_offset_ns:
+            self.expired += 1
+            self._links.count(Reason.PUBLICATION_EXPIRED)
+            return False
+        return True
+
+    def spread(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> None:
+        """Send a run to every sink of its route, and each of its publications to one member of each group."""
+        if route.denied:
+            self._deny(publisher, chunk)
+            return
+        deliver = self._links.deliver
+        for sink in route.sinks:
+            link = sink.link
+            if link is publisher and sink.own is not True:
+                if sink.own is False:
+                    continue
+                sink = sink.own
+            if link.sink is sink:
+                link.out.append(chunk)
+            else:
+                deliver(publisher, sink, chunk, now)
+        if publisher.neighbour is None:  # groups are decided where a publication enters
+            for share in route.shares:
+                self.share_out(publisher, share, chunk, TTL, (), now)
+
+    def share_out(
+        self, publisher: Link, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
+    ) -> None:
+        """Members here take turns; where there are none, the nearest broker that has some gets it."""
+        if share.members:
+            start = 0
+            for end in frames_of(chunk):
+                sink = share.member(publisher)
+                if sink is not None:
+                    self._links.deliver(publisher, sink, chunk[start:end], now)
+                start = end
+            return
+        for targets in share.elsewhere:
+            if self._parcels.forward(publisher, targets, chunk, ttl, trace, now):
+                return
+        self.shares_lost += 1
+
+    def _deny(self, link: Link, chunk: bytes) -> None:
+        """Publications that the rules deny: counted, and told once per topic."""
+        start = 0
+        for end in frames_of(chunk):
+            topic = Frame(chunk[start:end]).topic
+            start = end
+            self.denied += 1
+            self._links.count(Reason.PUBLISH_DENIED)
+            if topic not in link.told:
+                if len(link.told) >= TOLD_MAX:
+                    link.told.clear()
+                link.told[topic] = None
+                subject = topic.decode()
+                entity = link.identity.entity
+                self._outbox.note(ActionDenied(link.id, entity, Reason.PUBLISH_DENIED, subject))
+                body = bodies.refusal(Reason.PUBLISH_DENIED, f"{entity} may not publish on {subject}", subject)
+                self._links.put(link, control(Kind.REFUSED, 0, body))
+
+    def _refuse(self, link: Link, topic: bytes, reason: Reason, text: str) -> None:
+        self._links.count(reason)
+        self._outbox.note(PublicationRefused(link.id, reason, text))
+        subject = topic[:256].decode(errors="replace")
+        self._links.put(link, control(Kind.REFUSED, 0, bodies.refusal(reason, text, subject)))
+
+
+def headers_of(frame: Frame) -> dict[str, Any]:
+    """A publication's headers; none where they are not a JSON object."""
+    try:
+        return _decode(frame.headers) if frame.headers else {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def inboxes_of(headers: dict[str, Any]) -> list[bytes]:
+    """The inboxes that a publication names; none if one of them is no inbox, or if there are too many."""
+    named = headers.get(DESTINATIONS)
+    if not isinstance(named, list) or len(named) > DESTINATIONS_MAX:
+        return []
+    inboxes = [name.encode() for name in named if isinstance(name, str) and INBOX.match(name)]
+    return inboxes if len(inboxes) == len(named) else []
