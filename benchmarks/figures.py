@@ -79,7 +79,8 @@ def budget_lines(result: Mapping[str, Any]) -> str:
     lines = []
     for entry in result["budget"]:
         limit = f"limit {entry['limit']:g} {entry['unit']}".strip()
-        lines.append(f"{words[entry['met']]:>12}  {entry['what']}: {_cell(entry['value'])} ({limit})")
+        why = f"; {entry['why']}" if "why" in entry else ""
+        lines.append(f"{words[entry['met']]:>12}  {entry['what']}: {_cell(entry['value'])} ({limit}{why})")
     return "\n".join(lines)
 
 

@@ -20,7 +20,8 @@ from benchmarks.batches import Batches
 from benchmarks.links import READ_BYTES, Link
 from benchmarks.sinks import MismatchError, Sink
 
-DRAIN_S = 10.0  # what is still under way must arrive within this time after the last write
+WARM_S_MAX = 6.0  # a broker that has not passed every topic once by then is measured as it is
+STALL_S = 10.0  # so long without any arrival, and what is missing counts as lost
 AFTER_S = 0.03  # and then nothing more may come
 HEARD_BYTES = 512
 
@@ -185,9 +186,9 @@ class Pump:
     def measure(self, warm_s: float, measure_s: float, usage: Callable[[], Usage]) -> Interval:
         """Run the load and check all of it. ``usage`` gives what has been used so far."""
         warm = sum(flow.warm for flow in self._flows)
-        self._run(lambda now, start: now >= start + warm_s and self.completed >= warm)
+        self._run(lambda now, start: now >= start + (warm_s if self.completed >= warm else WARM_S_MAX))
         before = self._moment(usage)
-        self._run(lambda now, start: now >= start + measure_s)
+        self._run(lambda now, start: now >= start + (measure_s if self.completed > before.messages else STALL_S))
         after = self._moment(usage)
         self._finish()
         found = Interval(
@@ -213,13 +214,17 @@ class Pump:
     def _finish(self) -> None:
         for flow in self._flows:
             flow.stopped = True
-        self._run(lambda now, start: self._missing() == 0 or now >= start + DRAIN_S)
-        if self._missing():
-            raise MismatchError(f"{self._missing()} messages never arrived{self._heard()}")
+        while missing := self._missing():
+            self._wait_for_fewer(missing)
+            if self._missing() == missing:
+                raise MismatchError(f"{missing} messages never arrived{self._heard()}")
         self._run(lambda now, start: now >= start + AFTER_S)
         for reader, _ in self._readers.values():
             if reader.unsettled:
                 raise MismatchError(f"after the last frame there came {reader.unsettled!r}")
+
+    def _wait_for_fewer(self, missing: int) -> None:
+        self._run(lambda now, start: self._missing() < missing or now >= start + STALL_S)
 
     def _missing(self) -> int:
         return sum(flow.published - flow.completed for flow in self._flows)

@@ -114,7 +114,7 @@ def test_a_batch_that_is_lost_as_a_whole_fails_the_run() -> None:
 
 
 def test_frames_that_stay_away_at_the_end_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.flow.DRAIN_S", 0.2)
+    monkeypatch.setattr("benchmarks.flow.STALL_S", 0.2)
     held: list[bytes] = []
 
     def keep_the_latest(number: int, frame: bytes) -> bytes:
@@ -123,3 +123,10 @@ def test_frames_that_stay_away_at_the_end_fail_the_run(monkeypatch: pytest.Monke
 
     with pytest.raises(MismatchError, match="1 messages never arrived"):
         measured(keep_the_latest)
+
+
+def test_a_broker_that_delivers_nothing_does_not_hang_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.flow.WARM_S_MAX", 0.1)
+    monkeypatch.setattr("benchmarks.flow.STALL_S", 0.1)
+    with pytest.raises(MismatchError, match="100 messages never arrived"):
+        measured(lambda _, __: b"")

@@ -46,12 +46,21 @@ def test_a_peer_that_is_not_installed_is_reported_with_its_reason(monkeypatch: p
 
 def test_without_peers_there_are_figures_of_ours_and_no_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing_is_installed(monkeypatch)
-    result = route._result(Field(), ["1to1", "churn"], [entry(1, "ours", 2.0), entry(1, "ours", 3.0, "churn")])
+    churn = entry(1, "ours", 3.0, "churn") | {"changes_s": 100.0}
+    result = route._result(Field(), ["1to1", "churn"], [entry(1, "ours", 2.0), churn])
     assert result["ours"]["cases"]["1to1"]["cpu_us"] == 2.0
     assert result["ratios"] == {"churn": {"ours_quiet_1to1": 1.5}}
     met = {item["what"]: item["met"] for item in result["budget"]}
     assert met["1to1, ours by nats"] is None
     assert met["churn, ours by our quiet 1to1"] is True
+
+
+def test_churn_is_not_met_by_a_broker_that_makes_too_few_changes() -> None:
+    churn = entry(1, "ours", 2.0, "churn") | {"changes_s": 17.0}
+    result = route._result(Field(["ours"]), ["1to1", "churn"], [entry(1, "ours", 2.0), churn])
+    missed = result["budget"][-1]
+    assert missed["met"] is False
+    assert "17 of 100" in missed["why"]
 
 
 def test_a_ratio_is_of_medians_and_its_spread_of_single_rounds() -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from traceback import format_exc
 
 from tests.fuzz import inputs
 from tests.fuzz.inputs import Input
@@ -72,38 +73,42 @@ class Outcome:
         return {reason: count for reason, count in self.reasons.items() if reason not in REASONS}
 
 
-def run(count: int, seed: int, corpus: Path = CORPUS, seconds_max: float | None = None) -> Outcome:
+def run(count: int, seed: int, corpus: Path = CORPUS) -> Outcome:
     """Shoot so many inputs; stop at the first that does harm."""
     dice = random.Random(seed)
     outcome = Outcome()
     machine = MachineTarget()
-    end = None if seconds_max is None else time.monotonic() + seconds_max
     with _live() as live:
-        number = 0
-        try:
-            for number in range(count):
-                over_sockets = number % LIVE_EVERY == 0
-                given = inputs.make(dice, live=over_sockets)
-                outcome.kinds[given.kind] += 1
+        for number in range(count):
+            over_sockets = number % LIVE_EVERY == 0
+            given = inputs.make(dice, live=over_sockets)
+            outcome.kinds[given.kind] += 1
+            outcome.shots["live" if over_sockets else "machine"] += 1
+            try:
                 if over_sockets:
                     live.shoot(given, "tls" if number % (2 * LIVE_EVERY) else "tcp")
                 else:
-                    outcome.shots["machine"] += 1
                     machine.shoot(given)
                 if number % TABLES_EVERY == 0:
                     machine.check_tables()
-                if end is not None and time.monotonic() > end:
-                    break
-            machine.finish()
-            live.finish()
-        except Exception as error:  # whatever it is, it is the broker's fault, and the input is worth keeping
-            place = save(given, f"seed {seed}, input {number}: {error!r}", corpus)
-            outcome.faults.append(f"input {number} did harm and is kept in {place}:\n{error!r}")
-            if not isinstance(error, FaultError):
-                raise
+            except Exception as error:  # whatever it is, it is the broker's fault, and the input is worth keeping
+                place = save(given, f"seed {seed}, input {number}: {error!r}", corpus)
+                outcome.faults.append(f"input {number} did harm and is kept in {place}:\n{format_exc()}")
+                break
+        else:
+            outcome.faults += [str(error) for error in (_ending(machine), _ending(live)) if error is not None]
         outcome.shots += live.shots
         outcome.reasons = machine.reasons + live.reasons
     return outcome
+
+
+def _ending(target: MachineTarget | LiveTarget) -> FaultError | None:
+    """What stayed behind when everybody had left."""
+    try:
+        target.finish()
+    except FaultError as error:
+        return error
+    return None
 
 
 def save(given: Input, why: str, corpus: Path) -> Path:

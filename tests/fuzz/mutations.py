@@ -36,8 +36,8 @@ ODD_VALUES: list[Any] = [
     None, True, -1, 0, 2**32, 2**64, 1e300, "", "a", "\ud800", [], [[]], {}, {"a": 1}, ["a"], "x" * 3_000, 10**400,
 ]  # fmt: skip
 ODD_HEADERS = [  # reserved keys of the wrong type, and none at all
-    b"", b"{", b"[]", b"7", b'{"$x":"soon"}', b'{"$x":null}', b'{"$x":1e999}', b'{"$d":7}', b'{"$d":[]}', b'{"$d":[null]}',
-    b'{"$d":["a",""]}', b'{"$d":"a","$r":7}', b'{"$r":"a","$x":99999999999999999}', b'{"$r":{}}',
+    b"", b"{", b"[]", b"7", b'{"$x":"soon"}', b'{"$x":null}', b'{"$x":1e999}', b'{"$d":7}', b'{"$d":[]}',
+    b'{"$d":[null]}', b'{"$d":["a",""]}', b'{"$d":"a","$r":7}', b'{"$r":"a","$x":99999999999999999}', b'{"$r":{}}',
 ]  # fmt: skip
 WISHES: dict[str, list[Any]] = {  # of the right type, and still not to be had
     "versions": [[], [0], [2, 3], [1, 1, 1]],
@@ -95,7 +95,7 @@ def edit_length(frames: list[bytes], dice: random.Random) -> list[bytes]:
     raw = frames[at]
     length = int.from_bytes(raw[:4], "little")
     odd = dice.choice([0, 23, 24, length - 1, length + 1, length + 28, 65_565, 1_114_108, 1_114_109, 2**31, 2**32 - 1])
-    frames[at] = max(0, odd).to_bytes(4, "little") + raw[4:]
+    frames[at] = min(max(0, odd), 2**32 - 1).to_bytes(4, "little") + raw[4:]
     return frames
 
 
@@ -122,7 +122,7 @@ def edit_json(frames: list[bytes], dice: random.Random) -> list[bytes]:
     try:
         frame = grammar.take_apart(raw)
         fields = json.loads(frame.payload)
-    except (ValueError, struct.error):
+    except (ValueError, RecursionError, struct.error):
         return frames
     if not isinstance(fields, dict) or not fields:
         return frames

@@ -119,6 +119,8 @@ async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
 @asynccontextmanager
 async def driving(machine: Any, listener: ListenerConfig | None = LOCAL, **settings: Any) -> Any:
     """A driver with one machine, and the address of its listener."""
+    unhandled: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
     driver = Driver({"m": machine}, **settings)
     driver.start()
     address = await driver.listen("m", listener) if listener is not None else ("", 0)
@@ -126,3 +128,4 @@ async def driving(machine: Any, listener: ListenerConfig | None = LOCAL, **setti
         yield driver, address
     finally:
         await driver.stop()
+    assert unhandled == []

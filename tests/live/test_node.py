@@ -18,7 +18,7 @@ from heliograph.live.runtime import LocalToken, local_token, remove_token, runti
 from heliograph.model.identity import Role
 from tests.live.certificates import Authority
 from tests.live.processes import Process, broker
-from tests.wire.stdlib_client import Ended, StdlibClient
+from tests.wire.stdlib_client import EndedError, StdlibClient
 
 pytestmark = pytest.mark.live
 
@@ -45,7 +45,7 @@ def client(port: int, **more: Any) -> StdlibClient:
 
 
 def reason_of_end(one: StdlibClient) -> str:
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(EndedError) as caught:
         one.event()
     return caught.value.reason
 

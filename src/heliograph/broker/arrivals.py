@@ -18,6 +18,7 @@ from heliograph.broker.routing.routes import Route, RouteTable
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason
 from heliograph.machine import Instant
 from heliograph.model.topics import topic_fault
@@ -36,12 +37,14 @@ class Arrivals:
         subscriptions: Subscriptions,
         network: Network,
         publications: Publications,
+        tracing: Tracing,
     ) -> None:
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
         self._network = network
         self._publications = publications
+        self._tracing = tracing
 
     def arrive(
         self, link: Link, frames: bytes, inside: bool, groups: tuple[int, ...], trace: tuple[int, ...], now: Instant
@@ -62,7 +65,7 @@ class Arrivals:
             if why == MISS:
                 pos = self._meet_topic(table, frames, pos, seen)
             elif why == OTHER:
-                pos = self._meet_flagged(link, table, frames, pos, seen, now)
+                pos = self._meet_other(link, table, frames, pos, seen, trace, now)
             elif why != Reason.ORIGIN_FOREIGN:
                 break
         if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
@@ -80,8 +83,8 @@ class Arrivals:
         """Frames of which one member of each of these groups is to get each. If its members are gone, others may."""
         pos = 0
         while pos < len(frames):
-            frame = _event_at(frames, pos)
-            if frame is None or topic_fault(frame.topic) is not None:
+            frame = _frame_at(frames, pos)
+            if frame is None or frame.kind != Kind.EVENT or topic_fault(frame.topic) is not None:
                 self._links.count(Reason.BODY_MALFORMED)
                 return
             pos += len(frame.raw)
@@ -101,13 +104,25 @@ class Arrivals:
         self._links.count(Reason.TOPIC_INVALID)
         return int(pos + 4 + length)
 
-    def _meet_flagged(self, link: Link, table: RouteTable, frames: bytes, pos: int, seen: Seen, now: Instant) -> int:
-        """An EVENT with flags, which its entry broker has checked; anything else inside a parcel ends the reading."""
-        frame = _event_at(frames, pos)
+    def _meet_other(
+        self,
+        link: Link,
+        table: RouteTable,
+        frames: bytes,
+        pos: int,
+        seen: Seen,
+        trace: tuple[int, ...],
+        now: Instant,
+    ) -> int:
+        """A TRACE, or an EVENT with flags, which its entry broker has checked; anything else ends the reading."""
+        frame = _frame_at(frames, pos)
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
             return len(frames)
         end = pos + len(frame.raw)
+        if frame.kind != Kind.EVENT:
+            self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
+            return end
         if not seen.admit(frame.sequence) or topic_fault(frame.topic) is not None:
             return end
         if frame.flags & Flag.DIRECTED:
@@ -121,12 +136,16 @@ class Arrivals:
         return end
 
 
-def _event_at(frames: bytes, pos: int) -> Frame | None:
-    """The whole EVENT that begins there; None if there is none."""
+def _frame_at(frames: bytes, pos: int) -> Frame | None:
+    """The whole frame that begins there; None if there is none, or if its kind does not travel in parcels."""
     if len(frames) - pos < HEAD_BYTES:
         return None
     length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(frames, pos)
     end = pos + 4 + length
-    if kind != Kind.EVENT or end > len(frames) or HEAD_BYTES - 4 + topic_length + header_length > length:
+    if (
+        kind not in (Kind.EVENT, Kind.TRACE, Kind.TRACED)
+        or end > len(frames)
+        or HEAD_BYTES - 4 + topic_length + header_length > length
+    ):
         return None
     return Frame(frames[pos:end])

@@ -29,6 +29,7 @@ from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.routes import Route
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.tracing import Tracing
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
 from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefused, SettingsReloaded
@@ -70,7 +71,8 @@ class Broker:
         self._publications = Publications(
             self._links, self._sessions, self._subscriptions, network, parcels, self._outbox
         )
-        arrivals = Arrivals(self._links, self._sessions, self._subscriptions, network, self._publications)
+        tracing = Tracing(network, parcels, self._subscriptions, self._timers)
+        arrivals = Arrivals(self._links, self._sessions, self._subscriptions, network, self._publications, tracing)
         parcels.arrive = arrivals.arrive
         self._orders = Orders(
             config,
@@ -81,6 +83,7 @@ class Broker:
             network,
             parcels,
             self._publications,
+            tracing,
             self._outbox,
         )
         self._requests = Requests(self._links, self._outbox, self._orders.receive)

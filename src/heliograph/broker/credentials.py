@@ -87,4 +87,4 @@ class Credentials:
 
 
 def _is_local(peer: Peer) -> bool:
-    return peer.address.startswith(("127.", "::1", "[::1]"))
+    return peer.address.startswith(("127.", "[::1]:"))

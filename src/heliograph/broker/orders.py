@@ -22,6 +22,7 @@ from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Outbox, Ticket
 from heliograph.notes import ReloadFailed
@@ -45,6 +46,7 @@ class Orders:
         network: Network,
         parcels: Parcels,
         publications: Publications,
+        tracing: Tracing,
         outbox: Outbox,
     ) -> None:
         self.config = config  # the one in force
@@ -55,6 +57,7 @@ class Orders:
         self._network = network
         self._parcels = parcels
         self._publications = publications
+        self._tracing = tracing
         self._outbox = outbox
         self.requests: Requests
         self.reload: Callable[[BrokerConfig], None]
@@ -80,6 +83,9 @@ class Orders:
                 self._sessions.drain(grace_ms, now)
             case "reload":
                 self._reloads[self._outbox.job(LoadSettings())] = (pipe, number)
+            case "trace":
+                topic = str(order.get("topic", "")).encode("utf-8", "surrogatepass")
+                self._tracing.start(topic, pipe, lambda found: self._answer((pipe, number), found), now)
             case "link":
                 self._network.peering.aim(_link_config(order), now)
                 self.requests.answer_order(pipe, number, {"ok": True})
@@ -88,7 +94,7 @@ class Orders:
                     raise UsageError("no link is kept to that address; see the report 'map' for those that are")
                 self.requests.answer_order(pipe, number, {"ok": True})
             case other:
-                raise UsageError(f"a broker cannot {other!r}; it can report, drain, reload, link and unlink")
+                raise UsageError(f"a broker cannot {other!r}; it can report, trace, drain, reload, link and unlink")
 
     def _page(self, order: dict[str, Any]) -> Any:
         """A report that fits one frame: of a long list, the rows that were asked for."""

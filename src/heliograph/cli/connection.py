@@ -77,17 +77,20 @@ def _connection(
     return Connection(url, entity, token_file, authority, certificate, key)
 
 
+_OPTIONS = inspect.signature(_connection, eval_str=True).parameters
+
+
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the six options of a connection in place of its parameter ``there``."""
-    own, options = inspect.signature(command, eval_str=True), inspect.signature(_connection, eval_str=True)
+    own = inspect.signature(command, eval_str=True)
 
     @wraps(command)
     def reached(**given: Any) -> None:
-        there = _connection(**{name: given.pop(name) for name in options.parameters})
+        there = _connection(**{name: given.pop(name) for name in _OPTIONS})
         command(there=there, **given)
 
     kept = [parameter for name, parameter in own.parameters.items() if name != "there"]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *options.parameters.values())]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*kept, *_OPTIONS.values())]
     reached.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return reached
 

@@ -25,9 +25,9 @@ from heliograph.client.conversation import FATAL, Conversation
 from heliograph.client.inbox import Inbox
 from heliograph.client.reach import Reach
 from heliograph.client.refusals import RefusedPublication
+from heliograph.client.reports import describe_link, describe_rooms, describe_wish
 from heliograph.client.requests import NS_PER_MS
 from heliograph.client.rooms import Rooms
-from heliograph.client.subscriptions import Wish
 from heliograph.client.writer import header_block, plain_block
 from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Peer, SocketName, Ticket
@@ -112,9 +112,15 @@ class Session:
     def report(self, question: str) -> Any:
         """A read-only answer about state: "overview" or "subscriptions"."""
         if question == "overview":
-            return self._overview()
+            return {
+                "state": "ended" if self.ended else "connected" if self.is_connected else "connecting",
+                "error": None if self.error is None else str(self.error),
+                "origin": f"{self.origin:016x}",
+                **describe_link(self._conversation, self.welcome if self.is_connected else None),
+                **describe_rooms(self._rooms, self._conversation.lost_at_broker),
+            }
         if question == "subscriptions":
-            return [_describe(wish) for wish in self._rooms.subscriptions]
+            return [describe_wish(wish) for wish in self._rooms.subscriptions]
         raise UsageError(f"a session has no report on {question!r}: ask for overview or subscriptions")
 
     # -- inputs of the driver -----------------------------------------------------------------------------------
@@ -434,31 +440,6 @@ class Session:
             self._requests.settle(self._drain_request, error=error)
             self.close(now)
 
-    def _overview(self) -> dict[str, Any]:
-        rooms, line = self._rooms, self._conversation.line
-        welcome = self.welcome if self.is_connected else None
-        return {
-            "state": "ended" if self.ended else "connected" if self.is_connected else "connecting",
-            "error": None if self.error is None else str(self.error),
-            "target": None if line is None else str(line.target),
-            "broker": None if welcome is None else welcome.broker,
-            "entity": None if welcome is None else welcome.entity,
-            "roles": [] if welcome is None else list(welcome.roles),
-            "origin": f"{self.origin:016x}",
-            "links": self._conversation.links,
-            "published": rooms.outgoing.assigned,
-            "confirmed": rooms.outgoing.confirmed,
-            "outgoing_bytes": rooms.outgoing.bytes,
-            "received": rooms.reader.received,
-            "duplicates": rooms.reader.duplicates,
-            "discarded": rooms.reader.discarded,
-            "lost": {**rooms.losses.counts, "broker": self._conversation.lost_at_broker},
-            "held": line is not None and line.held,
-            "subscriptions": len(rooms.subscriptions),
-            "requests": len(rooms.requests),
-            **rooms.refusals.report(),
-        }
-
 
 def _hello(config: ClientConfig, secret: bytes) -> bytes:
     body = bodies.Hello(
@@ -480,20 +461,6 @@ def _stays_here(peer: Peer) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return True
-
-
-def _describe(wish: Wish) -> dict[str, Any]:
-    inbox = wish.inbox
-    return {
-        "number": wish.number,
-        "filter": wish.filter,
-        "policy": wish.policy.value,
-        "echo": wish.echo,
-        "stage": wish.stage.name.lower(),
-        "received": inbox.received,
-        "waiting": len(inbox),
-        "lost": inbox.lost,
-    }
 
 
 def _full() -> RefusedError:

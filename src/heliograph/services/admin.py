@@ -20,7 +20,7 @@ from heliograph.wire.limits import FRAME_BYTES_MAX
 from heliograph.wire.splitter import Splitter
 
 NAME = b"admin"
-ACTIONS = ("report", "drain", "reload")
+ACTIONS = ("report", "trace", "drain", "reload", "link", "unlink")
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -121,8 +121,12 @@ class Host:
     def receive(self, end: End, data: bytes, instant: int) -> None:
         """Bytes arrived. Most inputs are this one, so an idle host handles it here, without the inbox."""
         world = self.world
-        if self.turning or self.free_at > instant or world.draw() < world.linger:
+        if self.turning or self.free_at > instant:
             self.offer(self._receive, end, data)
+            return
+        if world.draw() < world.linger:
+            self.inbox.append((self._receive, end, data))
+            self._linger()
             return
         self.turning = True
         world.acting = self
@@ -150,7 +154,7 @@ class Host:
         self.offer(self._detach, end, reason)
 
     def press(self, end: End) -> None:
-        """A link's buffer crossed a mark; what counts is the state when the machine is told."""
+        """A link's buffer is above its mark, or below it again."""
         self.offer(self._press, end, end.pressed)
 
     def tell(self, seat: Seat, command: Any) -> None:
@@ -177,16 +181,19 @@ class Host:
         self.inbox.append((handler, subject, detail))
         if self.turning or self.paused:
             return
-        world = self.world
-        now = world.loop.now
+        now = self.loop.now
         if self.free_at > now:
             self.turning = True
-            world.loop.at(self.free_at, Host.turn, self)
-        elif world.draw() < world.linger:
-            self.turning = True  # other inputs of the same loop turn may join it
-            world.loop.at(now + int(LINGER_NS_MAX * world.draw()), Host.turn, self)
+            self.loop.at(self.free_at, Host.turn, self)
+        elif self.world.draw() < self.world.linger:
+            self._linger()
         else:
             self.turn(now)
+
+    def _linger(self) -> None:
+        """Wait a little, so that other inputs may join the first in its turn."""
+        self.turning = True
+        self.loop.at(self.loop.now + int(LINGER_NS_MAX * self.world.draw()), Host.turn, self)
 
     def turn(self, instant: int) -> None:
         """Handle some of the waiting inputs, then carry out what the machines want."""
@@ -205,10 +212,10 @@ class Host:
             count = min(len(inbox), 1 + int(world.draw() * world.inputs_per_take_max))
         done_at = instant
         for _ in range(count):
+            self.loop.step += 1
             done_at += self.service_ns
             handler, subject, detail = inbox.popleft()
             handler(subject, detail, done_at + self.shift)
-        self.loop.step += count
         self.free_at = done_at
         for seat in self.seats:
             if seat.dirty and not seat.gone:

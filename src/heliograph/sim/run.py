@@ -61,6 +61,8 @@ def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> Result
     for checker in stage.checkers:
         violations += checker.violations
     if not crash:
+        world = stage.world
+        violations += [Violation("contract", world.step, world.loop.now, text) for text in world.faults()]
         violations += _idle(stage)
     return _result(stage, seed, violations, crash)
 

@@ -106,6 +106,8 @@ class Program:
         self._world.journal.write("subscribing", self.host.name, ours, wanted, workload.policy, workload.echo)
 
         def answered(outcome: Any) -> None:
+            if self._leaving:
+                return
             if outcome.error is not None:
                 self._refused("subscribe", ours, outcome.error)
                 return

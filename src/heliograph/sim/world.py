@@ -84,6 +84,7 @@ class World:
         self.linger = LINGER if self.inputs_per_take_max > 1 else 0.0
         self.draw: Callable[[], float] = self.random("hosts").random
         self._seats = 0
+        self.loop.at(CLOCK_NS, self._tick, None)
 
     def random(self, stream: str) -> Random:
         """A random source of its own for this purpose: drawing more from one shifts no other."""
@@ -134,7 +135,6 @@ class World:
         if host.on_start is not None:
             host.on_start()
         self.go_on(host)
-        self.loop.at(self.loop.now + CLOCK_NS, self._tick, host.seats[0])
 
     def crash(self, host: Host, keep: float = 0.0, silent: bool = False) -> None:
         """A host loses all it had in memory. Of what it wrote, a share ``keep`` may still arrive.
@@ -199,10 +199,10 @@ class World:
         host.wall.step(by_ns)
         host.look_at_clock()
 
-    def _tick(self, seat: Seat, instant: int) -> None:
-        if not seat.gone:
-            seat.host.look_at_clock()
-            self.loop.at(instant + CLOCK_NS, self._tick, seat)
+    def _tick(self, _: None, instant: int) -> None:
+        for host in self.hosts.values():
+            host.look_at_clock()
+        self.loop.at(instant + CLOCK_NS, self._tick, None)
 
     # Promises that hosts ask for.
 
@@ -237,6 +237,19 @@ class World:
         except Exception as error:  # whatever a machine raises is its fault, and must be reported with its step
             name = self.acting.name if self.acting is not None else "the world"
             raise MachineError(name, self.step, self.loop.now, error) from error
+
+    def faults(self) -> list[str]:
+        """What the world owes its machines: a detach for a link whose far end is gone, a wake that was asked for."""
+        found = []
+        for host in self.hosts.values():
+            for end in host.ends.values():
+                if host.up and not (end.over or end.pipe) and end.far.over and not (end.far.flight or end.far.silent):
+                    found.append(f"{host.name}: link {end.link} is gone, but was never detached")
+            for seat in host.seats:
+                late = seat.wake_at <= self.loop.now and not (host.turning or host.paused or seat.gone)
+                if late and seat.alarm == NEVER:
+                    found.append(f"{host.name}: {seat.name} was not woken when it asked for it")
+        return found
 
 
 __all__ = ["ContractError", "HostSettings", "MachineError", "World"]

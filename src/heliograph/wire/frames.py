@@ -62,6 +62,8 @@ class Kind(IntEnum):
     SYNC = 37
     COUNT = 38
     WAVE = 39
+    TRACE = 40
+    TRACED = 41
 
 
 class Flag(IntFlag):
@@ -81,7 +83,7 @@ class ServiceFlag(IntFlag):
     REFUSAL = 2  # the answer is no: the payload is a Refusal
 
 
-EVENT_FLAGS_KNOWN = Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST
+EVENT_FLAGS_KNOWN = int(Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST)  # an int: ~ of a Flag forgets bits without a name
 
 
 def event(topic: bytes, payload: bytes, origin: int, sequence: int, headers: bytes = b"", flags: int = 0) -> bytes:

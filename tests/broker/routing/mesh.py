@@ -144,11 +144,11 @@ class Mesh:
                     node.take()
             self.run()
 
-    def client(self, name: str, link: int, **hello: Any) -> Heard:
+    def client(self, at: str, link: int, **hello: Any) -> Heard:
         """A client of a broker."""
-        self.nodes[name].join(link, **hello)
+        self.nodes[at].join(link, **hello)
         self.run()
-        return self.nodes[name].heard[link]
+        return self.nodes[at].heard[link]
 
     def subscribe(self, name: str, link: int, pattern: str, number: int = 1, **fields: Any) -> None:
         self.nodes[name].subscribe(link, pattern, number, **fields)

@@ -36,7 +36,8 @@ def test_who_hears_every_change_knows_at_least_what_is_wanted(
             kept.append(pattern)
             change = voice.change(add=[pattern])
         if change is not None:
-            assert known.learn(change) is not None
+            for body in voice.bodies(change):
+                assert known.learn(body) is not None
         told = [wish.owner.broker for wish in known.match(b"a/b")]
         assert bool(told) >= any(matches(pattern, b"a/b") for pattern in kept)
     for topic in every_topic:
@@ -56,7 +57,19 @@ def test_a_covered_filter_is_not_told_and_comes_back_when_the_covering_one_goes(
     assert voice.change(add=[b"a/b"]) is None
     change = voice.change(remove=[b"a/#"])
     assert change is not None
-    assert (change.add, change.remove) == (["a/b"], ["a/#"])
+    assert (change.came, change.went) == ([b"a/b"], [b"a/#"])
+
+
+def test_a_voice_over_its_limit_stays_cheap_and_becomes_exact_again() -> None:
+    voice = Voice(7, wide=False, incarnation=1, filters_max=100)
+    patterns = [b"s/%d/%d" % (number % 50, number) for number in range(5_000)]
+    told = [voice.change(add=[pattern]) for pattern in patterns]
+    assert len(voice.filters) == 50
+    assert sum(change is not None for change in told) < 200, "a filter that a wide one stands for is not told"
+    for pattern in patterns[50:]:
+        voice.change(remove=[pattern])
+    assert sorted(voice.filters) == sorted(patterns[:50])
+    assert not voice.widened
 
 
 def test_a_change_that_does_not_follow_is_not_believed() -> None:
@@ -98,12 +111,12 @@ def test_groups_are_told_once_however_many_members_they_have() -> None:
     voice = Voice(7, wide=False, incarnation=1, filters_max=10)
     first = voice.change(add_groups=[(b"a", "g")])
     assert first is not None
-    assert first.add_groups == [("a", "g")]
+    assert first.groups_came == [(b"a", "g")]
     assert voice.change(add_groups=[(b"a", "g")]) is None
     assert voice.change(remove_groups=[(b"a", "g")]) is None
     last = voice.change(remove_groups=[(b"a", "g")])
     assert last is not None
-    assert last.remove_groups == [("a", "g")]
+    assert last.groups_went == [(b"a", "g")]
 
 
 def test_widened_filters_cover_what_they_stand_for() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from heliograph.errors import ProtocolError, Reason
 from heliograph.matching.covering import CoverSet
 from heliograph.matching.topics import TopicTable
-from heliograph.model.topics import HIDDEN_ROOTS, filter_fault
+from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
 from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest
 
 OWNER_FILTERS_MAX = 100_000  # of one owner, as told; beyond it the owner itself has widened
@@ -69,15 +69,8 @@ class Difference:
         self.groups_came: list[Group] = []
         self.groups_went: list[Group] = []
 
-    @classmethod
-    def told(cls, change: Interest) -> Difference:
-        """The difference that a change tells."""
-        difference = cls()
-        difference.came = [text.encode() for text in change.add]
-        difference.went = [text.encode() for text in change.remove]
-        difference.groups_came = [(text.encode(), name) for text, name in change.add_groups]
-        difference.groups_went = [(text.encode(), name) for text, name in change.remove_groups]
-        return difference
+    def __bool__(self) -> bool:
+        return bool(self.came or self.went or self.groups_came or self.groups_went)
 
     @property
     def patterns(self) -> list[bytes]:
@@ -187,19 +180,28 @@ class Interests:
 
 
 class Voice:
-    """What one owner (we ourselves, or our part of the cluster) says that it wants: reduced, numbered, bounded."""
+    """What one owner (we ourselves, or our part of the cluster) says that it wants: reduced, numbered, bounded.
 
-    __slots__ = ("_covers", "_filters_max", "_groups", "age", "broker", "filters", "wide", "widened")
+    While there are too many filters, all are told with their first ``_depth`` levels only; the depth is found anew when
+    the limit is passed again, or when there are so few that they can be told as they are.
+    """
+
+    __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "wide")
 
     def __init__(self, broker: int, wide: bool, incarnation: int, filters_max: int) -> None:
         self.broker = broker
         self.wide = wide
         self.age = (incarnation, 0)
-        self.filters: dict[bytes, None] = {}  # as they were told last
+        self.filters: dict[bytes, int] = {}  # as they were told last, and how many filters each stands for
         self._covers = CoverSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
-        self.widened = 0  # how many filters are told in a wider form than they are
+        self._depth = TOPIC_LEVELS_MAX
+
+    @property
+    def widened(self) -> bool:
+        """True if some filters are told in a wider form than they are."""
+        return self._depth < TOPIC_LEVELS_MAX
 
     def change(
         self,
@@ -207,72 +209,102 @@ class Voice:
         remove: Iterable[bytes] = (),
         add_groups: Iterable[Group] = (),
         remove_groups: Iterable[Group] = (),
-    ) -> Interest | None:
-        """Filters and groups came or went; what there is to tell, if anything."""
+    ) -> Difference | None:
+        """Filters and groups came or went; how that changes what is told, if it does."""
+        difference = Difference()
+        came, went = self._change_filters(add, remove)
+        difference.came, difference.went = list(came), list(went)
+        difference.groups_came, difference.groups_went = self._change_groups(add_groups, remove_groups)
+        if not difference:
+            return None
+        self.age = (self.age[0], self.age[1] + 1)
+        return difference
+
+    def _change_filters(self, add: Iterable[bytes], remove: Iterable[bytes]) -> tuple[dict[bytes, None], ...]:
         came: dict[bytes, None] = {}
         went: dict[bytes, None] = {}
         for pattern in remove:
-            self._note(self._covers.remove(pattern), came, went)
+            self._count(self._covers.remove(pattern), came, went)
         for pattern in add:
-            self._note(self._covers.add(pattern), came, went)
-        groups_came, groups_went = self._change_groups(add_groups, remove_groups)
-        if len(self._covers.roots) > self._filters_max or self.widened:
-            came, went = self._widen()
-        else:
-            for pattern in went:
-                del self.filters[pattern]
-            self.filters.update(came)
-        if not (came or went or groups_came or groups_went):
-            return None
-        self.age = (self.age[0], self.age[1] + 1)
-        return Interest(
-            owner=self.broker,
-            wide=self.wide,
-            incarnation=self.age[0],
-            number=self.age[1],
-            add=[pattern.decode() for pattern in came],
-            remove=[pattern.decode() for pattern in went],
-            add_groups=[(pattern.decode(), name) for pattern, name in groups_came],
-            remove_groups=[(pattern.decode(), name) for pattern, name in groups_went],
-        )
+            self._count(self._covers.add(pattern), came, went)
+        roots = len(self._covers.roots)
+        if len(self.filters) > self._filters_max or (self.widened and 2 * roots <= self._filters_max):
+            return self._find_depth(came, went)
+        return came, went
 
-    @staticmethod
-    def _note(change: tuple[list[bytes], list[bytes]], came: dict[bytes, None], went: dict[bytes, None]) -> None:
+    def _count(self, change: tuple[list[bytes], list[bytes]], came: dict[bytes, None], went: dict[bytes, None]) -> None:
         """Add a change of roots to what is to be told; what came and went again need not be told."""
-        for pattern in change[1]:
-            if pattern in came:
-                del came[pattern]
-            else:
-                went[pattern] = None
-        for pattern in change[0]:
-            if pattern in went:
-                del went[pattern]
-            else:
-                came[pattern] = None
+        filters = self.filters
+        for root in change[1]:
+            told = widen(root, self._depth)
+            filters[told] -= 1
+            if not filters[told]:
+                del filters[told]
+                if told in came:
+                    del came[told]
+                else:
+                    went[told] = None
+        for root in change[0]:
+            told = widen(root, self._depth)
+            if told not in filters:
+                filters[told] = 0
+                if told in went:
+                    del went[told]
+                else:
+                    came[told] = None
+            filters[told] += 1
+
+    def _find_depth(self, came: dict[bytes, None], went: dict[bytes, None]) -> tuple[dict[bytes, None], ...]:
+        """Tell as many levels as the limit lets us. Returns what came and went against what was told before."""
+        before = dict.fromkeys(pattern for pattern in self.filters if pattern not in came)
+        before.update(went)
+        depth = TOPIC_LEVELS_MAX
+        while True:
+            self.filters = {}
+            for root in self._covers.roots:
+                told = widen(root, depth)
+                self.filters[told] = self.filters.get(told, 0) + 1
+            if len(self.filters) <= self._filters_max or depth == 0:
+                break
+            depth = min(depth, max(pattern.count(b"/") + 1 for pattern in self.filters)) - 1
+        self._depth = depth
+        new = dict.fromkeys(pattern for pattern in self.filters if pattern not in before)
+        return new, dict.fromkeys(pattern for pattern in before if pattern not in self.filters)
 
     def _change_groups(self, add: Iterable[Group], remove: Iterable[Group]) -> tuple[list[Group], list[Group]]:
-        before = dict(self._groups)
+        came: dict[Group, None] = {}
+        went: dict[Group, None] = {}
         for group in remove:
             self._groups[group] -= 1
             if not self._groups[group]:
                 del self._groups[group]
+                went[group] = None
         for group in add:
-            self._groups[group] = self._groups.get(group, 0) + 1
-        came = [group for group in self._groups if group not in before]
-        return came, [group for group in before if group not in self._groups]
+            if group not in self._groups:
+                self._groups[group] = 0
+                if group in went:
+                    del went[group]
+                else:
+                    came[group] = None
+            self._groups[group] += 1
+        return list(came), list(went)
 
-    def _widen(self) -> tuple[dict[bytes, None], dict[bytes, None]]:
-        """Too many: tell the first levels only, as many of them as the limit lets us."""
-        before = self.filters
-        told = list(self._covers.roots)
-        depth = max((pattern.count(b"/") for pattern in told), default=0)
-        while len(told) > self._filters_max and depth >= 0:
-            told = list(dict.fromkeys(widen(pattern, depth) for pattern in told))
-            depth -= 1
-        self.filters = dict.fromkeys(told)
-        self.widened = sum(1 for root in self._covers.roots if root not in self.filters)
-        came = dict.fromkeys(pattern for pattern in told if pattern not in before)
-        return came, dict.fromkeys(pattern for pattern in before if pattern not in self.filters)
+    def bodies(self, difference: Difference) -> list[Interest]:
+        """The last change as it is told: the change itself or, where that is long, everything anew."""
+        if len(difference.patterns) > INTERESTS_PER_BODY_MAX:
+            return self.snapshot()
+        return [
+            Interest(
+                owner=self.broker,
+                wide=self.wide,
+                incarnation=self.age[0],
+                number=self.age[1],
+                add=[pattern.decode() for pattern in difference.came],
+                remove=[pattern.decode() for pattern in difference.went],
+                add_groups=[(pattern.decode(), name) for pattern, name in difference.groups_came],
+                remove_groups=[(pattern.decode(), name) for pattern, name in difference.groups_went],
+            )
+        ]
 
     @property
     def groups(self) -> list[Group]:

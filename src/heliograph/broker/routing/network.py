@@ -258,9 +258,9 @@ class Network:
         )
         if change is None:
             return
-        self._tell_interests([change], None)
+        self._tell_interests(self.voice.bodies(change), None)
         if self._wide is not None:
-            self._widen(Difference.told(change))
+            self._widen(change)
 
     def receive_interest(self, link: Link, frame: Frame, now: Instant) -> None:
         """What somebody wants."""
@@ -292,7 +292,7 @@ class Network:
         assert self._wide is not None
         change = self._wide.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
         if change is not None:
-            self._tell_interests([change], None)
+            self._tell_interests(self._wide.bodies(change), None)
 
     def _tell_interests(self, bodies: list[Interest], only: Neighbour | None) -> None:
         for body in bodies:
