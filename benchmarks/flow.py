@@ -20,7 +20,7 @@ from benchmarks.batches import Batches
 from benchmarks.links import READ_BYTES, Link
 from benchmarks.sinks import MismatchError, Sink
 
-WARM_S_MAX = 6.0  # a broker that has not passed every topic once by then is measured as it is
+WARM_S_MAX = 20.0  # a broker that has not passed every topic once by then is measured as it is
 STALL_S = 10.0  # so long without any arrival, and what is missing counts as lost
 AFTER_S = 0.03  # and then nothing more may come
 HEARD_BYTES = 512

@@ -5,4 +5,5 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("house"), max_examples=25)  # for `make quick`
 settings.load_profile("house")

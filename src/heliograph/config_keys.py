@@ -1,7 +1,7 @@
 """The keys of the settings file: every one with its type, its default, what it means and what it may be.
 
 In:    the rooms' config dataclasses, which know names, types and defaults; the table below, which knows the words.
-Out:   KEYS, by pattern ("limits.links_max", "listener.port", "access.rules.effect"), for loader and `config explain`.
+Out:   KEYS, by pattern ("limits.links_max", "listener.port", "network.links.host"), for loader and `config explain`.
 State: none.
 Not here: reading values (config_sources.py), composing and checking them (config.py).
 """
@@ -10,13 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-from heliograph.broker.config import AccessConfig, BrokerConfig, LimitsConfig, ListenerConfig, RuleConfig
+from heliograph.broker.config import (
+    AccessConfig,
+    BrokerConfig,
+    LimitsConfig,
+    LinkConfig,
+    ListenerConfig,
+    NetworkConfig,
+    RuleConfig,
+)
 
 PREFIX = "HELIOGRAPH_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+LISTS = ("access.rules", "network.links")  # written [[…]], numbered in problems and variables; listeners go by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +42,13 @@ class TokensConfig:
     """Where token digests are kept."""
 
     file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkKeyConfig:
+    """Where the network key is kept, so that it stands in no settings file."""
+
+    key_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +74,8 @@ class Key:
 
     path: str  # a pattern: without the listener's name or the rule's number
     type: type | None  # int, bool, str, or tuple for a list of texts
-    default: Any  # None: it must be given
+    default: Any  # None: there is none
+    required: bool  # True: without a value its table makes no sense
     meaning: str
     allowed: str
 
@@ -71,13 +88,13 @@ class Key:
     def in_file(self) -> str:
         """The table of the settings file in which the key stands."""
         section = self.path.rpartition(".")[0]
-        return f"[[{section}]]" if section in ("listener", "access.rules") else f"[{section}]"
+        return f"[[{section}]]" if section == "listener" or section in LISTS else f"[{section}]"
 
     @property
     def in_environment(self) -> str:
-        """The variable that overrides it; NAME and N stand for a listener's name and a rule's number."""
+        """The variable that overrides it; NAME stands for a listener's name, N for a rule's or a link's number."""
         section, _, name = self.path.rpartition(".")
-        element = {"listener": "__NAME", "access.rules": "__N"}.get(section, "")
+        element = "__NAME" if section == "listener" else "__N" if section in LISTS else ""
         return f"{PREFIX}{section.replace('.', '__').upper()}{element}__{name.upper()}"
 
 
@@ -139,6 +156,34 @@ WORDS: dict[str, tuple[str, str]] = {
         "whom the rule is about",
         "*, an entity id, a prefix such as sensor-*, or role:client|broker|admin",
     ),
+    "network.cluster": (
+        "the group of brokers to which this one belongs; brokers of a cluster know each other in full",
+        "letters, digits and . _ @ -",
+    ),
+    "network.slot": (
+        "the broker's place in its cluster; without one a free place is taken and settled with the others",
+        "0 to 63; each broker of a cluster its own",
+    ),
+    "network.heartbeat_ms": ("how often brokers say on a link that they are there", "above 0"),
+    "network.suspect_ms": (
+        "a linked broker that is silent for so long is suspected, and ways around it are taken",
+        "above network.heartbeat_ms",
+    ),
+    "network.dead_ms": ("a linked broker that is silent for so long loses its link", "above network.suspect_ms"),
+    "network.interests_max": (
+        "how many filters a broker, or a cluster, tells others that it wants; beyond it they are widened",
+        "16 or more",
+    ),
+    "network.key_file": (
+        "the network key, made by `heliograph network key`: brokers that have it let each other in",
+        "a path, relative to the settings file; readable by its owner only",
+    ),
+    "network.links.host": ("another broker, to which a link is kept", "an address or host name"),
+    "network.links.port": ("the other broker's port", "1 to 65535"),
+    "network.links.secure": (
+        "dial it with TLS 1.3; with tls.certificate brokers prove themselves without a network key",
+        "true or false",
+    ),
     "tls.certificate": (
         "the node's certificate, made by `heliograph ca issue`",
         "a path to a PEM file; relative to the settings file",
@@ -156,39 +201,47 @@ WORDS: dict[str, tuple[str, str]] = {
     "log.format": ("text to be read, or one JSON object per line", ", ".join(LOG_FORMATS)),
 }
 
-SECTIONS: dict[str, type] = {
-    "broker": BrokerConfig,
-    "listener": ListenerConfig,
-    "limits": LimitsConfig,
-    "access": AccessConfig,
-    "access.rules": RuleConfig,
-    "tls": TlsConfig,
-    "tokens": TokensConfig,
-    "log": LogConfig,
+SECTIONS: dict[str, tuple[type, ...]] = {
+    "broker": (BrokerConfig,),
+    "listener": (ListenerConfig,),
+    "limits": (LimitsConfig,),
+    "access": (AccessConfig,),
+    "access.rules": (RuleConfig,),
+    "network": (NetworkConfig, NetworkKeyConfig),
+    "network.links": (LinkConfig,),
+    "tls": (TlsConfig,),
+    "tokens": (TokensConfig,),
+    "log": (LogConfig,),
 }
 _COMPOSED = {
     "broker": ("name",),
     "access": ("default",),
+    "network": ("cluster", "slot", "heartbeat_ms", "suspect_ms", "dead_ms", "interests_max", "key_file"),
 }  # the rest of these are sections of their own, or not a user's
 
 
 def section_fields(section: str) -> list[Field[Any]]:
     """The fields of a section that a user can set."""
-    known = fields(SECTIONS[section])
+    known = [field for part in SECTIONS[section] for field in fields(part)]
     return [field for field in known if section not in _COMPOSED or field.name in _COMPOSED[section]]
 
 
 def _keys() -> Iterator[Key]:
-    for section in SECTIONS:
-        hints = get_type_hints(SECTIONS[section])
+    for section, parts in SECTIONS.items():
+        hints = {name: hint for part in parts for name, hint in get_type_hints(part).items()}
         for field in section_fields(section):
             path = f"{section}.{field.name}"
-            hint = hints[field.name]
             default = None if field.default is MISSING else field.default
             meaning, allowed = WORDS.get(path, ("", ""))
-            yield Key(
-                path, hint if isinstance(hint, type) and hint in (int, bool, str) else tuple, default, meaning, allowed
-            )
+            yield Key(path, _plain_type(hints[field.name]), default, field.default is MISSING, meaning, allowed)
+
+
+def _plain_type(hint: Any) -> type:
+    """int, bool and str as they are; what may be None as what it is otherwise; everything else is a list of texts."""
+    given = [part for part in get_args(hint) if part is not type(None)]
+    if type(None) in get_args(hint) and len(given) == 1:
+        hint = given[0]
+    return hint if hint in (int, bool, str) else tuple
 
 
 KEYS: dict[str, Key] = {key.path: key for key in _keys()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from heliograph.config_keys import KEYS, PREFIX, SECTIONS, Key, section_fields
+from heliograph.config_keys import KEYS, LISTS, PREFIX, SECTIONS, Key, section_fields
 from heliograph.model.identity import entity_is_valid
 
 # Variables that belong to commands, not to the settings file.
@@ -44,7 +44,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A value from the command line. ``listener.port`` and its like mean the only listener."""
+    """A value from the command line.
+
+    ``listener.port`` and its like mean the only listener; ``network.links.host`` begins a new link, which what follows
+    is about.
+    """
 
     key: str
     text: str
@@ -57,7 +61,7 @@ class Draft:
 
     values: dict[str, Given] = field(default_factory=dict)
     listeners: list[dict[str, Given]] = field(default_factory=list)
-    rules: list[dict[str, Given]] = field(default_factory=list)
+    lists: dict[str, list[dict[str, Given]]] = field(default_factory=lambda: {path: [] for path in LISTS})
     problems: list[str] = field(default_factory=list)
 
     def read_file(self, text: str) -> None:
@@ -77,10 +81,13 @@ class Draft:
             elif not isinstance(content, dict):
                 self.problems.append(f"{section} = {shown(content)}: must be a table, written [{section}]")
             else:
-                if section == "access" and "rules" in content:
-                    self.rules = self._elements("access.rules", content["rules"], "access.rules")
-                    content = {name: value for name, value in content.items() if name != "rules"}
-                self._table(section, content, section, self.values, f"{section}.")
+                lists = _lists_in(section)
+                for name in lists:
+                    if name in content:
+                        path = f"{section}.{name}"
+                        self.lists[path] = self._elements(path, content[name], path)
+                plain = {name: value for name, value in content.items() if name not in lists}
+                self._table(section, plain, section, self.values, f"{section}.")
 
     def read_environment(self, variables: Mapping[str, str]) -> None:
         """Take every variable that begins with HELIOGRAPH_, by name and number, so that new rules append in order."""
@@ -92,7 +99,12 @@ class Draft:
         """Take what was given on the command line."""
         for option in options:
             section, _, name = option.key.rpartition(".")
-            if section != "listener":
+            if section in LISTS:
+                into = self.lists[section]
+                if KEYS[option.key].required:
+                    into.append({})
+                self._put(into[-1], name, KEYS[option.key], option.text, "option", option.typed)
+            elif section != "listener":
                 self._put(self.values, option.key, KEYS[option.key], option.text, "option", option.typed)
             elif len(self.listeners) > 1:
                 names = ", ".join(listener_path(each, number) for number, each in enumerate(self.listeners))
@@ -119,7 +131,7 @@ class Draft:
         known = [known.name for known in section_fields(section)]
         for name, value in content.items():
             if name not in known:
-                choices = known + (["rules"] if section == "access" else [])
+                choices = known + _lists_in(section)
                 self._unknown(f"{typed}.{shown(name, quote=False)}", name, choices, "key")
                 continue
             key, path = KEYS[f"{section}.{name}"], f"{typed}.{name}"
@@ -133,8 +145,8 @@ class Draft:
         parts = variable.removeprefix(PREFIX).lower().split("__")
         if len(parts) == 3 and parts[0] == "listener":
             self._listener_variable(variable, parts[1], parts[2], text)
-        elif len(parts) == 4 and parts[:2] == ["access", "rules"]:
-            self._rule_variable(variable, parts[2], parts[3], text)
+        elif len(parts) == 4 and ".".join(parts[:2]) in LISTS:
+            self._element_variable(variable, ".".join(parts[:2]), parts[2], parts[3], text)
         elif len(parts) == 2 and f"{parts[0]}.{parts[1]}" in KEYS and parts[0] != "listener":
             path = f"{parts[0]}.{parts[1]}"
             self._put(self.values, path, KEYS[path], text, "environment", variable)
@@ -154,18 +166,18 @@ class Draft:
             into = self.listeners[known.index(label)]
             self._put(into, name, KEYS[f"listener.{name}"], text, "environment", variable)
 
-    def _rule_variable(self, variable: str, number: str, name: str, text: str) -> None:
-        if f"access.rules.{name}" not in KEYS:
-            self._unknown_variable(variable, [f"{PREFIX}ACCESS__RULES__{number.upper()}__"])
+    def _element_variable(self, variable: str, path: str, number: str, name: str, text: str) -> None:
+        known = self.lists[path]
+        if f"{path}.{name}" not in KEYS:
+            self._unknown_variable(variable, [f"{variable.rpartition('__')[0]}__"])
             return
-        if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) <= len(self.rules)):
-            self.problems.append(
-                f"{variable}: the rules are numbered 0 to {len(self.rules)}, where the last is a new one"
-            )
+        if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) <= len(known)):
+            what = path.rpartition(".")[2]
+            self.problems.append(f"{variable}: the {what} are numbered 0 to {len(known)}, where the last is a new one")
             return
-        if int(number) == len(self.rules):
-            self.rules.append({})
-        self._put(self.rules[int(number)], name, KEYS[f"access.rules.{name}"], text, "environment", variable)
+        if int(number) == len(known):
+            known.append({})
+        self._put(known[int(number)], name, KEYS[f"{path}.{name}"], text, "environment", variable)
 
     def _listener(self, number: int) -> dict[str, Given]:
         while len(self.listeners) <= number:
@@ -198,6 +210,11 @@ def listener_path(listener: Mapping[str, Given], number: int) -> str:
     """How a listener is called in problems: by its name where it has a good one, else by its number."""
     name = str(listener["name"].value) if "name" in listener else str(KEYS["listener.name"].default)
     return f"listener.{name}" if entity_is_valid(name) else f"listener[{number}]"
+
+
+def _lists_in(section: str) -> list[str]:
+    """The names of a section's lists of tables."""
+    return [path.rpartition(".")[2] for path in LISTS if path.startswith(f"{section}.")]
 
 
 def shown(value: Any, *, quote: bool = True) -> str:

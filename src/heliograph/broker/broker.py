@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
-from heliograph.broker.commands import Drain, Reload, Stop
+from heliograph.broker.commands import Drain, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import GONE, NEW, READY, Link, Links
 from heliograph.broker.orders import Orders
@@ -37,6 +37,7 @@ from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
 
+OTHERS_MAX = 4  # addresses given to clients that have to leave
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 
 Handler = Callable[[Link, Frame, Instant], None]
@@ -90,6 +91,7 @@ class Broker:
         self._orders.requests = self._requests
         self._orders.reload = self._reload
         self._sessions.inbox_root = network.inbox
+        self._sessions.others = lambda: network.addresses(OTHERS_MAX)
         self._subscriptions.elsewhere = network.elsewhere
         self._subscriptions.changed = network.local_change
         self._subscriptions.spread = network.when_known
@@ -308,13 +310,15 @@ class Broker:
             self._sessions.proven(ticket, False, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Stop, Drain or Reload."""
+        """Stop, Drain, Reload or Listening."""
         if isinstance(command, Stop):
             self._sessions.stop(now)
         elif isinstance(command, Drain):
             self._sessions.drain(command.grace_ms, now)
         elif isinstance(command, Reload):
             self._reload(command.config)
+        elif isinstance(command, Listening):
+            self._network.listen(command.addresses[0], now)
         else:
             raise UsageError(f"a broker does not know the command {command!r}")
 

@@ -26,6 +26,13 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Listening:
+    """Clients can dial this broker here, first choice first; other brokers' clients are told so."""
+
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
     """Put these rules, tokens and limits in force; listeners and name stay."""
 

@@ -61,6 +61,7 @@ class Sessions:
         self.draining = False
         self.welcomed = 0
         self.inbox_root = b""  # Inbox/<this broker>
+        self.others: Callable[[], list[str]] = list  # addresses of other brokers, for clients that have to leave
         self.group_origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
 
     # -- coming -------------------------------------------------------------------------------------------------
@@ -236,7 +237,9 @@ class Sessions:
         clients = self._clients()
         self.draining = True
         self._outbox.note(DrainStarted(len(clients)))
-        warning = control(Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, "please leave", max(1, grace_ms)))
+        warning = control(
+            Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, "please leave", max(1, grace_ms), self.others())
+        )
         for link in clients:
             self._links.put(link, warning)
         self._timers.set("drain", now + grace_ms * NS_PER_MS, self.stop)

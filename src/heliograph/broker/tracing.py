@@ -11,6 +11,7 @@ that would deliver says to whom, straight back to the broker that asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from struct import unpack
 from typing import Any
@@ -32,6 +33,7 @@ TRACE_MS = 500  # a broker that has not answered by then is left out
 TRACES_MAX = 64
 LINKS_TOLD_MAX = 100  # of one broker, in one answer
 
+HEX = re.compile(r"[0-9a-f]{16}\Z")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -150,7 +152,9 @@ class Tracing:
 
     def _name(self, broker: str, told: str) -> str:
         """A broker on the way: who passed it may not know its name, and we may."""
-        return self._network.name_of(int(broker, 16)) if told == broker else told
+        if told != broker or not HEX.match(broker):
+            return told
+        return self._network.name_of(int(broker, 16))
 
     def _recipients(self, topic: bytes, path: tuple[int, ...]) -> dict[str, Any]:
         """Who would get a topic here."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import time_ns
 
-from heliograph.broker.commands import Drain, Reload, Stop
+from heliograph.broker.commands import Drain, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
@@ -136,7 +136,15 @@ class Running:
         except OSError as error:
             self._log.say("error", error.strerror or str(error))
             return False
+        self.driver.tell(BROKER, Listening(tuple(self._urls(listeners))))
         return True
+
+    def _urls(self, listeners: Sequence[ListenerConfig]) -> list[str]:
+        """Where clients dial this node; what anybody can reach before what only this machine can."""
+        return [
+            f"heliograph{'s' if listener.secure else ''}://{format_address(self.addresses[listener.name])}"
+            for listener in sorted(listeners, key=lambda listener: listener.is_local)
+        ]
 
     def leave_token(self, token: LocalToken | None) -> None:
         """For tools of the user who runs this node. Without it the node serves all the same."""

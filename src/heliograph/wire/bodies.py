@@ -9,6 +9,7 @@ Not here: frame heads (wire/frames.py), what the fields mean for a broker (broke
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,6 +58,7 @@ class Goodbye(Body, frozen=True):
     code: int
     text: str = ""
     grace_ms: int = 0
+    others: list[str] = []  # with a warning: other brokers' addresses, nearest first
 
 
 class Subscribe(Body, frozen=True):
@@ -107,9 +109,9 @@ def decode(kind: type[_B], data: bytes) -> _B:
     return body
 
 
-def goodbye(reason: Reason, text: str = "", grace_ms: int = 0) -> bytes:
+def goodbye(reason: Reason, text: str = "", grace_ms: int = 0, others: Sequence[str] = ()) -> bytes:
     """The encoded body of a GOODBYE."""
-    return _encoder.encode(Goodbye(reason.word, reason, text, grace_ms))
+    return _encoder.encode(Goodbye(reason.word, reason, text, grace_ms, list(others)))
 
 
 def refusal(reason: Reason, text: str = "", subject: str = "") -> bytes:

@@ -33,6 +33,7 @@ class Member(Body, frozen=True, tag="member", tag_field="record"):
     incarnation: int
     number: int
     links: dict[int, int]  # neighbour in this cluster -> cost
+    address: str = ""  # where clients dial it
 
     @property
     def age(self) -> tuple[int, int]:
@@ -51,6 +52,7 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
     number: int
     outside: dict[int, int]  # neighbour in another cluster -> cost
     inside: dict[int, int]  # other gateway of the same part of the cluster -> cost
+    address: str = ""  # where clients dial it
 
     @property
     def age(self) -> tuple[int, int]:

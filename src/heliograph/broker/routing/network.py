@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from msgspec.structs import replace
+
 from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, snapshot_of
@@ -153,10 +155,29 @@ class Network:
         """Tell our own links as they are now."""
         me = self.map.me
         inside = self._linked(inside=True)
-        record = Member(me.broker, me.name, me.cluster, me.slot, me.epoch, me.incarnation, me.number + 1, inside)
+        record = replace(me, number=me.number + 1, links=inside)
         self._tell(record, None)
         self.map.learn(record)
         self._announce_gateway()
+
+    def listen(self, address: str, now: Instant) -> None:
+        """Clients can dial us there."""
+        me = self.map.me
+        self.map.learn(replace(me, address=address, number=me.number + 1))
+        self._announce(now)
+
+    def addresses(self, count: int) -> list[str]:
+        """Where clients could go instead: other brokers' addresses, nearest first, our own cluster before others."""
+        paths = self.paths
+        near = sorted((paths.costs[broker], member.address) for broker, member in paths.cluster.items())
+        far = sorted(
+            (paths.costs[broker], gateway.address)
+            for broker, gateway in self.map.gateways.items()
+            if broker in paths.costs and broker not in paths.cluster
+        )
+        own = self.map.me.address
+        found = dict.fromkeys(address for _, address in [*near, *far] if address and address != own)
+        return list(found)[:count]
 
     def _linked(self, inside: bool) -> dict[int, int]:
         cluster = self.map.me.cluster
@@ -176,11 +197,14 @@ class Network:
         gateways = [broker for broker in paths.cluster if broker != self.me and broker in self.map.gateways]
         inside = {broker: coarse(cost) for broker, cost in self.map.costs_inside(gateways).items()}
         speaker = paths.speaker
-        if known is not None and (known.speaker, known.outside, known.inside) == (speaker, outside, inside):
+        address = self.map.me.address
+        if known is not None and _says(known) == (speaker, outside, inside, address):
             return
         self._gateway_number += 1
         me = self.map.me
-        record = Gateway(me.broker, me.name, me.cluster, speaker, me.incarnation, self._gateway_number, outside, inside)
+        record = Gateway(
+            me.broker, me.name, me.cluster, speaker, me.incarnation, self._gateway_number, outside, inside, address
+        )
         self._tell(record, None)
         self.map.learn(record)
 
@@ -207,7 +231,7 @@ class Network:
             return
         if incarnation == me.incarnation:
             return  # our own words, come back
-        self.map.learn(Member(me.broker, me.name, me.cluster, me.slot, me.epoch, incarnation + 1, 1, me.links))
+        self.map.learn(replace(me, incarnation=incarnation + 1, number=1))
         self._gateway_number = 0
         self.voice.age = (incarnation + 1, self.voice.age[1])
         if self._wide is not None:
@@ -232,7 +256,7 @@ class Network:
             return
         epoch = (self.epoch + 1) & 0xFFFF
         self._outbox.note(SlotChanged(me.slot, free))
-        self.map.learn(Member(me.broker, me.name, me.cluster, free, epoch, me.incarnation, me.number + 1, me.links))
+        self.map.learn(replace(me, slot=free, epoch=epoch, number=me.number + 1))
         self._announce(now)
 
     def _tell(self, record: Record, source: Link | None, raw: bytes = b"") -> None:
@@ -719,6 +743,10 @@ class Wave:
         self.source = source
         self.done = done
         self.waiting: dict[int, None] = {}
+
+
+def _says(gateway: Gateway) -> tuple[object, ...]:
+    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address)
 
 
 def coarse(cost: int) -> int:
