@@ -31,7 +31,7 @@ test: .venv/.stamp ## run all tests
 quick: .venv/.stamp ## lint and the fast tests, for every commit (at most a minute)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not live' --hypothesis-profile quick
 
 check: .venv/.stamp ## ruff, mypy strict and the architecture tests
 	$(RUN) -m ruff check

@@ -13,17 +13,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from heliograph.broker.config import AccessConfig, BrokerConfig, LimitsConfig, ListenerConfig, RuleConfig
-from heliograph.config_keys import KEYS, LogConfig, TlsConfig, TokensConfig, section_fields
+from heliograph.broker.config import (
+    AccessConfig,
+    BrokerConfig,
+    LimitsConfig,
+    LinkConfig,
+    ListenerConfig,
+    NetworkConfig,
+    RuleConfig,
+)
+from heliograph.config_keys import KEYS, LISTS, LogConfig, NetworkKeyConfig, TlsConfig, TokensConfig, section_fields
 from heliograph.config_sources import Draft, Given, Option, listener_path
 from heliograph.errors import ConfigError
+from heliograph.trust.network_key import KEY_BYTES_MAX, key_fault, key_of
 from heliograph.trust.tokens import load_tokens
 
 FILE_NAME = "heliograph.toml"
 FILE_VARIABLE = "HELIOGRAPH_CONFIG"
 FILE_BYTES_MAX = 4 << 20  # ten thousand access rules fit in a quarter of it
 
-_PATHS = ("tls.certificate", "tls.key", "tls.authority", "tokens.file")
+_PATHS = ("tls.certificate", "tls.key", "tls.authority", "tokens.file", "network.key_file")
+_OTHERS = 0o077  # the rights of everybody but a file's owner
+_STAND_IN = {"access.rules.effect": "deny", "network.links.host": "missing"}  # so that checks can go on without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,7 @@ class Settings:
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     tokens: TokensConfig = field(default_factory=TokensConfig)
+    network: NetworkKeyConfig = field(default_factory=NetworkKeyConfig)
     log: LogConfig = field(default_factory=LogConfig)
     file: Path | None = None  # the settings file, if there is one
     origins: tuple[Origin, ...] = ()  # every key in force, in the order of the file
@@ -61,11 +73,11 @@ def find_file(chosen: Path | None, environment: Mapping[str, str], folder: Path)
 def load_settings(
     chosen: Path | None, environment: Mapping[str, str], folder: Path, options: Sequence[Option] = ()
 ) -> Settings:
-    """Find, read and check everything, the token file and the presence of the named files included."""
+    """Find, read and check everything, the token file, the network key and the presence of named files included."""
     file = find_file(chosen, environment, folder)
     text = _read(file, "the settings file") if file is not None else ""
     settings = parse_settings(text, environment, options, file=file, folder=folder)
-    return with_tokens(settings)
+    return with_files(settings)
 
 
 def parse_settings(
@@ -86,21 +98,27 @@ def parse_settings(
     problems = [_in_file(problem, file) for problem in draft.problems]
     for path in _PATHS:
         _complete(draft.values, path, file.parent if file is not None else folder, folder)
-    for number, rule in enumerate(draft.rules):
-        if "effect" not in rule:
-            problems.append(f"access.rules[{number}].effect is missing: {_allowed('access.rules.effect')}")
-            rule["effect"] = Given("deny", "default", "")
+    for list_path, elements in draft.lists.items():
+        for number, element in enumerate(elements):
+            problems += _missing(list_path, number, element)
+    network = _section(draft.values, "network")
     settings = Settings(
         broker=BrokerConfig(
             listeners=tuple(ListenerConfig(**_plain(listener)) for listener in draft.listeners),
             limits=LimitsConfig(**_section(draft.values, "limits")),
             access=AccessConfig(
-                rules=tuple(RuleConfig(**_plain(rule)) for rule in draft.rules), **_section(draft.values, "access")
+                rules=tuple(RuleConfig(**_plain(rule)) for rule in draft.lists["access.rules"]),
+                **_section(draft.values, "access"),
+            ),
+            network=NetworkConfig(
+                links=tuple(LinkConfig(**_plain(link)) for link in draft.lists["network.links"]),
+                **{name: value for name, value in network.items() if name != "key_file"},
             ),
             **_section(draft.values, "broker"),
         ),
         tls=TlsConfig(**_section(draft.values, "tls")),
         tokens=TokensConfig(**_section(draft.values, "tokens")),
+        network=NetworkKeyConfig(key_file=network.get("key_file", "")),
         log=LogConfig(**_section(draft.values, "log")),
         file=file,
         origins=tuple(_origins(draft)),
@@ -111,8 +129,8 @@ def parse_settings(
     return settings
 
 
-def with_tokens(settings: Settings) -> Settings:
-    """The settings with the token file's records, after a look at all files that they name."""
+def with_files(settings: Settings) -> Settings:
+    """The settings with the token file's records and the network key, after a look at all files that they name."""
     problems = []
     for path in _PATHS:
         section, name = path.split(".")
@@ -121,10 +139,31 @@ def with_tokens(settings: Settings) -> Settings:
             problems.append(_with_origin(f"{path} = {value!r}: there is no such file", settings.origins))
     if problems:
         raise ConfigError(problems)
-    if not settings.tokens.file:
-        return settings
-    records = load_tokens(_read(Path(settings.tokens.file), "tokens.file"), settings.tokens.file)
-    return replace(settings, broker=replace(settings.broker, tokens=records))
+    broker = settings.broker
+    if settings.network.key_file:
+        broker = replace(broker, network=replace(broker.network, key=_network_key(settings)))
+    if settings.tokens.file:
+        records = load_tokens(_read(Path(settings.tokens.file), "tokens.file"), settings.tokens.file)
+        broker = replace(broker, tokens=records)
+    return replace(settings, broker=broker)
+
+
+def _network_key(settings: Settings) -> bytes:
+    file = Path(settings.network.key_file)
+    told = f"network.key_file = {str(file)!r}"
+    try:
+        if file.stat().st_mode & _OTHERS:
+            raise ConfigError(
+                [_with_origin(f"{told}: others can read this key; run: chmod 600 {file}", settings.origins)]
+            )
+        with file.open("rb") as opened:
+            key = key_of(opened.read(KEY_BYTES_MAX + 2))
+    except OSError as error:
+        raise ConfigError([f"{told} cannot be read: {error.strerror or error}"]) from None
+    fault = key_fault(key)
+    if fault is not None:
+        raise ConfigError([_with_origin(f"{told}: {fault}; `heliograph network key` makes one", settings.origins)])
+    return key
 
 
 def _checks(settings: Settings) -> list[str]:
@@ -138,7 +177,27 @@ def _checks(settings: Settings) -> list[str]:
             found.append(f"{path}.auth = {listener.auth!r} needs tls.authority, which signed the peers' certificates")
         if listener.auth == "token" and not settings.tokens.file:
             found.append(f"{path}.auth = 'token' needs tokens.file (`heliograph token add` makes it)")
-    return found
+    return found + list(_link_problems(settings))
+
+
+def _link_problems(settings: Settings) -> Iterator[str]:
+    """What is wrong with the links to other brokers."""
+    links = settings.broker.network.links
+    addresses = [(link.host, link.port) for link in links]
+    certified = settings.tls.certificate and settings.tls.key and settings.tls.authority
+    for number, link in enumerate(links):
+        path = f"network.links[{number}]"
+        if not link.host.strip():
+            yield f"{path}.host = {link.host!r}: must be an address or host name"
+        if not 1 <= link.port <= 65_535:
+            yield f"{path}.port = {link.port}: must be between 1 and 65535"
+        if addresses.index((link.host, link.port)) != number:
+            yield f"{path}: there is a link to {link.host}:{link.port} already"
+        if not settings.network.key_file and not (link.secure and certified):
+            yield (
+                f"{path}.host = {link.host!r}: brokers prove themselves to each other; set network.key_file "
+                "(`heliograph network key` makes it), or secure = true with tls.certificate, tls.key and tls.authority"
+            )
 
 
 def _origins(draft: Draft) -> Iterator[Origin]:
@@ -146,11 +205,12 @@ def _origins(draft: Draft) -> Iterator[Origin]:
     for number, listener in enumerate(draft.listeners):
         yield from _origins_of("listener", listener_path(listener, number), listener, "")
     yield from _origins_of("limits", "limits", draft.values, "limits.")
-    yield from _origins_of("access", "access", draft.values, "access.")
-    for number, rule in enumerate(draft.rules):
-        yield from _origins_of("access.rules", f"access.rules[{number}]", rule, "")
-    for section in ("tls", "tokens", "log"):
+    for section in ("access", "network", "tls", "tokens", "log"):
         yield from _origins_of(section, section, draft.values, f"{section}.")
+        for path in LISTS:
+            if path.startswith(f"{section}."):
+                for number, element in enumerate(draft.lists[path]):
+                    yield from _origins_of(path, f"{path}[{number}]", element, "")
 
 
 def _origins_of(section: str, path: str, values: Mapping[str, Given], prefix: str) -> Iterator[Origin]:
@@ -186,12 +246,17 @@ def _section(values: Mapping[str, Given], section: str) -> dict[str, Any]:
     return {key.removeprefix(start): given.value for key, given in values.items() if key.startswith(start)}
 
 
+def _missing(path: str, number: int, element: dict[str, Given]) -> Iterator[str]:
+    """What a table must have and does not, with something put in its place so that the other checks can go on."""
+    for known in section_fields(path):
+        key = KEYS[f"{path}.{known.name}"]
+        if key.required and known.name not in element:
+            yield f"{path}[{number}].{known.name} is missing: must be {key.allowed}"
+            element[known.name] = Given(_STAND_IN[key.path], "default", "")
+
+
 def _plain(values: Mapping[str, Given]) -> dict[str, Any]:
     return {name: given.value for name, given in values.items()}
-
-
-def _allowed(key: str) -> str:
-    return f"must be {KEYS[key].allowed}"
 
 
 def _read(file: Path, what: str) -> str:

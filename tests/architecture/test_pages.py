@@ -1,4 +1,7 @@
-"""Pages that repeat what the code knows say the same, and their examples are valid."""
+"""Pages that repeat what the code knows say the same, and their examples are valid.
+
+After a change of settings, ``python -m tests.architecture.test_pages`` writes the table of the configuration page anew.
+"""
 
 from __future__ import annotations
 
@@ -54,3 +57,12 @@ def test_the_scenario_on_the_simulation_page_is_valid() -> None:
 def test_the_simulation_page_has_every_fault_and_every_check() -> None:
     names = [line.split("`")[1] for line in rows(SIMULATION)]
     assert names == [*FAULTS, *CHECKERS]
+
+
+def write_table() -> None:
+    head = [line for line in CONFIGURATION.read_text("utf-8").splitlines() if not line.startswith("| `")]
+    CONFIGURATION.write_text("\n".join([*head, *(row(key) for key in KEYS.values())]) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    write_table()

@@ -94,7 +94,7 @@ class Broker:
         self._sessions.others = lambda: network.addresses(OTHERS_MAX)
         self._subscriptions.elsewhere = network.elsewhere
         self._subscriptions.changed = network.local_change
-        self._subscriptions.spread = network.when_known
+        self._subscriptions.spread = network.waves.when_known
         peering = network.peering
         peering.up = network.neighbour_up
         peering.changed = self._neighbour_changed
@@ -119,7 +119,7 @@ class Broker:
             Kind.MAP: network.receive_map,
             Kind.INTEREST: network.receive_interest,
             Kind.SYNC: network.receive_sync,
-            Kind.WAVE: network.receive_wave,
+            Kind.WAVE: network.waves.receive,
             Kind.PING: self._sessions.ping,
             Kind.PONG: self._neighbour_pong,
             Kind.GOODBYE: self._sessions.goodbye,

@@ -20,6 +20,7 @@ from heliograph.broker.publications import Publications
 from heliograph.broker.requests import Requests
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.picture import describe
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
@@ -138,7 +139,7 @@ class Orders:
             case "subscriptions":
                 return self._subscriptions.report()
             case "map":
-                return self._network.report()
+                return describe(self._network)
             case "routes":
                 return {"cached": self._subscriptions.routes_cached, "max": self.config.limits.routes_max}
             case "limits":

@@ -134,7 +134,7 @@ def _described(key: Key) -> dict[str, Any]:
         "key": key.path,
         "meaning": key.meaning,
         "type": key.type_words,
-        "default": key.default if key.default is not None else "(must be given)",
+        "default": "(must be given)" if key.required else key.default,
         "allowed": key.allowed,
         "in file": f"{key.in_file} {key.path.rpartition('.')[2]}",
         "environment": key.in_environment,
@@ -145,6 +145,8 @@ def _toml(value: Any) -> str:
     """A value as it would stand in the file."""
     import json
 
+    if value is None:
+        return "(not set)"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_toml(part) for part in value)}]"
     return json.dumps(value, ensure_ascii=False)

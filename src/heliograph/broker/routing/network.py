@@ -1,9 +1,9 @@
 """The network room: what this broker tells its neighbours, what it believes of them, and where a topic goes from here.
 
-In:    neighbours that come, change and go; MAP, INTEREST, SYNC and WAVE frames; our clients' filters.
+In:    neighbours that come, change and go; MAP, INTEREST and SYNC frames; our clients' filters.
 Out:   the same frames to neighbours; next hops of a topic; word to the route cache when the way of something changed.
 State: the map, the interests, our own records, the numbers under which we spoke.
-Not here: links (peering.py), shortest ways (map.py), covering (interests.py), parcels (parcels.py).
+Not here: links (peering.py), shortest ways (map.py), covering (interests.py), parcels (parcels.py), waves (waves.py).
 Paper: [grid] §1.1 and §1.2.
 
 What is learned is passed on at once, as the bytes that came, to every neighbour but the one it came from: Member
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -27,6 +26,7 @@ from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
 from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.waves import Waves
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.model.subscription import Subscription
@@ -38,8 +38,6 @@ from heliograph.wire.limits import CLUSTERS_MAX
 from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Member, Record, Sync
 
 TTL = 64  # hops; a trace and the shortest way end a loop long before
-WAVES_MAX = 4_096  # passing through at once
-WAVE_MS_MAX = 5_000  # a wave that was lost somewhere ends here
 FORGET_MS = 60_000  # what is out of reach for so long is forgotten
 
 
@@ -83,7 +81,7 @@ class Network:
         self.inbox = b"%b/%016x" % (INBOX_ROOT, me)
         self.voice = Voice(me, False, incarnation, config.interests_max)
         self.voice.change([self.inbox + b"/#"])  # one interest for the inboxes of all our sessions
-        self._wide: Voice | None = None  # our cluster's voice, while we are its speaker
+        self.wide: Voice | None = None  # our cluster's voice, while we are its speaker
         self._wide_number = 0
         self._included: dict[int, None] = {}  # members whose interests are in the cluster's voice
         self._gateway_number = 0
@@ -92,8 +90,7 @@ class Network:
         self.settled = -1  # the version of the map whose consequences are drawn
         self._ways: tuple[object, ...] = ()
         self._lost: dict[int, Instant] = {}
-        self._waves: dict[tuple[int, int], Wave] = {}
-        self._wave_number = 0
+        self.waves = Waves(self, timers)
         self.updates_heard = 0
         self.updates_told = 0
 
@@ -131,7 +128,7 @@ class Network:
             self._links.hang_up(neighbour.link, Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
             return
         self._outbox.note(NeighbourLinked(neighbour.link.id, neighbour.name, neighbour.cluster))
-        self._put(neighbour, Kind.SYNC, wire.encode(self._inventory(neighbour)))
+        self.put(neighbour, Kind.SYNC, wire.encode(self._inventory(neighbour)))
         self._announce(now)
 
     def _is_full(self, neighbour: Neighbour) -> bool:
@@ -148,8 +145,7 @@ class Network:
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour is gone: tell the others, and no wave waits for it."""
         self._announce(now)
-        for wave in list(self._waves.values()):
-            self._answered(wave, neighbour, now)
+        self.waves.look_again(neighbour, now)
 
     def _announce(self, now: Instant) -> None:
         """Tell our own links as they are now."""
@@ -234,9 +230,9 @@ class Network:
         self.map.learn(replace(me, incarnation=incarnation + 1, number=1))
         self._gateway_number = 0
         self.voice.age = (incarnation + 1, self.voice.age[1])
-        if self._wide is not None:
-            self._wide.age = (incarnation + 1, self._wide.age[1])
-            self._tell_interests(self._wide.snapshot(), None)
+        if self.wide is not None:
+            self.wide.age = (incarnation + 1, self.wide.age[1])
+            self._tell_interests(self.wide.snapshot(), None)
         self._tell_interests(self.voice.snapshot(), None)
         self._announce(now)
 
@@ -265,9 +261,15 @@ class Network:
         for neighbour in self.neighbours.values():
             if neighbour.link is not source and (not inner or neighbour.cluster == self.map.me.cluster):
                 self.updates_told += 1
-                self._put(neighbour, Kind.MAP, raw)
+                self.put(neighbour, Kind.MAP, raw)
 
-    def _put(self, neighbour: Neighbour, kind: Kind, body: bytes) -> None:
+    @property
+    def wide_age(self) -> tuple[int, int] | None:
+        """How far we have spoken for our cluster, while we do."""
+        return None if self.wide is None else self.wide.age
+
+    def put(self, neighbour: Neighbour, kind: Kind, body: bytes) -> None:
+        """Tell a neighbour something."""
         self._links.put(neighbour.link, control(kind, 0, body))
 
     # -- interests ------------------------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ class Network:
         if change is None:
             return
         self._tell_interests(self.voice.bodies(change), None)
-        if self._wide is not None:
+        if self.wide is not None:
             self._widen(change)
 
     def receive_interest(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -300,30 +302,29 @@ class Network:
         if difference is None:
             neighbour = link.neighbour
             assert neighbour is not None
-            self._put(neighbour, Kind.SYNC, wire.encode(Sync(wants=[(interest.owner, interest.wide)])))
+            self.put(neighbour, Kind.SYNC, wire.encode(Sync(wants=[(interest.owner, interest.wide)])))
             return
         for pattern in difference.patterns:
             self._forget(pattern)
         self._pass_on(interest.wide, frame.payload, link)
-        if interest.wide and self._waves:
-            for wave in list(self._waves.values()):
-                self._answered(wave, None, now)
+        if interest.wide:
+            self.waves.look_again(None, now)
         if not interest.wide and interest.owner in self._included:
             self._widen(difference)
 
     def _widen(self, difference: Difference) -> None:
         """Something changed in the cluster for which we speak."""
-        assert self._wide is not None
-        change = self._wide.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
+        assert self.wide is not None
+        change = self.wide.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
         if change is not None:
-            self._tell_interests(self._wide.bodies(change), None)
+            self._tell_interests(self.wide.bodies(change), None)
 
     def _tell_interests(self, bodies: list[Interest], only: Neighbour | None) -> None:
         for body in bodies:
             raw = wire.encode(body)
             if only is not None:
                 self.updates_told += 1
-                self._put(only, Kind.INTEREST, raw)
+                self.put(only, Kind.INTEREST, raw)
             else:
                 self._pass_on(body.wide, raw, None)
 
@@ -332,7 +333,7 @@ class Network:
         for neighbour in self.neighbours.values():
             if neighbour.link is not source and (wide or neighbour.cluster == cluster):
                 self.updates_told += 1
-                self._put(neighbour, Kind.INTEREST, raw)
+                self.put(neighbour, Kind.INTEREST, raw)
 
     # -- a new link -----------------------------------------------------------------------------------------------
 
@@ -340,7 +341,7 @@ class Network:
         """What we have that concerns this neighbour."""
         near = neighbour.cluster == self.map.me.cluster
         narrow = [(self.me, *self.voice.age)]
-        wide = [] if self._wide is None else [(self.me, *self._wide.age)]
+        wide = [] if self.wide is None else [(self.me, *self.wide.age)]
         for owner in self.interests.owners.values():
             (wide if owner.wide else narrow).append((owner.broker, *owner.age))
         return Sync(
@@ -368,15 +369,15 @@ class Network:
             theirs = members if isinstance(record, Member) else gateways
             if record.age > theirs.get(record.broker, (-1, -1)):
                 self.updates_told += 1
-                self._put(neighbour, Kind.MAP, wire.encode(record))
+                self.put(neighbour, Kind.MAP, wire.encode(record))
         self._send_newer(neighbour, sync, near)
 
     def _send_newer(self, neighbour: Neighbour, sync: Sync, near: bool) -> None:
         narrow = {broker: (incarnation, number) for broker, incarnation, number in sync.narrow}
         wide = {broker: (incarnation, number) for broker, incarnation, number in sync.wide}
         owners = [(self.me, False, self.voice.age)]
-        if self._wide is not None:
-            owners.append((self.me, True, self._wide.age))
+        if self.wide is not None:
+            owners.append((self.me, True, self.wide.age))
         owners += [(owner.broker, owner.wide, owner.age) for owner in self.interests.owners.values()]
         for broker, is_wide, age in owners:
             if (is_wide or near) and age > (wide if is_wide else narrow).get(broker, (-1, -1)):
@@ -384,7 +385,7 @@ class Network:
 
     def _send_interests(self, neighbour: Neighbour, broker: int, wide: bool) -> None:
         if broker == self.me:
-            voice = self._wide if wide else self.voice
+            voice = self.wide if wide else self.voice
             if voice is not None:
                 self._tell_interests(voice.snapshot(), neighbour)
             return
@@ -415,16 +416,16 @@ class Network:
         """Speak for our part of the cluster, if that is ours to do."""
         paths = self.paths
         if paths.speaker != self.me:
-            if self._wide is not None:
-                self._wide_number = self._wide.age[1]
-            self._wide = None
+            if self.wide is not None:
+                self._wide_number = self.wide.age[1]
+            self.wide = None
             self._included = {}
             return
         included = {broker: None for broker in paths.cluster if broker != self.me}
-        if self._wide is not None:
+        if self.wide is not None:
             self._include(included)
             return
-        wide = self._wide = Voice(self.me, True, self.map.me.incarnation, self._config.interests_max)
+        wide = self.wide = Voice(self.me, True, self.map.me.incarnation, self._config.interests_max)
         wide.age = (self.map.me.incarnation, self._wide_number)
         self._included = {}
         wide.change(list(self.voice.filters), [], self.voice.groups, [])
@@ -562,157 +563,6 @@ class Network:
         """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
         return part == self.paths.speaker or part in self.paths.cluster
 
-    def report(self) -> dict[str, Any]:
-        """The map as this broker sees it, in plain values."""
-        paths = self.map.paths
-        me = self.map.me
-        return {
-            "broker": me.name,
-            "id": f"{me.broker:016x}",
-            "cluster": me.cluster,
-            "slot": me.slot,
-            "epoch": self.epoch,
-            "speaker": self.name_of(paths.speaker),
-            "neighbours": [
-                {
-                    "broker": neighbour.name,
-                    "cluster": neighbour.cluster,
-                    "cost": neighbour.cost,
-                    "round_trip_us": neighbour.round_trip_ns // 1_000,
-                    "suspected": neighbour.suspected,
-                    "dialled": neighbour.dialled,
-                    "unconfirmed_bytes": neighbour.sent_bytes,
-                    "given_up": neighbour.given_up,
-                }
-                for neighbour in self.neighbours.values()
-            ],
-            "members": [
-                {
-                    "broker": member.name,
-                    "slot": member.slot,
-                    "cost": paths.costs.get(broker),
-                    "via": self.name_of(paths.steps[broker]) if broker in paths.steps else None,
-                    "links": {self.name_of(other): cost for other, cost in member.links.items()},
-                    "interests": self._interests_of(broker, False),
-                }
-                for broker, member in self.map.members.items()
-            ],
-            "gateways": [
-                {
-                    "broker": gateway.name,
-                    "cluster": gateway.cluster,
-                    "speaker": self.name_of(gateway.speaker),
-                    "cost": paths.costs.get(broker),
-                    "via": self.name_of(paths.steps[broker]) if broker in paths.steps else None,
-                    "outside": {self.name_of(other): cost for other, cost in gateway.outside.items()},
-                    "inside": {self.name_of(other): cost for other, cost in gateway.inside.items()},
-                }
-                for broker, gateway in self.map.gateways.items()
-            ],
-            "clusters": [
-                {
-                    "speaker": self.name_of(speaker),
-                    "cluster": self.map.gateways[gateway].cluster,
-                    "nearest_gateway": self.name_of(gateway),
-                    "cost": paths.costs[gateway],
-                    "interests": self._interests_of(speaker, True),
-                }
-                for speaker, gateway in paths.parts.items()
-            ],
-            "out_of_reach": [self.name_of(broker) for broker in self.map.out_of_reach()],
-            "updates_heard": self.updates_heard,
-            "updates_told": self.updates_told,
-        }
-
-    def _interests_of(self, broker: int, wide: bool) -> int:
-        if broker == self.me:
-            voice = self._wide if wide else self.voice
-            return 0 if voice is None else len(voice.filters)
-        owner = self.interests.owners.get((broker, wide))
-        return 0 if owner is None else len(owner.filters)
-
-    # -- waves ----------------------------------------------------------------------------------------------------
-
-    def when_known(self, done: Callable[[Instant], None], now: Instant) -> None:
-        """Call ``done`` once every broker in reach knows what we told before this.
-
-        First our cluster is asked; its speaker answers with the number under which it told the network. Then everybody
-        is asked, and answers when it has heard that number.
-        """
-
-        def ask_everybody(now: Instant) -> None:
-            self._start_wave(True, done, inner.told, now)
-
-        inner = self._start_wave(False, ask_everybody, (0, 0, 0), now)
-
-    def _start_wave(
-        self, wide: bool, done: Callable[[Instant], None], need: tuple[int, int, int], now: Instant
-    ) -> Wave:
-        self._wave_number += 1
-        wave = Wave(self.me, self._wave_number, wide, need, None, done)
-        self._waves[wave.key] = wave
-        self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
-        self._spread(wave, now)
-        return wave
-
-    def receive_wave(self, link: Link, frame: Frame, now: Instant) -> None:
-        """A question that is answered when all whom we ask have answered; or such an answer."""
-        neighbour = link.neighbour
-        assert neighbour is not None
-        body = wire.decode_wave(frame.payload)
-        wave = self._waves.get((body.broker, body.number))
-        if body.answer:
-            if wave is not None:
-                wave.told = max(wave.told, body.told)
-                self._answered(wave, neighbour, now)
-            return
-        if wave is not None or body.broker == self.me or len(self._waves) >= WAVES_MAX:
-            # It comes the other way round a loop (or there are far too many): whoever asked first gets our answer.
-            self._answer(neighbour, body.broker, body.number, body.wide, (0, 0, 0))
-            return
-        wave = Wave(body.broker, body.number, body.wide, body.told, neighbour, None)
-        self._waves[wave.key] = wave
-        self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
-        self._spread(wave, now)
-
-    def _spread(self, wave: Wave, now: Instant) -> None:
-        cluster = self.map.me.cluster
-        body = wire.encode(wire.Wave(wave.key[0], wave.key[1], wave.wide, False, wave.need))
-        if not wave.wide and self._wide is not None:
-            wave.told = (self.me, *self._wide.age)
-        for neighbour in self.neighbours.values():
-            reached = wave.wide or neighbour.cluster == cluster
-            if neighbour is not wave.source and reached and not neighbour.suspected:
-                wave.waiting[neighbour.broker] = None
-                self._put(neighbour, Kind.WAVE, body)
-        self._answered(wave, None, now)
-
-    def _answered(self, wave: Wave, neighbour: Neighbour | None, now: Instant) -> None:
-        if neighbour is not None:
-            wave.waiting.pop(neighbour.broker, None)
-        if not wave.waiting and self._has_heard(wave.need):
-            self._end_wave(wave, now)
-
-    def _has_heard(self, need: tuple[int, int, int]) -> bool:
-        speaker, *age = need
-        if not speaker or speaker == self.me:
-            return True
-        owner = self.interests.owners.get((speaker, True))
-        return owner is not None and owner.age >= tuple(age)
-
-    def _end_wave(self, wave: Wave, now: Instant) -> None:
-        """It has passed, or was lost somewhere: nobody waits for ever."""
-        if self._waves.pop(wave.key, None) is None:
-            return
-        self._timers.cancel(("wave", wave.key))
-        if wave.source is not None and wave.source.link.neighbour is wave.source:
-            self._answer(wave.source, *wave.key, wave.wide, wave.told)
-        if wave.done is not None:
-            wave.done(now)
-
-    def _answer(self, neighbour: Neighbour, broker: int, number: int, wide: bool, told: tuple[int, int, int]) -> None:
-        self._put(neighbour, Kind.WAVE, wire.encode(wire.Wave(broker, number, wide, True, told)))
-
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
@@ -720,29 +570,6 @@ class Elsewhere:
 
     hops: tuple[HopSink, ...] = ()
     shares: dict[int, list[Targets]] = field(default_factory=dict)  # group -> who has members, nearest first
-
-
-class Wave:
-    """A wave that passes through here."""
-
-    __slots__ = ("done", "key", "need", "source", "told", "waiting", "wide")
-
-    def __init__(
-        self,
-        broker: int,
-        number: int,
-        wide: bool,
-        need: tuple[int, int, int],
-        source: Neighbour | None,
-        done: Callable[[Instant], None] | None,
-    ) -> None:
-        self.key = (broker, number)
-        self.wide = wide
-        self.need = need  # speaker, incarnation, number: answer when this interest was heard
-        self.told = (0, 0, 0)  # the same, as the answers so far say
-        self.source = source
-        self.done = done
-        self.waiting: dict[int, None] = {}
 
 
 def _says(gateway: Gateway) -> tuple[object, ...]:

@@ -1,0 +1,146 @@
+"""Waves: how a broker learns that everybody in reach has heard what it told.
+
+In:    WAVE frames; word that an interest was heard, or that a neighbour is gone.
+Out:   WAVE frames; a call when a wave that was started here has come back.
+State: waves that pass through here, each for at most a few seconds.
+Not here: what is told (network.py).
+
+A wave spreads over every link, and a broker answers to the one it heard it from first, once all others have answered
+it. Links keep order, so what was told before the wave is known where the wave has been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from heliograph.broker.links import Link
+from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.machine import Instant, Timers
+from heliograph.wire import network as wire
+from heliograph.wire.frames import Frame, Kind
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.network import Network
+
+WAVES_MAX = 4_096  # passing through at once
+WAVE_MS_MAX = 5_000  # a wave that was lost somewhere ends here
+
+
+class Wave:
+    """A wave that passes through here."""
+
+    __slots__ = ("done", "key", "need", "source", "told", "waiting", "wide")
+
+    def __init__(
+        self,
+        broker: int,
+        number: int,
+        wide: bool,
+        need: tuple[int, int, int],
+        source: Neighbour | None,
+        done: Callable[[Instant], None] | None,
+    ) -> None:
+        self.key = (broker, number)
+        self.wide = wide
+        self.need = need  # speaker, incarnation, number: answer when this interest was heard
+        self.told = (0, 0, 0)  # the same, as the answers so far say
+        self.source = source
+        self.done = done
+        self.waiting: dict[int, None] = {}
+
+
+class Waves:
+    """The waves that pass through one broker."""
+
+    def __init__(self, network: Network, timers: Timers) -> None:
+        self._network = network
+        self._timers = timers
+        self._waves: dict[tuple[int, int], Wave] = {}
+        self._wave_number = 0
+
+    def look_again(self, gone: Neighbour | None, now: Instant) -> None:
+        """An interest was heard, or a neighbour is gone: some wave may have waited for that."""
+        for wave in list(self._waves.values()):
+            self._answered(wave, gone, now)
+
+    def when_known(self, done: Callable[[Instant], None], now: Instant) -> None:
+        """Call ``done`` once every broker in reach knows what we told before this.
+
+        First our cluster is asked; its speaker answers with the number under which it told the network. Then everybody
+        is asked, and answers when it has heard that number.
+        """
+
+        def ask_everybody(now: Instant) -> None:
+            self._start_wave(True, done, inner.told, now)
+
+        inner = self._start_wave(False, ask_everybody, (0, 0, 0), now)
+
+    def _start_wave(
+        self, wide: bool, done: Callable[[Instant], None], need: tuple[int, int, int], now: Instant
+    ) -> Wave:
+        self._wave_number += 1
+        wave = Wave(self._network.me, self._wave_number, wide, need, None, done)
+        self._waves[wave.key] = wave
+        self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
+        self._spread(wave, now)
+        return wave
+
+    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+        """A question that is answered when all whom we ask have answered; or such an answer."""
+        neighbour = link.neighbour
+        assert neighbour is not None
+        body = wire.decode_wave(frame.payload)
+        wave = self._waves.get((body.broker, body.number))
+        if body.answer:
+            if wave is not None:
+                wave.told = max(wave.told, body.told)
+                self._answered(wave, neighbour, now)
+            return
+        if wave is not None or body.broker == self._network.me or len(self._waves) >= WAVES_MAX:
+            # It comes the other way round a loop (or there are far too many): whoever asked first gets our answer.
+            self._answer(neighbour, body.broker, body.number, body.wide, (0, 0, 0))
+            return
+        wave = Wave(body.broker, body.number, body.wide, body.told, neighbour, None)
+        self._waves[wave.key] = wave
+        self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
+        self._spread(wave, now)
+
+    def _spread(self, wave: Wave, now: Instant) -> None:
+        cluster = self._network.map.me.cluster
+        body = wire.encode(wire.Wave(wave.key[0], wave.key[1], wave.wide, False, wave.need))
+        if not wave.wide and self._network.wide_age is not None:
+            wave.told = (self._network.me, *self._network.wide_age)
+        for neighbour in self._network.neighbours.values():
+            reached = wave.wide or neighbour.cluster == cluster
+            if neighbour is not wave.source and reached and not neighbour.suspected:
+                wave.waiting[neighbour.broker] = None
+                self._network.put(neighbour, Kind.WAVE, body)
+        self._answered(wave, None, now)
+
+    def _answered(self, wave: Wave, neighbour: Neighbour | None, now: Instant) -> None:
+        if neighbour is not None:
+            wave.waiting.pop(neighbour.broker, None)
+        if not wave.waiting and self._has_heard(wave.need):
+            self._end_wave(wave, now)
+
+    def _has_heard(self, need: tuple[int, int, int]) -> bool:
+        speaker, *age = need
+        if not speaker or speaker == self._network.me:
+            return True
+        owner = self._network.interests.owners.get((speaker, True))
+        return owner is not None and owner.age >= tuple(age)
+
+    def _end_wave(self, wave: Wave, now: Instant) -> None:
+        """It has passed, or was lost somewhere: nobody waits for ever."""
+        if self._waves.pop(wave.key, None) is None:
+            return
+        self._timers.cancel(("wave", wave.key))
+        if wave.source is not None and wave.source.link.neighbour is wave.source:
+            self._answer(wave.source, *wave.key, wave.wide, wave.told)
+        if wave.done is not None:
+            wave.done(now)
+
+    def _answer(self, neighbour: Neighbour, broker: int, number: int, wide: bool, told: tuple[int, int, int]) -> None:
+        self._network.put(neighbour, Kind.WAVE, wire.encode(wire.Wave(broker, number, wide, True, told)))

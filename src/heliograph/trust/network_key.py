@@ -1,0 +1,26 @@
+"""The network key: a secret that all brokers of a network share, so that they know each other without certificates.
+
+In:    the content of a key file.
+Out:   the key, or what is wrong with it in words.
+State: none.
+Not here: proving that one has it (broker/routing/peering.py), who can read the file (config.py).
+"""
+
+from __future__ import annotations
+
+KEY_BYTES_MIN = 16
+KEY_BYTES_MAX = 4_096  # more is a wrong file, not a longer key
+
+
+def key_of(content: bytes) -> bytes:
+    """The key in a file: all of it but white space around it, which editors add."""
+    return content.strip()
+
+
+def key_fault(key: bytes) -> str | None:
+    """Why this is no network key, or None."""
+    if len(key) < KEY_BYTES_MIN:
+        return f"a network key has at least {KEY_BYTES_MIN} bytes, this one has {len(key)}"
+    if len(key) > KEY_BYTES_MAX:
+        return f"a network key has at most {KEY_BYTES_MAX} bytes, this file has more"
+    return None
