@@ -193,11 +193,12 @@ def _link_problems(settings: Settings) -> Iterator[str]:
             yield f"{path}.port = {link.port}: must be between 1 and 65535"
         if addresses.index((link.host, link.port)) != number:
             yield f"{path}: there is a link to {link.host}:{link.port} already"
-        if not settings.network.key_file and not (link.secure and certified):
-            yield (
-                f"{path}.host = {link.host!r}: brokers prove themselves to each other; set network.key_file "
-                "(`heliograph network key` makes it), or secure = true with tls.certificate, tls.key and tls.authority"
-            )
+    unproven = [number for number, link in enumerate(links) if not (link.secure and certified)]
+    if unproven and not settings.network.key_file:
+        yield (
+            f"network.links[{unproven[0]}].host: brokers prove themselves to each other; set network.key_file "
+            "(`heliograph network key` makes it), or secure = true with tls.certificate, tls.key and tls.authority"
+        )
 
 
 def _origins(draft: Draft) -> Iterator[Origin]:

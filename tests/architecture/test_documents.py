@@ -101,7 +101,9 @@ def commands(document: Path) -> list[str]:
             lines[-1] = lines[-1][:-1] + line
         else:
             lines.append(line.removeprefix(".venv/bin/"))
-    return [line for line in lines if re.match(r"heliograph( [a-z-]|$)", line)]
+    pieces = [piece.strip() for line in lines for piece in line.split(" | ")]
+    # "<name>" marks a text with fields, as in the protocol, not a command.
+    return [piece for piece in pieces if re.match(r"heliograph( [a-z-]|$)", piece) and not re.search(r"<\w", piece)]
 
 
 def fault(line: str) -> str | None:

@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heliograph.config import parse_settings
-from heliograph.config_keys import KEYS, SECTIONS
+from heliograph.config_keys import KEYS, LISTS, SECTIONS
 from heliograph.errors import ConfigError
 
 pytestmark = pytest.mark.req("O5", "O6")
 
 names = st.one_of(
-    st.sampled_from([key.rpartition(".")[2] for key in KEYS] + ["rules"]),
+    st.sampled_from([key.rpartition(".")[2] for key in KEYS] + ["rules", "links"]),
     st.text(alphabet="abclinksmx_-", min_size=1, max_size=12),
 )
 plain = st.one_of(
@@ -49,7 +49,7 @@ def written(value: Any) -> str:
 def documents(draw: st.DrawFn) -> str:
     lines = []
     for section in draw(st.lists(st.sampled_from(list(SECTIONS) + ["tsl"]), max_size=6)):
-        lines.append(f"[[{section}]]" if section in ("listener", "access.rules") else f"[{section}]")
+        lines.append(f"[[{section}]]" if section == "listener" or section in LISTS else f"[{section}]")
         content = draw(st.dictionaries(names, values, max_size=4))
         lines += [f"{json.dumps(name)} = {written(value)}" for name, value in content.items()]
     return "\n".join(lines)
@@ -76,6 +76,8 @@ def read(text: str, environment: dict[str, str]) -> None:
 @example("listener = [[]]")
 @example("access = 1")
 @example("[access]\nrules = {}")
+@example("[network]\nlinks = 1\nslot = 99")
+@example("[[network.links]]\n[[network.links]]\nhost = ''\nport = 0")
 @example("limits.links_max = 1979-05-27")
 @example("[[listener]]\nhost = '0.0.0.0\u2028'")
 def test_any_text_gives_settings_or_a_config_error(text: str) -> None:

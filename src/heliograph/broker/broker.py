@@ -215,6 +215,8 @@ class Broker:
                     continue
                 if why != OTHER:
                     raise ProtocolError(Reason(why))
+            if pos == len(data):
+                return
             end = self._frame_end(link, data, pos)
             if end > len(data):
                 link.need = end - pos

@@ -8,11 +8,13 @@ Not here: running it (live/node.py), settings (heliograph/config.py), asking a r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heliograph.cli.broker_link import target_of
 from heliograph.cli.config import Chosen, settings_from
 from heliograph.errors import ConfigError, UsageError
 
@@ -40,6 +42,13 @@ def run_broker(
     allow_open: Annotated[
         bool, typer.Option("--allow-open", help="Accept that anyone on the network may use this broker.")
     ] = False,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Keep a link to this broker; can be repeated, adds to the settings'."),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="The cluster to which the broker belongs.")] = None,
+    slot: Annotated[str | None, typer.Option(metavar="0-63", help="Its place in the cluster.")] = None,
+    network_key_file: Annotated[Path | None, typer.Option(help="The key that all brokers of the network have.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
@@ -47,7 +56,7 @@ def run_broker(
     from heliograph.config_sources import Option
 
     host, port = _host_and_port(listen) if listen is not None else (None, None)
-    given = (
+    given: tuple[tuple[str, Any, str], ...] = (
         ("listener.host", host, "--listen"),
         ("listener.port", port, "--listen"),
         ("listener.secure", "true" if secure else None, "--secure"),
@@ -58,6 +67,10 @@ def run_broker(
         ("tls.key", key, "--key"),
         ("tls.authority", authority, "--authority"),
         ("tokens.file", tokens, "--tokens"),
+        ("network.cluster", cluster, "--cluster"),
+        ("network.slot", slot, "--slot"),
+        ("network.key_file", network_key_file, "--network-key-file"),
+        *_links(link or []),
         ("log.level", log_level, "--log-level"),
         ("log.format", log_format, "--log-format"),
     )
@@ -100,6 +113,15 @@ def tls_files_of(settings: Settings) -> TlsFiles | None:
         key=Path(tls.key) if tls.key else None,
         authority=Path(tls.authority) if tls.authority else None,
     )
+
+
+def _links(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:
+    """The options of each link, of which the host comes first."""
+    for address in addresses:
+        target = target_of(address, "--link")
+        yield "network.links.host", target.host, "--link"
+        yield "network.links.port", target.port, "--link"
+        yield "network.links.secure", "true" if target.secure else "false", "--link"
 
 
 def _host_and_port(listen: str) -> tuple[str, str]:

@@ -121,6 +121,18 @@ async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncI
         raise _told_what_to_do(error, connection) from None
 
 
+def ask(there: Connection, wish: dict[str, Any]) -> Any:
+    """What the admin service of a broker answers."""
+    answers: list[Any] = []
+
+    async def work() -> None:
+        async with connected(there, name="heliograph broker", **administrator(there)) as client:
+            answers.append(await client.ask("admin", wish))
+
+    run(work())
+    return answers[0]
+
+
 def administrator(connection: Connection) -> dict[str, Any]:
     """What an administrator shows besides: the local token of a broker that this user runs on this machine."""
     from heliograph.client.config import is_loopback, parse_target

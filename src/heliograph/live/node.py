@@ -73,10 +73,10 @@ async def run_broker(
 
 
 def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> TlsContexts | None:
-    """TLS for the listeners that want it. A certificate is demanded in the handshake if all of them demand one."""
+    """TLS for dials and for the listeners that want it. A certificate is demanded if all of them demand one."""
     secure = [listener for listener in listeners if listener.secure]
     if not secure:
-        return None
+        return None if files is None else TlsContexts(client=client_context(files))
     if files is None:
         raise ConfigError([f"listener.{secure[0].name}.secure = true needs tls.certificate and tls.key"])
     required = all(listener.auth == "certificate" for listener in secure)

@@ -117,6 +117,15 @@ def delivery(numbers: bytes, size: int, dropped: int) -> bytes:
     return HEAD.pack(BODY_BYTES + len(numbers) + size, Kind.DELIVERY, 0, 0, dropped, 0, len(numbers)) + numbers
 
 
+def hop_headers(clusters: tuple[int, ...], trace: tuple[int, ...], groups: tuple[int, ...]) -> bytes:
+    """The headers of a PARCEL: its cluster parts, trace and groups, all 64-bit ids."""
+    assert len(clusters) <= CLUSTERS_MAX
+    assert len(trace) <= TRACE_MAX
+    assert len(groups) <= GROUPS_MAX
+    ids = clusters + trace + groups
+    return HOP_COUNTS.pack(len(clusters), len(trace), len(groups)) + pack(f"<{len(ids)}Q", *ids)
+
+
 def parcel(
     size: int,
     ttl: int,
@@ -128,11 +137,7 @@ def parcel(
     groups: tuple[int, ...] = (),
 ) -> bytes:
     """The hop prefix of a PARCEL whose frames have ``size`` bytes; clusters, trace and groups are 64-bit ids."""
-    assert len(clusters) <= CLUSTERS_MAX
-    assert len(trace) <= TRACE_MAX
-    assert len(groups) <= GROUPS_MAX
-    ids = clusters + trace + groups
-    hops = HOP_COUNTS.pack(len(clusters), len(trace), len(groups)) + pack(f"<{len(ids)}Q", *ids)
+    hops = hop_headers(clusters, trace, groups)
     return HEAD.pack(BODY_BYTES + len(hops) + size, Kind.PARCEL, ttl, epoch, members, number, len(hops)) + hops
 
 

@@ -28,11 +28,12 @@ Edges = dict[BrokerId, dict[BrokerId, Cost]]
 class Paths:
     """Where to go from here. Valid until the map changes."""
 
-    __slots__ = ("cluster", "costs", "members", "parts", "speaker", "steps")
+    __slots__ = ("cluster", "costs", "epoch", "members", "parts", "speaker", "steps")
 
     def __init__(self) -> None:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
         self.speaker: BrokerId = 0
+        self.epoch = 0  # the highest of anybody in our part of the cluster
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
@@ -100,6 +101,7 @@ class NetworkMap:
         inner_costs, _ = shortest(me, inner)
         paths.cluster = {broker: self.members[broker] for broker in inner_costs}
         paths.speaker = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
+        paths.epoch = max(member.epoch for member in paths.cluster.values()) & 0xFFFF
         edges = self._outer_edges(paths.cluster)
         for broker, neighbours in inner.items():
             if broker in paths.cluster:

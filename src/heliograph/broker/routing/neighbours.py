@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from heliograph.broker.routing.routes import Sink
 from heliograph.machine import Instant
-from heliograph.wire.frames import parcel
+from heliograph.wire.frames import BODY_BYTES, HEAD, hop_headers
 from heliograph.wire.limits import PARCEL_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -23,23 +23,20 @@ UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; 
 UNMEASURED_COST = 1_000  # until the first pong
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
 SMOOTHING = 8  # a new round trip counts for one part in eight
+SINKS_MAX = 4_096  # remembered per neighbour
 NOTICED = 4  # a cost that changed by less than a quarter is not told to anybody
 
 
 class Targets:
     """Whom a parcel is for: slots of this cluster, parts of clusters, and the groups that alone may have it."""
 
-    __slots__ = ("groups", "members", "parts")
+    __slots__ = ("groups", "key", "members", "parts")
 
     def __init__(self, members: int, parts: tuple[int, ...] = (), groups: tuple[int, ...] = ()) -> None:
         self.members = members
         self.parts = parts
         self.groups = groups
-
-    @property
-    def key(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        """Equal targets have equal keys."""
-        return (self.members, self.parts, self.groups)
+        self.key = (members, parts, groups)  # equal targets have equal keys
 
 
 class Sent:
@@ -99,7 +96,7 @@ class Neighbour:
         self.given_up = 0  # parcels that would not be planned again
         self.heard_in = 0  # the number of the last parcel that came
         self.confirmed_in = 0  # … and of the last one that we confirmed
-        self.sinks: dict[tuple[int, tuple[int, ...], tuple[int, ...]], HopSink] = {}
+        self.sinks: dict[tuple[object, ...], HopSink] = {}  # until the ways change
 
     def keep(self, size: int, chunks: list[bytes], sink: HopSink) -> int:
         """Number a parcel, and remember it until it is confirmed."""
@@ -125,20 +122,21 @@ class Neighbour:
         self.cost = max(1, self.round_trip_ns // 2_000) + (OUTSIDE_COST if outside else 0)
         return abs(self.cost - self.told_cost) * NOTICED > max(self.told_cost, 200)
 
-    def sink(self, targets: Targets, ttl: int, epoch: int, here: int) -> HopSink:
-        """The sink for what enters here and goes to these targets this way; equal targets share one."""
-        sink = self.sinks.get(targets.key)
+    def sink(self, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> HopSink:
+        """The sink for what goes to these targets this way; what has come the same way shares one."""
+        key = (targets.key, ttl, trace)
+        sink = self.sinks.get(key)
         if sink is None:
-            if len(self.sinks) >= 4_096:
+            if len(self.sinks) >= SINKS_MAX:
                 self.sinks.clear()
-            sink = self.sinks[targets.key] = HopSink(self, targets, ttl, epoch, (here,))
+            sink = self.sinks[key] = HopSink(self, targets, ttl, epoch, trace)
         return sink
 
 
 class HopSink(Sink):
     """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first: broker links hold nobody."""
 
-    __slots__ = ("epoch", "neighbour", "targets", "trace", "ttl")
+    __slots__ = ("_hops", "epoch", "neighbour", "targets", "trace", "ttl")
     bytes_max = PARCEL_BYTES_MAX
 
     def __init__(self, neighbour: Neighbour, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> None:
@@ -148,9 +146,11 @@ class HopSink(Sink):
         self.ttl = ttl
         self.epoch = epoch
         self.trace = trace
+        self._hops = hop_headers(targets.parts, trace, targets.groups)
 
     def prefix(self, size: int, chunks: list[bytes]) -> bytes:
         """The hop prefix of a parcel."""
-        targets = self.targets
         number = self.neighbour.keep(size, chunks, self)
-        return parcel(size, self.ttl, self.epoch, targets.members, number, targets.parts, self.trace, targets.groups)
+        hops = self._hops
+        length = BODY_BYTES + len(hops) + size
+        return HEAD.pack(length, 2, self.ttl, self.epoch, self.targets.members, number, len(hops)) + hops

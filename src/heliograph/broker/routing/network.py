@@ -38,6 +38,7 @@ from heliograph.wire.limits import CLUSTERS_MAX
 from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Member, Record, Sync
 
 TTL = 64  # hops; a trace and the shortest way end a loop long before
+PLANS_MAX = 16_384  # remembered splits of targets
 FORGET_MS = 60_000  # what is out of reach for so long is forgotten
 
 
@@ -89,6 +90,7 @@ class Network:
         self._paths: Paths | None = None
         self.settled = -1  # the version of the map whose consequences are drawn
         self._ways: tuple[object, ...] = ()
+        self._plans: dict[object, list[tuple[Neighbour, Targets]]] = {}  # until the ways change
         self._lost: dict[int, Instant] = {}
         self.waves = Waves(self, timers)
         self.updates_heard = 0
@@ -118,7 +120,7 @@ class Network:
     @property
     def epoch(self) -> int:
         """The slots' present meaning: the highest epoch of anybody in our part of the cluster."""
-        return max(member.epoch for member in self.paths.cluster.values()) & 0xFFFF
+        return self.paths.epoch
 
     # -- neighbours -----------------------------------------------------------------------------------------------
 
@@ -408,6 +410,7 @@ class Network:
         ways = (paths.steps, paths.members, paths.parts, self.epoch, tuple(self.neighbours))
         if ways != self._ways:
             self._ways = ways
+            self._plans.clear()
             for neighbour in self.neighbours.values():
                 neighbour.sinks.clear()
             self._forget_all()
@@ -528,10 +531,18 @@ class Network:
 
     def _hops(self, targets: Targets) -> list[HopSink]:
         epoch = self.epoch
-        return [neighbour.sink(part, TTL, epoch, self.me) for neighbour, part in self.split(targets)]
+        return [neighbour.sink(part, TTL, epoch, (self.me,)) for neighbour, part in self.split(targets)]
 
     def split(self, targets: Targets) -> list[tuple[Neighbour, Targets]]:
         """Targets by the neighbour that leads to them. Those that nobody leads to are left out."""
+        plan = self._plans.get(targets.key)
+        if plan is None:
+            if len(self._plans) >= PLANS_MAX:
+                self._plans.clear()
+            plan = self._plans[targets.key] = self._split(targets)
+        return plan
+
+    def _split(self, targets: Targets) -> list[tuple[Neighbour, Targets]]:
         paths = self.paths
         members: dict[int, int] = {}
         parts: dict[int, list[int]] = {}

@@ -51,33 +51,36 @@ class Parcels:
         self._heard(neighbour, frame.sequence, now)
         network = self._network
         members = frame.origin
-        inside = any(network.is_here(part) for part in parts)
+        inside = False
+        if parts:
+            inside = any(network.is_here(part) for part in parts)
+            parts = tuple(part for part in parts if not network.is_here(part))
         if members and frame.epoch != network.epoch:
             inside, members = True, 0  # slots have changed hands since: find the members anew
         bit = 1 << network.map.me.slot
         if inside or members & bit:
             self.arrived += 1
             self.arrive(link, frame.payload, inside, groups, (*trace, network.me)[-TRACE_MAX:], now)
-        rest = Targets(members & ~bit, tuple(part for part in parts if not network.is_here(part)), groups)
-        if rest.members or rest.parts:
-            self.forward(link, rest, frame.payload, frame.flags - 1, trace, now)
+        members &= ~bit
+        if members or parts:
+            self.forward(link, Targets(members, parts, groups), frame.payload, frame.flags - 1, trace, now)
 
     def forward(
         self, source: Link, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> bool:
         """Send frames on to their targets, never back to where they have been; False if none of them can be reached."""
         network = self._network
-        ways = network.split(targets)
+        passed = (*trace, network.me)[-TRACE_MAX:]
         reached_members = 0
         reached_parts = 0
         sent = False
-        for neighbour, some in ways:
+        for neighbour, some in network.split(targets):
             reached_members |= some.members
             reached_parts += len(some.parts)
             if ttl <= 0 or neighbour.broker in trace:
                 self.unroutable += 1
                 continue
-            sink = HopSink(neighbour, some, ttl, network.epoch, (*trace, network.me)[-TRACE_MAX:])
+            sink = neighbour.sink(some, ttl, network.epoch, passed)
             self.forwarded += 1
             self._links.deliver(source, sink, frames, now)
             sent = True
