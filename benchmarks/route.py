@@ -48,7 +48,7 @@ def run(quick: bool, *, systems: Sequence[str] | None = None, cases: Sequence[st
     """Measure everyone, three rounds at least."""
     field, facts = Field(systems), machine.facts()
     chosen = [name for name in CASES if name in (cases or (QUICK if quick else CASES))]
-    rounds_max, warm_s, measure_s = (3, 0.1, 0.4) if quick else (5, 0.4, 2.0)
+    rounds_max, warm_s, measure_s = (3, 0.06, 0.3) if quick else (5, 0.4, 2.0)
     secured = [] if "1to1_tls" not in chosen else [name for name in field.present if not quick or name in TLS_QUICK]
     with ExitStack() as stack:
         course = Course(stack, field, secured)

@@ -30,9 +30,9 @@ from heliograph.sim.world import World
 
 SAYS = "machine inputs per second of the simulated world, on one core"
 LIMIT = 150_000
-BROKERS = 10
+BROKERS = 4
 TOPICS = 10  # per broker: one publisher each …
-FAN_OUT = 4  # … and so many subscribers
+FAN_OUT = 10  # … and so many subscribers
 SETTLE_NS = SECOND // 2
 CASES = ("world", "scenario")
 

@@ -20,6 +20,7 @@ from heliograph.wire.frames import Kind, control, event
 
 PERIOD_NS = 1_000_000
 PAYLOAD = b"x" * 64
+NOTHING = Effects()
 
 
 class Station:
@@ -51,8 +52,11 @@ class Station:
         self.bytes_in += len(data)
 
     def take(self) -> Effects:
-        """What is wanted."""
-        return self.outbox.empty(self.wake_at)
+        """What is wanted; mostly nothing, which is one and the same object."""
+        outbox = self.outbox
+        if outbox.writes or outbox.dials or self.wake_at is not None:
+            return outbox.empty(self.wake_at)
+        return NOTHING
 
     def wake(self, now: Instant) -> None:
         """Nothing to do."""

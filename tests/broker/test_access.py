@@ -69,6 +69,16 @@ def test_a_filter_is_refused_only_if_nothing_of_it_could_be_delivered() -> None:
     assert not profile.may_filter(b"System/#")
 
 
+@pytest.mark.req("N19")
+def test_inboxes_are_open_where_nothing_else_is_unless_a_rule_names_them() -> None:
+    closed = an_access(default="deny").profile(ANONYMOUS)
+    assert closed.may_filter(b"Inbox/0/1/#")  # that it is its own is for the subscriptions to see
+    assert closed.may("subscribe", b"Inbox/0/1/7")
+    assert closed.may("publish", b"Inbox/0/1/7")
+    ruled = an_access(RuleConfig(effect="deny", topics=("Inbox/#",))).profile(ANONYMOUS)
+    assert not ruled.may_filter(b"Inbox/0/1/#")
+
+
 def test_only_admins_ask_the_admin_service() -> None:
     access = an_access()
     assert access.profile(ADMIN).may("ask", b"admin")

@@ -69,8 +69,8 @@ class Profile:
             return topic not in GUARDED_SERVICES or Role.ADMIN in self.privileges
         if is_system(topic):
             return bool(self.privileges)
-        if verb == "publish" and topic.startswith(INBOX_ROOT + b"/"):
-            return True  # who may ask may be answered; rules can still deny it
+        if topic.startswith(INBOX_ROOT + b"/"):
+            return True  # who may ask may be answered, and hears it in its own inbox; rules can still deny it
         return self._default or Role.ADMIN in self.privileges
 
 

@@ -164,14 +164,15 @@ class Publications:
     def share_out(
         self, publisher: Link, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> None:
-        """Members here take turns; where there are none, the nearest broker that has some gets it."""
-        if share.members:
-            start = 0
-            for end in frames_of(chunk):
-                sink = share.member(publisher)
-                if sink is not None:
-                    self._links.deliver(publisher, sink, chunk[start:end], now)
-                start = end
+        """Members here take turns; where none may have it, the nearest broker that has some gets it."""
+        start = 0
+        for end in frames_of(chunk):
+            sink = share.member(publisher)
+            if sink is None:
+                break
+            self._links.deliver(publisher, sink, chunk[start:end], now)
+            start = end
+        else:
             return
         for targets in share.elsewhere:
             if self._parcels.forward(publisher, targets, chunk, ttl, trace, now):

@@ -256,15 +256,17 @@ class Sessions:
             return
         clients = self._clients()
         reason = Reason.DRAINING if self.draining else Reason.STOPPING
-        for link in clients:
-            self._links.hang_up(link, reason, "this broker stops")
+        for link in list(self._links.by_id.values()):
+            if not link.is_pipe:
+                self._links.hang_up(link, reason, "this broker stops")
         self.draining = True
         self._timers.cancel("drain")
         self._outbox.stop = True
         self._outbox.note(DrainEnded(len(clients)))
 
     def _clients(self) -> list[Link]:
-        return [link for link in self._links.by_id.values() if not link.is_pipe and link.state != GONE]
+        """Not the neighbours: while clients move away, a draining broker stays a part of the network."""
+        return [link for link in self._links.by_id.values() if link.is_client and link.state != GONE]
 
     # -- changing -----------------------------------------------------------------------------------------------
 

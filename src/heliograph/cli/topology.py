@@ -106,9 +106,7 @@ class Topology:
     def parts(self, without: Iterable[str] = (), cluster: str | None = None) -> list[list[str]]:
         """The connected parts of the graph, or of what one cluster is by itself."""
         gone = set(without)
-        left = [
-            broker.name for broker in self.brokers if broker.name not in gone and cluster in (None, broker.cluster)
-        ]
+        left = [broker.name for broker in self.brokers if broker.name not in gone and cluster in (None, broker.cluster)]
         inside = set(left)
         neighbours = self.neighbours
         found: list[list[str]] = []

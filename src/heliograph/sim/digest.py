@@ -13,7 +13,7 @@ from struct import Struct
 
 import msgspec
 
-from heliograph.machine import Effects
+from heliograph.machine import Effects, Instant
 
 TAKE = Struct("<QIq")  # instant, machine, wake_at (-1: none)
 WRITE = Struct("<QI")  # link, number of bytes
@@ -23,10 +23,10 @@ _encode_note = msgspec.json.Encoder().encode
 
 
 class Digest:
-    """A running hash. Every take is in it, also an empty one, with every byte that was written.
+    """A running hash of everything that machines want done, with every byte that was written.
 
-    The world's inner loop appends to ``parts`` itself: a TAKE, then a WRITE and the data for each write; and calls
-    ``feed`` when there are more than PARTS_MAX.
+    The world's inner loop appends to ``parts`` itself: a TAKE for each take that writes or moves the alarm, then a
+    WRITE and the data for each write; and calls ``feed`` when there are more than PARTS_MAX.
     """
 
     __slots__ = ("_hash", "parts")
@@ -35,8 +35,9 @@ class Digest:
         self._hash = blake2b(digest_size=32)
         self.parts: list[bytes] = []
 
-    def add_rest(self, effects: Effects) -> None:
+    def add_rest(self, instant: Instant, machine: int, effects: Effects) -> None:
         """Everything but writes and wake_at; rare beside them."""
+        self.parts.append(TAKE.pack(instant, machine, -1))
         for link, hold in effects.holds:
             self._add(b"hold", b"%d %d" % (link, hold))
         for link, reason in effects.hangups:

@@ -12,7 +12,6 @@ leaves when the turn's service time is over.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from heapq import heappush
 from typing import TYPE_CHECKING, Any
@@ -49,8 +48,8 @@ class Seat:
 
     # fmt: off
     __slots__ = (
-        "after", "alarm", "departed", "dirty", "gone", "host", "machine", "name", "number", "receive", "spins",
-        "spun_at", "take", "tickets", "wake_at",
+        "after", "alarm", "asked", "departed", "dirty", "gone", "host", "machine", "name", "number", "receive",
+        "spins", "spun_at", "take", "tickets", "wake_at",
     )
     # fmt: on
 
@@ -63,7 +62,8 @@ class Seat:
         self.number = number  # in the digest
         self.dirty = False  # it had an input since its last take
         self.gone = False  # its host crashed or stopped
-        self.wake_at = NEVER  # what the machine asked for, in virtual time
+        self.asked: Instant | None = None  # what its last take stated, in its own time
+        self.wake_at = NEVER  # the same in virtual time
         self.alarm = NEVER  # what is in the loop for it
         self.spins = 0
         self.spun_at = 0
@@ -98,7 +98,7 @@ class Host:
         self.seats: list[Seat] = []
         self.ends: dict[LinkId, End] = {}
         self.next_link = 1
-        self.inbox: deque[tuple[Handler, Any, Any]] = deque()
+        self.inbox: list[tuple[Handler, Any, Any]] = []
         self.up = False
         self.turning = False  # a turn is running or in the loop
         self.paused = 0
@@ -210,11 +210,12 @@ class Host:
         count = 1
         if len(inbox) > 1:
             count = min(len(inbox), 1 + int(world.draw() * world.inputs_per_take_max))
+        inputs = inbox[:count]
+        del inbox[:count]
         done_at = instant
-        for _ in range(count):
+        for handler, subject, detail in inputs:
             self.loop.step += 1
             done_at += self.service_ns
-            handler, subject, detail = inbox.popleft()
             handler(subject, detail, done_at + self.shift)
         self.free_at = done_at
         for seat in self.seats:
@@ -286,24 +287,27 @@ class Host:
     # Effects are carried out.
 
     def _carry_out(self, seat: Seat, instant: int) -> None:
+        """Do what a machine wants. The hot path: what has not changed since the last take costs nothing."""
         world = self.world
         effects = seat.take()
-        wake_at = effects.wake_at
-        digest = world.digest
-        parts = digest.parts
-        parts.append(_pack_take(instant, seat.number, -1 if wake_at is None else wake_at))
-        for link, frames in effects.writes:
-            end = self.ends.get(link)
-            if end is None or end.writer is not seat:
-                end = self._own_end(seat, link, "writes to")
-                if end is None:
-                    continue
-            data = frames[0] if len(frames) == 1 else b"".join(frames)
-            parts.append(_pack_write(link, len(data)))
-            parts.append(data)
-            world.network.write(end, data, instant)
-        if len(parts) > PARTS_MAX:
-            digest.feed()
+        if effects.writes or effects.wake_at != seat.asked:
+            parts = world.digest.parts
+            wake_at = effects.wake_at
+            parts.append(_pack_take(instant, seat.number, -1 if wake_at is None else wake_at))
+            for link, frames in effects.writes:
+                end = self.ends.get(link)
+                if end is None or end.writer is not seat:
+                    end = self._own_end(seat, link, "writes to")
+                    if end is None:
+                        continue
+                data = frames[0] if len(frames) == 1 else b"".join(frames)
+                parts.append(_pack_write(link, len(data)))
+                parts.append(data)
+                world.network.write(end, data, instant)
+            if len(parts) > PARTS_MAX:
+                world.digest.feed()
+            if wake_at != seat.asked:
+                self._ask_to_be_woken(seat, wake_at, instant)
         if (
             effects.notes
             or effects.holds
@@ -315,18 +319,10 @@ class Host:
             or effects.datagrams
             or effects.stop
         ):
-            digest.add_rest(effects)
+            world.digest.add_rest(instant, seat.number, effects)
             self._carry_out_rest(seat, effects, instant)
         if seat.departed:
             seat.departed.clear()
-        if wake_at is None:
-            seat.wake_at = NEVER
-        else:
-            seat.wake_at = due = wake_at - self.shift
-            if due <= instant:
-                self._wake_at_once(seat, instant)
-            elif due < seat.alarm:
-                self.set_alarm(seat, due)
         if seat.after is not None:
             seat.after()
         if effects.stop:
@@ -374,14 +370,24 @@ class Host:
             raise ContractError(f"{self.name}: {seat.name} uses ticket {ticket} twice")
         seat.tickets[ticket] = None
 
-    def _wake_at_once(self, seat: Seat, instant: int) -> None:
-        """A machine slices its work. One that gets nowhere would never let the world go on."""
+    def _ask_to_be_woken(self, seat: Seat, wake_at: Instant | None, instant: int) -> None:
+        seat.asked = wake_at
+        if wake_at is None:
+            seat.wake_at = NEVER
+            return
+        seat.wake_at = due = wake_at - self.shift
+        if due <= instant:
+            self._look_for_spin(seat, instant)
+            due = instant
+        if due < seat.alarm:
+            self.set_alarm(seat, due)
+
+    def _look_for_spin(self, seat: Seat, instant: int) -> None:
+        """A machine may slice its work. One that gets nowhere would never let the world go on."""
         seat.spins = seat.spins + 1 if instant - seat.spun_at < SPIN_NS else 0
         seat.spun_at = instant
         if seat.spins > SPINS_MAX:
             raise ContractError(f"{self.name}: {seat.name} asks to be woken at once, for ever")
-        if instant < seat.alarm:
-            self.set_alarm(seat, instant)
 
     def set_alarm(self, seat: Seat, instant: int) -> None:
         """Have the machine woken at this virtual instant."""
@@ -392,6 +398,7 @@ class Host:
 
     def wake(self, seat: Seat) -> None:
         """The instant that a machine named has come."""
+        seat.asked = -1  # whatever it asks for next is new
         self.offer(self._wake, seat, None)
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from heliograph.broker.commands import Drain
 from heliograph.wire.frames import Flag, Kind
 from tests.broker.routing.mesh import Mesh
 from tests.broker.talk import Heard
@@ -137,6 +138,42 @@ def test_a_directed_publication_without_good_destinations_is_refused() -> None:
     for bad in ([], ["nobody"], "Inbox", ["Inbox/1/2"]):
         mesh["a"].publish(1, "note", headers=json.dumps({"$d": bad}).encode(), flags=Flag.DIRECTED)
     assert heard.refusals == ["headers_malformed"] * 4
+
+
+def test_a_member_that_does_not_want_its_own_leaves_it_to_members_elsewhere() -> None:
+    mesh = a_chain()
+    publisher, other = mesh.client("a", 1), mesh.client("b", 2)
+    mesh.subscribe("a", 1, "jobs", group="g", echo=False)
+    mesh.subscribe("b", 2, "jobs", group="g")
+    mesh.publish("a", 1, "jobs", b"1")
+    assert (publisher.payloads, other.payloads) == ([], [b"1"])
+
+
+@pytest.mark.req("N5")
+@pytest.mark.parametrize("links", [{"a": []}, {"a": ["b"]}], ids=["alone", "alone in its cluster"])
+def test_a_wide_subscription_is_confirmed_where_there_is_nobody_to_tell(links: dict[str, list[str]]) -> None:
+    mesh = Mesh(links, {"a": "x", "b": "y"})
+    heard = mesh.client("a", 1)
+    mesh.subscribe("a", 1, "x", wide=True)
+    assert heard.order[-1] == "CONFIRMED"
+
+
+@pytest.mark.req("N8")
+def test_a_draining_broker_stays_a_part_of_the_network_until_its_clients_have_left() -> None:
+    mesh = a_chain()
+    heard = mesh.client("a", 1)
+    mesh.subscribe("a", 1, "x")
+    mesh.client("b", 2)
+    mesh["a"].broker.tell(Drain(10_000), mesh.now)
+    mesh["a"].take()
+    mesh.run()
+    mesh.publish("b", 2, "x", b"still")
+    assert heard.payloads == [b"still"]
+    assert not mesh["a"].stopped
+    mesh["a"].leave(1)
+    mesh.run()
+    assert mesh["a"].stopped
+    assert mesh.report("b", "overview")["neighbours"] == 1
 
 
 @pytest.mark.req("N5")

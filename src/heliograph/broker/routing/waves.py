@@ -40,7 +40,7 @@ class Wave:
         wide: bool,
         need: tuple[int, int, int],
         source: Neighbour | None,
-        done: Callable[[Instant], None] | None,
+        done: Callable[[Wave, Instant], None] | None,
     ) -> None:
         self.key = (broker, number)
         self.wide = wide
@@ -72,20 +72,19 @@ class Waves:
         is asked, and answers when it has heard that number.
         """
 
-        def ask_everybody(now: Instant) -> None:
-            self._start_wave(True, done, inner.told, now)
+        def ask_everybody(inner: Wave, now: Instant) -> None:
+            self._start_wave(True, lambda _, now: done(now), inner.told, now)
 
-        inner = self._start_wave(False, ask_everybody, (0, 0, 0), now)
+        self._start_wave(False, ask_everybody, (0, 0, 0), now)
 
     def _start_wave(
-        self, wide: bool, done: Callable[[Instant], None], need: tuple[int, int, int], now: Instant
-    ) -> Wave:
+        self, wide: bool, done: Callable[[Wave, Instant], None], need: tuple[int, int, int], now: Instant
+    ) -> None:
         self._wave_number += 1
         wave = Wave(self._network.me, self._wave_number, wide, need, None, done)
         self._waves[wave.key] = wave
         self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
         self._spread(wave, now)
-        return wave
 
     def receive(self, link: Link, frame: Frame, now: Instant) -> None:
         """A question that is answered when all whom we ask have answered; or such an answer."""
@@ -140,7 +139,7 @@ class Waves:
         if wave.source is not None and wave.source.link.neighbour is wave.source:
             self._answer(wave.source, *wave.key, wave.wide, wave.told)
         if wave.done is not None:
-            wave.done(now)
+            wave.done(wave, now)
 
     def _answer(self, neighbour: Neighbour, broker: int, number: int, wide: bool, told: tuple[int, int, int]) -> None:
         self._network.put(neighbour, Kind.WAVE, wire.encode(wire.Wave(broker, number, wide, True, told)))

@@ -1,0 +1,294 @@
+"""`heliograph network`: many brokers on this machine with one command, and what a network looks like.
+
+In:    a number of brokers or a topology file; an administrator's questions.
+Out:   a running network; its map as tree, table, JSON or drawing; the way of a topic.
+State: none here; a network that runs is known by its folder (network_state.py).
+Not here: starting processes (network_processes.py), putting reports together (network_map.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heliograph.cli.connection import URL, Connection, ask, with_connection
+from heliograph.cli.connection import run as run_work
+from heliograph.cli.shape import examples, fail, group, say
+from heliograph.errors import HeliographError, UsageError
+
+if TYPE_CHECKING:
+    from heliograph.cli.network_map import NetworkView
+    from heliograph.cli.network_processes import Network
+    from heliograph.cli.network_state import LocalNetwork
+    from heliograph.cli.topology import Topology
+
+app = group("Run many brokers on this machine, and look at a network.")
+
+Folder = Annotated[
+    Path | None, typer.Option("--dir", help="The folder of a local network. Default: in the runtime folder.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+MAP = {"do": "report", "question": "map"}
+WATCH_S = 0.2
+
+
+@app.command(epilog=examples("heliograph network key network.key"))
+def key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; only you can read it there.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace what exists.")] = False,
+) -> None:
+    """Make a network key, by which brokers know each other."""
+    from heliograph.cli.files import write_file
+    from heliograph.cli.network_processes import new_key
+
+    write_file(file, new_key(), force=force)
+    say(f"{file}: give it to every broker of the network (network.key_file), and to nobody else")
+
+
+@app.command(
+    epilog=examples(
+        "heliograph network up 9 --clusters 3",
+        "heliograph network up 5 --detach --port-base 4801",
+        "heliograph network up --topology plant.toml",
+    )
+)
+def up(
+    count: Annotated[int | None, typer.Argument(metavar="[N]", help="How many brokers.", min=1)] = None,
+    clusters: Annotated[int, typer.Option(help="In so many clusters of equal size.", min=1)] = 1,
+    topology: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw brokers and links from a file.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when the network stands; it runs on.")] = False,
+    folder: Folder = None,
+    port_base: Annotated[
+        int | None, typer.Option(help="The first port; the next ones follow. Default: free ports.", min=1, max=65_535)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a network of brokers on this machine, until Ctrl-C."""
+    import signal
+
+    from heliograph.cli.network_processes import Network
+    from heliograph.cli.network_state import default_folder
+
+    graph = _topology(count, clusters, topology)
+    if port_base is not None:
+        graph = graph.with_ports(port_base)
+    pieces = graph.parts()
+    if len(pieces) > 1:
+        say(f"the links leave {len(pieces)} parts that do not reach each other: {_first_of(pieces)}")
+    network = Network(graph, folder.absolute() if folder is not None else default_folder())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
+    run_work(network.start(say))
+    _show_brokers(network, as_json)
+    if detach:
+        say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
+    else:
+        _watch(network)
+
+
+@app.command(epilog=examples("heliograph network down"))
+def down(folder: Folder = None) -> None:
+    """Stop a network that `network up` started."""
+    from heliograph.cli import network_state as state
+    from heliograph.cli.network_processes import end
+
+    where, network = _local(folder)
+    if network is None:
+        raise UsageError(f"no network was started in {where}; `heliograph network up` starts one")
+    processes = [state.process_of(where, broker) for broker in network.brokers]
+    found = [process for process in processes if process is not None]
+    made = end(found)
+    state.clear(where, [broker.name for broker in network.brokers], keep_logs=False)
+    told = [f"{len(found)} of {len(network.brokers)} brokers were running and are stopped"]
+    if made:
+        told.append(f"{made} of them had to be killed")
+    say("; ".join(told))
+
+
+@app.command(
+    name="map",
+    epilog=examples(
+        "heliograph network map", "heliograph network map --svg map.svg", "heliograph network map --url b.example.org"
+    ),
+)
+@with_connection
+def show_map(
+    there: Connection,
+    folder: Folder = None,
+    as_json: AsJson = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file.")] = None,
+) -> None:
+    """Show brokers, clusters and links."""
+    from heliograph.cli.network_map import as_text, merged
+
+    where, network = _asked(there, folder)
+    view = merged([ask(there, MAP)]) if network is None else _local_view(where, network)
+    if svg is not None:
+        from heliograph.cli.network_svg import draw
+
+        svg.write_text(draw(view), "utf-8")
+        say(f"{svg}: {len(view.brokers)} brokers drawn")
+    if as_json:
+        import json
+
+        print(json.dumps(view.as_json()))
+    elif svg is None:
+        for line in as_text(view):
+            print(line)
+
+
+@app.command(
+    epilog=examples("heliograph network trace plant/7/temperature", "heliograph network trace plant/7 --at b2")
+)
+@with_connection
+def trace(
+    there: Connection,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of a publication.")],
+    at: Annotated[str | None, typer.Option(metavar="BROKER", help="Where it enters, in a local network.")] = None,
+    folder: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the way a publication would go and who would get it, without delivering it."""
+    import json
+    from dataclasses import replace
+
+    from heliograph.cli.network_state import running
+    from heliograph.cli.network_trace import as_text
+
+    where, network = _asked(there, folder)
+    if network is not None:
+        brokers = {broker.name: broker for broker in running(where, network)}
+        if not brokers:
+            raise UsageError(
+                f"no broker of the network in {where} runs; `heliograph network down{_dir(folder)}` clears up"
+            )
+        if at is not None and at not in brokers:
+            raise UsageError(f"--at {at!r}: no such broker runs in {where}; there is {', '.join(brokers)}")
+        there = replace(there, url=brokers[at or next(iter(brokers))].url)
+    elif at is not None:
+        raise UsageError("--at names a broker of a local network; give --url instead")
+    answer = ask(there, {"do": "trace", "topic": topic})
+    if as_json:
+        print(json.dumps(answer))
+        return
+    for line in as_text(answer):
+        print(line)
+
+
+def _topology(count: int | None, clusters: int, file: Path | None) -> Topology:
+    from heliograph.cli.files import read_file
+    from heliograph.cli.topology import drawn, read_topology
+    from heliograph.errors import ConfigError
+
+    if (count is None) == (file is None):
+        raise UsageError("say how many brokers there shall be, or name a topology file, such as: network up 5")
+    if file is not None:
+        if clusters != 1:
+            raise UsageError("--clusters goes with a number of brokers; a topology file names the clusters itself")
+        try:
+            return read_topology(read_file(file, "the topology file").decode(errors="replace"))
+        except ConfigError as error:
+            raise ConfigError([f"{file}: {problem}" for problem in error.problems]) from None
+    assert count is not None
+    if clusters > count:
+        raise UsageError(f"{count} brokers cannot make {clusters} clusters")
+    return drawn(count, clusters)
+
+
+def _show_brokers(network: Network, as_json: bool) -> None:
+    from heliograph.cli.tables import show
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": broker.name,
+            "cluster": broker.cluster,
+            "slot": broker.slot,
+            "address": broker.address,
+            "pid": broker.pid,
+        }
+        for broker in network.brokers
+    ]
+    show(rows, as_json)
+    print(end="", flush=True)  # whoever reads this through a pipe waits for it
+
+
+def _watch(network: Network) -> None:
+    """Stay until Ctrl-C, or until nothing is left to stay for."""
+    import time
+
+    say("the network stands; Ctrl-C stops it")
+    gone: dict[str, int] = {}
+    try:
+        while len(gone) < len(network.brokers):
+            time.sleep(WATCH_S)
+            ended = network.ended()
+            for name in [name for name in ended if name not in gone]:
+                how = f"signal {-ended[name]}" if ended[name] < 0 else f"code {ended[name]}"
+                say(f"broker {name} ended ({how}); {len(network.brokers) - len(ended)} are left")
+            gone = ended
+    except KeyboardInterrupt:
+        pass  # this is how it is meant to end
+    network.stop(keep_logs=False)
+    say("stopped")
+
+
+def _local(folder: Path | None) -> tuple[Path, LocalNetwork | None]:
+    from heliograph.cli import network_state as state
+
+    where = folder.absolute() if folder is not None else state.default_folder()
+    return where, state.load(where)
+
+
+def _asked(there: Connection, folder: Path | None) -> tuple[Path, LocalNetwork | None]:
+    """The local network that is meant: the one of the folder, or without folder and address the usual one, if any."""
+    if folder is None and there.url != URL:
+        return Path(), None
+    where, network = _local(folder)
+    if folder is not None and network is None:
+        raise UsageError(f"no network was started in {where}; `heliograph network up` starts one")
+    return where, network
+
+
+def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
+    """All brokers of a local network, asked at the same time."""
+    import asyncio
+
+    from heliograph.cli.network_map import SILENT, SeenBroker, merged
+    from heliograph.cli.network_processes import administrating
+    from heliograph.cli.network_state import running
+
+    reports: dict[str, dict[str, Any]] = {}
+
+    async def ask_one(name: str, url: str) -> None:
+        try:
+            async with administrating(url) as client:
+                reports[name] = await client.ask("admin", MAP)
+        except HeliographError:
+            pass  # it has no report, and that is shown
+
+    async def ask_all() -> None:
+        await asyncio.gather(*(ask_one(broker.name, broker.url) for broker in running(where, network)))
+
+    run_work(ask_all())
+    if not reports:
+        fail(f"no broker of the network in {where} answers; `heliograph network down --dir {where}` clears up")
+    silent = [
+        SeenBroker(broker.name, broker.cluster, broker.slot, state=SILENT)
+        for broker in network.brokers
+        if broker.name not in reports
+    ]
+    view = merged([reports[name] for name in sorted(reports)], silent)
+    for broker in network.brokers:
+        seen = view.brokers[broker.name]
+        seen.address, seen.pid = broker.address, broker.pid
+    return view
+
+
+def _dir(folder: Path | None) -> str:
+    return "" if folder is None else f" --dir {folder}"
+
+
+def _first_of(pieces: list[list[str]]) -> str:
+    return "; ".join(", ".join(piece[:3]) + (" …" if len(piece) > 3 else "") for piece in pieces[:4])

@@ -1,0 +1,277 @@
+"""A network of broker processes on this machine: started, linked, waited for, stopped.
+
+In:    a topology and a folder.
+Out:   processes whose maps are complete, or an error that says which broker is at fault and where its log is.
+State: the processes; while they run, network_state.py knows them.
+Not here: the graph (topology.py), files (network_state.py), commands (network.py).
+
+Ports are free ones, known only when a process has opened its own. So brokers start without links, get them by order,
+and find them in their settings if they are started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil  # type: ignore[import-untyped]
+
+from heliograph.cli import network_state as state
+from heliograph.cli.connection import Connection, administrator, connected
+from heliograph.cli.files import locked, private_folder, write_file
+from heliograph.cli.network_state import HOST, LocalBroker, LocalNetwork
+from heliograph.cli.topology import Topology
+from heliograph.errors import HeliographError, UsageError
+
+if TYPE_CHECKING:
+    from heliograph.live.client import Client
+
+START_S_MAX = 30.0  # and one more per broker: a loaded machine may take seconds to start Python
+MAP_S_MAX = 30.0
+STOP_S_MAX = 10.0
+POLL_S = 0.05
+KEY_BYTES = 32
+
+_OPEN = re.compile(r"open on 127\.0\.0\.1:(\d+)")
+_READY = re.compile(r" node ready\b")
+
+Say = Callable[[str], None]
+
+
+def new_key() -> bytes:
+    """A random network key, as text with a line end."""
+    return f"{secrets.token_hex(KEY_BYTES)}\n".encode()
+
+
+class Network:
+    """A network that this process started."""
+
+    def __init__(self, topology: Topology, folder: Path) -> None:
+        self.topology = topology.with_slots()
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.brokers: tuple[LocalBroker, ...] = ()
+
+    async def start(self, say: Say) -> None:
+        """Start, link and wait until every map is complete; stop everything if that fails."""
+        private_folder(self.folder)
+        with locked(self.folder):
+            refuse_running(self.folder)
+            refuse_others_files(self.folder, self.topology)
+            try:
+                self._spawn()
+            except BaseException:
+                self.stop(keep_logs=False)
+                raise
+        try:
+            await self._become_one(say)
+        except BaseException:
+            self.stop(keep_logs=True)
+            raise
+
+    async def _become_one(self, say: Say) -> None:
+        count = len(self.brokers)
+        say(f"{count} processes started; waiting until they are ready")
+        await self._wait_until_ready()
+        self._write_links()
+        async with AsyncExitStack() as stack:
+            clients = {
+                broker.name: await stack.enter_async_context(administrating(broker.url)) for broker in self.brokers
+            }
+            say(f"{count} brokers ready; linking them")
+            await self._link(clients)
+            await self._wait_for_maps(clients)
+
+    # -- processes ------------------------------------------------------------------------------------------------
+
+    def _spawn(self) -> None:
+        write_file(self.folder / state.KEY, new_key(), force=True)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+        environment["HELIOGRAPH_RUNTIME_DIR"] = str(state.default_folder().parent)
+        for broker in self.topology.brokers:
+            state.write_settings(self.folder, broker, ())
+            settings = state.settings_of(self.folder, broker.name)
+            with state.log_of(self.folder, broker.name).open("wb") as log:
+                # A session of its own: Ctrl-C is ours to handle.
+                self.processes[broker.name] = subprocess.Popen(  # noqa: S603 our own program with our own arguments
+                    [sys.executable, "-m", "heliograph.cli.main", "broker", "run", "--config", str(settings)],
+                    cwd=self.folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        self._remember({broker.name: broker.port for broker in self.topology.brokers})
+
+    def _remember(self, ports: dict[str, int]) -> None:
+        self.brokers = tuple(
+            LocalBroker(
+                name=broker.name,
+                cluster=broker.cluster,
+                slot=broker.slot or 0,
+                port=ports[broker.name],
+                pid=self.processes[broker.name].pid,
+            )
+            for broker in self.topology.brokers
+        )
+        state.save(self.folder, LocalNetwork(brokers=self.brokers, links=self.topology.links))
+
+    async def _wait_until_ready(self) -> None:
+        ports: dict[str, int] = {}
+        deadline = time.monotonic() + START_S_MAX + len(self.brokers)
+        while len(ports) < len(self.brokers):
+            for name in self.processes:
+                if name not in ports and (port := self._port_of(name)) is not None:
+                    ports[name] = port
+            if time.monotonic() > deadline:
+                waiting = [name for name in self.processes if name not in ports]
+                raise HeliographError(f"not ready in time: {', '.join(waiting)}; their logs are in {self.folder}")
+            await asyncio.sleep(POLL_S)
+        self._remember(ports)
+
+    def _port_of(self, name: str) -> int | None:
+        """The port of a broker that is ready."""
+        log = state.log_of(self.folder, name)
+        ended = self.processes[name].poll() is not None  # before the log is read, so that nothing is missed
+        text = log.read_text(errors="replace")
+        opened = _OPEN.search(text)
+        if opened is not None and _READY.search(text):
+            return int(opened[1])
+        if ended:
+            last = text.splitlines()[-1] if text else "it said nothing"
+            raise HeliographError(f"broker {name} did not start: {last.removeprefix('heliograph: ')} (log: {log})")
+        return None
+
+    def _write_links(self) -> None:
+        """So that a broker that is started again finds its place, on the port where others look for it."""
+        ports = {broker.name: broker.port for broker in self.brokers}
+        for broker in self.topology.brokers:
+            dialled = [ports[other] for one, other in self.topology.links if one == broker.name]
+            state.write_settings(self.folder, replace(broker, port=ports[broker.name]), dialled)
+
+    def ended(self) -> dict[str, int]:
+        """Brokers whose processes ended, with their exit codes; a negative one is a signal."""
+        return {name: code for name, process in self.processes.items() if (code := process.poll()) is not None}
+
+    def stop(self, *, keep_logs: bool) -> None:
+        """End all processes and remove their files; logs stay where somebody may want to read them."""
+        end([psutil.Process(each.pid) for each in self.processes.values() if each.poll() is None])
+        for process in self.processes.values():
+            process.poll()
+        state.clear(self.folder, [broker.name for broker in self.topology.brokers], keep_logs=keep_logs)
+
+    # -- links ----------------------------------------------------------------------------------------------------
+
+    async def _link(self, clients: dict[str, Client]) -> None:
+        ports = {broker.name: broker.port for broker in self.brokers}
+        for one, other in self.topology.links:
+            order = {"do": "link", "host": HOST, "port": ports[other], "secure": False}
+            await clients[one].ask("admin", order)
+
+    async def _wait_for_maps(self, clients: dict[str, Client]) -> None:
+        waiting = dict(clients)
+        deadline = time.monotonic() + MAP_S_MAX + len(clients)
+        while waiting:
+            for name, client in list(waiting.items()):
+                report = await client.ask("admin", {"do": "report", "question": "map"})
+                if is_complete(self.topology, name, report):
+                    del waiting[name]
+            if waiting and time.monotonic() > deadline:
+                raise HeliographError(
+                    f"these brokers do not see the whole network: {', '.join(waiting)}; logs are in {self.folder}"
+                )
+            if waiting:
+                await asyncio.sleep(POLL_S)
+
+
+def administrating(url: str) -> Any:
+    """A connection with the administrator's rights to a broker that this user runs on this machine."""
+    there = Connection(url=url)
+    return connected(there, name="heliograph network", **administrator(there))
+
+
+def is_complete(topology: Topology, name: str, report: dict[str, Any]) -> bool:
+    """True if a broker's map shows everything that the drawn graph lets it reach."""
+    clusters = {broker.name: broker.cluster for broker in topology.brokers}
+    mine = clusters[name]
+    linked = {row["broker"] for row in report["neighbours"] if not row["suspected"]}
+    near = next(part for part in topology.parts(cluster=mine) if name in part)
+    reached = {row["broker"] for row in report["members"] if row["cost"] is not None}
+    piece = next(set(part) for part in topology.parts() if name in part)
+    others = Counter(
+        cluster
+        for cluster in topology.clusters
+        for part in topology.parts(cluster=cluster)
+        if part[0] in piece and name not in part
+    )
+    seen = Counter(row["cluster"] for row in report["clusters"])
+    return linked == set(topology.neighbours[name]) and reached >= set(near) and seen == others
+
+
+def refuse_running(folder: Path) -> None:
+    """Say no if a network runs in this folder; what is left of one that does not is removed."""
+    network = state.load(folder)
+    if network is None:
+        return
+    alive = state.running(folder, network)
+    if alive:
+        raise UsageError(
+            f"a network of {len(alive)} brokers runs in {folder}; "
+            f"stop it by `heliograph network down --dir {folder}`, or choose another folder with --dir"
+        )
+    state.remove_files(folder, [broker.name for broker in network.brokers])
+
+
+def refuse_others_files(folder: Path, topology: Topology) -> None:
+    """Say no before a file is overwritten that no network of ours left here."""
+    paths = [folder / state.KEY, *(state.settings_of(folder, broker.name) for broker in topology.brokers)]
+    for path in paths:
+        if path.exists():
+            raise UsageError(f"{path} exists and would be overwritten; choose an empty folder with --dir")
+
+
+def end(processes: Iterable[psutil.Process]) -> int:
+    """Ask processes to end, and make those end that do not; how many had to be made."""
+    left = list(processes)
+    _send(left, signal.SIGTERM)
+    stubborn = _wait(left)
+    _send(stubborn, signal.SIGKILL)
+    _wait(stubborn)
+    return len(stubborn)
+
+
+def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            pass
+
+
+def _wait(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run when patience is over."""
+    deadline = time.monotonic() + STOP_S_MAX
+    while (left := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return left
+
+
+def _runs(process: psutil.Process) -> bool:
+    """False also for one that has ended and was not waited for: whoever started it may never do so."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,140 @@
+"""The folder of a local network: its key, its brokers' settings and logs, and which processes belong to it.
+
+In:    a folder; the brokers that were started in it.
+Out:   files that only their owner can read; which of the processes still run.
+State: `network.json` in the folder, from `network up` to `network down`.
+Not here: starting and stopping (network_processes.py), what the brokers say (network_map.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]
+
+from heliograph.cli.files import read_file, write_file
+from heliograph.errors import UsageError
+from heliograph.sim.reading import read_table
+
+if TYPE_CHECKING:
+    from heliograph.cli.topology import DrawnBroker
+
+HOST = "127.0.0.1"
+STATE, KEY = "network.json", "network.key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBroker:
+    """A broker of a local network and the process that runs it."""
+
+    name: str
+    cluster: str
+    slot: int
+    port: int
+    pid: int
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"heliograph://{self.address}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNetwork:
+    """What was started in a folder."""
+
+    brokers: tuple[LocalBroker, ...]
+    links: tuple[tuple[str, str], ...]
+
+
+def default_folder() -> Path:
+    """Where a network is kept if the user names no folder."""
+    from heliograph.live.runtime import runtime_dir
+
+    return (runtime_dir() / "network").absolute()
+
+
+def settings_of(folder: Path, name: str) -> Path:
+    """A broker's settings file. It also tells its process from all others."""
+    return folder / f"{name}.toml"
+
+
+def log_of(folder: Path, name: str) -> Path:
+    """A broker's log."""
+    return folder / f"{name}.log"
+
+
+def write_settings(folder: Path, broker: DrawnBroker, ports: Iterable[int]) -> None:
+    """A broker's settings, with links to brokers on these ports; `heliograph broker run --config` works with them."""
+    lines = [
+        "[broker]", f'name = "{broker.name}"',
+        "", "[[listener]]", f'host = "{HOST}"', f"port = {broker.port}",
+        "", "[network]", f'cluster = "{broker.cluster}"', f"slot = {broker.slot}", f'key_file = "{KEY}"',
+    ]  # fmt: skip
+    for port in ports:
+        lines += ["", "[[network.links]]", f'host = "{HOST}"', f"port = {port}"]
+    write_file(settings_of(folder, broker.name), ("\n".join(lines) + "\n").encode(), force=True)
+
+
+def save(folder: Path, network: LocalNetwork) -> None:
+    """Remember what was started."""
+    write_file(folder / STATE, json.dumps(asdict(network), indent=1).encode(), force=True)
+
+
+def load(folder: Path) -> LocalNetwork | None:
+    """What was started in this folder; None if nothing was."""
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(read_file(path, "the network's state"))
+    except ValueError:
+        found = None
+    problems: list[str] = []
+    network = read_table(LocalNetwork, found, "", problems)
+    if network is None:
+        raise UsageError(f"{path} is not what `heliograph network up` wrote; end its processes by hand and remove it")
+    return network
+
+
+def process_of(folder: Path, broker: LocalBroker) -> psutil.Process | None:
+    """The process that runs this broker, if it still does: the system may have given its number to another one."""
+    try:
+        process = psutil.Process(broker.pid)
+        words = process.cmdline()  # of a process that has ended and was not waited for: nothing
+    except (psutil.Error, ValueError):
+        return None
+    return process if str(settings_of(folder, broker.name)) in words else None
+
+
+def running(folder: Path, network: LocalNetwork) -> list[LocalBroker]:
+    """The brokers whose processes run."""
+    return [broker for broker in network.brokers if process_of(folder, broker) is not None]
+
+
+def remove_files(folder: Path, names: Iterable[str], *, keep_logs: bool = False) -> None:
+    """Remove what `network up` made; other files stay."""
+    brokers = list(names)
+    files = [folder / STATE, folder / KEY, *(settings_of(folder, name) for name in brokers)]
+    if not keep_logs:
+        files += [log_of(folder, name) for name in brokers]
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
+def clear(folder: Path, names: Iterable[str], *, keep_logs: bool) -> None:
+    """Remove what `network up` made, and the folder if nothing else is in it."""
+    remove_files(folder, names, keep_logs=keep_logs)
+    try:
+        folder.rmdir()
+    except OSError:
+        pass  # something else is in it

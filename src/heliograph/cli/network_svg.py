@@ -1,0 +1,167 @@
+"""A drawing of the map: clusters on a circle, their brokers on circles of their own, links as lines with their costs.
+
+In:    a NetworkView.
+Out:   the text of an SVG file that needs nothing else.
+State: none.
+Not here: putting the view together (network_map.py).
+
+Brokers of a cluster keep their order, so that a ring looks like one; each cluster is turned, or mirrored, so that its
+links to other clusters are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import cos, hypot, pi, sin
+
+from heliograph.cli.network_map import LOST, SILENT, NetworkView, SeenBroker, SeenLink
+
+BROKER_R = 17.0
+SPACING = 84.0  # between neighbours on a cluster's circle: room for a cost
+RIM = 40.0  # between a cluster's brokers and its edge
+GAP = 90.0  # between clusters
+MARGIN = 30.0
+LEGEND_HEIGHT = 34.0
+NAME_INSIDE_MAX = 4  # characters that fit into a broker's circle
+
+COLOURS = ("#3367a8", "#b3541e", "#3a7d44", "#7a4a9e", "#8a6d1d", "#a83257", "#2a7f86", "#5f5f5f")
+INK, GREY, ALARM = "#222222", "#9a9a9a", "#c22f2f"
+
+STYLE = f"""\
+text {{ font: 12px sans-serif; fill: {INK}; text-anchor: middle; }}
+.cost {{ font-size: 10px; fill: #555555; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }}
+.inside {{ fill: #ffffff; font-weight: bold; }}
+.cluster {{ font-size: 14px; font-weight: bold; }}
+.legend {{ font-size: 11px; text-anchor: start; }}
+line {{ stroke: #777777; stroke-width: 1.5; }}
+line.between {{ stroke: {INK}; stroke-width: 2.2; }}
+line.way {{ stroke: {GREY}; stroke-width: 1.2; stroke-dasharray: 1 5; }}
+line.suspected {{ stroke: {ALARM}; stroke-dasharray: 7 5; }}"""
+
+Point = tuple[float, float]
+
+
+def draw(view: NetworkView) -> str:
+    """The drawing."""
+    clusters = view.clusters
+    places, centres, reach = _places(clusters, view.links)
+    colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(clusters)}
+    half = max((hypot(*centre) + reach[name] for name, centre in centres.items()), default=0.0) + MARGIN
+    width, height = max(2 * half, 560.0), 2 * half + LEGEND_HEIGHT
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-width / 2:.0f} {-half:.0f} {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img">',
+        f"<title>{len(view.brokers)} brokers in {len(clusters)} clusters</title>",
+        f"<style>\n{STYLE}\n</style>",
+        f'<rect x="{-width / 2:.0f}" y="{-half:.0f}" width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
+    ]
+    for name, (x, y) in centres.items():
+        lines.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{reach[name]:.1f}" fill="{colours[name]}" fill-opacity="0.08" '
+            f'stroke="{colours[name]}" stroke-opacity="0.5"/>'
+        )
+        lines.append(f'<text class="cluster" x="{x:.1f}" y="{y - reach[name] + 18:.1f}">{escape(name)}</text>')
+    drawn = [link for link in view.links if link.one in places and link.other in places]
+    lines += [_line(view, link, places) for link in drawn]
+    lines += [_cost(link, places, number) for number, link in enumerate(drawn)]
+    for name, members in clusters.items():
+        for broker in members:
+            lines += _broker(broker, places[broker.name], colours[name])
+    lines += _legend(-width / 2 + 14, half + LEGEND_HEIGHT / 2)
+    lines.append("</svg>")
+    return "\n".join(lines) + "\n"
+
+
+def _places(
+    clusters: dict[str, list[SeenBroker]], links: Sequence[SeenLink]
+) -> tuple[dict[str, Point], dict[str, Point], dict[str, float]]:
+    """Where each broker is, where each cluster's middle is, and how far a cluster reaches."""
+    rings = {name: _radius(len(members), SPACING) for name, members in clusters.items()}
+    reach = {name: radius + RIM for name, radius in rings.items()}
+    wide = _radius(len(clusters), 2 * max(reach.values(), default=0.0) + GAP)
+    centres = {name: _on_circle((0.0, 0.0), wide, number, len(clusters)) for number, name in enumerate(clusters)}
+    cluster_of = {broker.name: name for name, members in clusters.items() for broker in members}
+    outside: dict[str, list[Point]] = {}
+    for link in links:
+        for one, other in ((link.one, link.other), (link.other, link.one)):
+            if one in cluster_of and other in cluster_of and cluster_of[one] != cluster_of[other]:
+                outside.setdefault(one, []).append(centres[cluster_of[other]])
+    places: dict[str, Point] = {}
+    for name, members in clusters.items():
+        names = [broker.name for broker in members]
+        best = min(
+            _turned(names, centres[name], rings[name]),
+            key=lambda turned: sum(
+                hypot(x - there[0], y - there[1]) for each, (x, y) in turned.items() for there in outside.get(each, ())
+            ),
+        )
+        places.update(best)
+    return places, centres, reach
+
+
+def _turned(names: list[str], centre: Point, radius: float) -> Iterator[dict[str, Point]]:
+    """All ways to put brokers on a circle in their order."""
+    count = len(names)
+    for order in (names, names[::-1]):
+        for turn in range(count):
+            yield {name: _on_circle(centre, radius, place + turn, count) for place, name in enumerate(order)}
+
+
+def _radius(count: int, spacing: float) -> float:
+    """Of the circle on which so many things are so far apart."""
+    return 0.0 if count < 2 else spacing / (2 * sin(pi / count))
+
+
+def _on_circle(centre: Point, radius: float, place: int, count: int) -> Point:
+    """The places begin at the top and go round clockwise; two lie side by side."""
+    angle = 2 * pi * place / max(1, count) - (pi if count == 2 else pi / 2)
+    return centre[0] + radius * cos(angle), centre[1] + radius * sin(angle)
+
+
+def _line(view: NetworkView, link: SeenLink, places: dict[str, Point]) -> str:
+    (x1, y1), (x2, y2) = places[link.one], places[link.other]
+    between = view.brokers[link.one].cluster != view.brokers[link.other].cluster
+    kinds = [
+        kind for kind, applies in (("between", between), ("way", link.way), ("suspected", link.suspected)) if applies
+    ]
+    return f'<line class="{" ".join(kinds)}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _cost(link: SeenLink, places: dict[str, Point], number: int) -> str:
+    """Beside the middle of a long line, where it may cross another one."""
+    (x1, y1), (x2, y2) = places[link.one], places[link.other]
+    part = 0.5 if hypot(x2 - x1, y2 - y1) <= 1.2 * SPACING else (0.36, 0.64)[number % 2]
+    x, y = x1 + part * (x2 - x1), y1 + part * (y2 - y1)
+    return f'<text class="cost" x="{x:.1f}" y="{y + 3.5:.1f}">{link.cost}</text>'
+
+
+def _broker(broker: SeenBroker, place: Point, colour: str) -> Iterator[str]:
+    x, y = place
+    away = broker.state in (SILENT, LOST)
+    fill = "#ffffff" if away else colour
+    edge = f'stroke="{ALARM}" stroke-width="2" stroke-dasharray="4 3"' if away else f'stroke="{INK}" stroke-width="1"'
+    told = f"{broker.name}, slot {broker.slot}, {broker.state}{f', {broker.address}' if broker.address else ''}"
+    yield f"<g><title>{escape(told)}</title>"
+    yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{BROKER_R}" fill="{fill}" {edge}/>'
+    if broker.speaker:
+        yield (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{BROKER_R + 4}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+        )
+    if len(broker.name) <= NAME_INSIDE_MAX:
+        yield f'<text class="{"" if away else "inside"}" x="{x:.1f}" y="{y + 4:.1f}">{escape(broker.name)}</text>'
+    else:
+        yield f'<text x="{x:.1f}" y="{y + BROKER_R + 17:.1f}">{escape(broker.name)}</text>'
+    yield "</g>"
+
+
+def _legend(x: float, y: float) -> Iterator[str]:
+    for kind, words, width in (
+        ("", "link, with its cost", 160),
+        ("suspected", "suspected", 110),
+        ("way", "way through a cluster", 170),
+    ):
+        yield f'<line class="{kind}" x1="{x:.0f}" y1="{y - 4:.0f}" x2="{x + 26:.0f}" y2="{y - 4:.0f}"/>'
+        yield f'<text class="legend" x="{x + 32:.0f}" y="{y:.0f}">{words}</text>'
+        x += width
+    yield f'<text class="legend" x="{x:.0f}" y="{y:.0f}">double edge: speaker</text>'
