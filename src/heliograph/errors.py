@@ -119,6 +119,10 @@ class RefusedError(HeliographError):
         self.detail = detail
 
 
+class NoRespondersError(RefusedError):
+    """Nobody was there to answer a request; it was told at once, without waiting for a time-out."""
+
+
 class NotConnectedError(HeliographError):
     """There is no link to a broker and none could be made."""
 

@@ -8,7 +8,7 @@ Not here: any machine (client/session.py, broker/broker.py, services/) or driver
 The rules, which every machine and both drivers keep:
 
  1. An input never raises for what a peer sent: a bad peer becomes a hangup and a note.
- 2. ``receive`` may be given any split of the byte stream.
+ 2. ``receive`` may be given any split of the byte stream, at most 256 KiB at once.
  3. Event bytes are forwarded as received; what changes per hop is a separate prefix, one per run.
  4. What depends on durability waits inside the machine until ``done(ticket)``.
  5. ``now`` is this node's monotonic time in nanoseconds; wall time comes only by ``clock``. Seed and incarnation are
@@ -110,34 +110,19 @@ class Job(Protocol):
 
 
 class Effects:
-    """Everything a machine wants done since the last ``take``. A field that holds nothing is an empty tuple."""
+    """Everything a machine wants done since the last ``take``. What was not wanted is the class's empty tuple."""
 
-    __slots__ = (
-        "commits",
-        "datagrams",
-        "dials",
-        "hangups",
-        "holds",
-        "jobs",
-        "notes",
-        "reads",
-        "stop",
-        "wake_at",
-        "writes",
-    )
-
-    def __init__(self) -> None:
-        self.writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
-        self.holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
-        self.datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()
-        self.dials: Sequence[tuple[Ticket, Dial]] = ()
-        self.hangups: Sequence[tuple[LinkId, Reason]] = ()  # after the writes, which are flushed for at most 1 s
-        self.commits: Sequence[tuple[Ticket, list[Append | Put | Trim]]] = ()  # each atomic; they finish in order
-        self.reads: Sequence[Read] = ()
-        self.jobs: Sequence[tuple[Ticket, Job]] = ()
-        self.notes: Sequence[Note] = ()
-        self.wake_at: Instant | None = None  # absolute; every take() states it
-        self.stop: bool = False  # the machine has finished for good: the driver may end the node
+    writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
+    holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
+    datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()
+    dials: Sequence[tuple[Ticket, Dial]] = ()
+    hangups: Sequence[tuple[LinkId, Reason]] = ()  # after the writes, which are flushed for at most 1 s
+    commits: Sequence[tuple[Ticket, list[Append | Put | Trim]]] = ()  # each atomic; they finish in order
+    reads: Sequence[Read] = ()
+    jobs: Sequence[tuple[Ticket, Job]] = ()
+    notes: Sequence[Note] = ()
+    wake_at: Instant | None = None  # absolute; every take() states it
+    stop: bool = False  # the machine has finished for good: the driver may end the node
 
 
 class Machine(Protocol):

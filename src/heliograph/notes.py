@@ -252,6 +252,13 @@ class SessionRestored(Note, frozen=True, tag="session_restored"):
     repeated: int
 
 
+class SessionRoamed(Note, frozen=True, tag="session_roamed"):
+    """A client moved from a broker that drains to another one, with nothing lost or repeated."""
+
+    old: str
+    new: str
+
+
 class PublicationsLost(Note, frozen=True, tag="publications_lost"):
     """A client's own queue was full: publications that nobody read, or that no broker took, were dropped."""
 

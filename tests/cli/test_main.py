@@ -12,7 +12,7 @@ from .conftest import Run
 
 pytestmark = pytest.mark.req("O2")
 
-COMMANDS = ("broker", "publish", "subscribe", "simulate", "demo", "config", "ca", "token", "version")
+COMMANDS = ("broker", "network", "publish", "subscribe", "simulate", "demo", "config", "ca", "token", "version")
 HEAVY = ("asyncio", "uvloop", "msgspec", "cryptography", "rich", "ssl", "socket", "tomllib", "psutil", "numpy", "json")
 
 
@@ -36,7 +36,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
-@pytest.mark.parametrize("group", ["", "broker", "config", "ca", "token"])
+@pytest.mark.parametrize("group", ["", "broker", "broker link", "network", "config", "ca", "token"])
 def test_every_command_is_described_in_one_whole_line(run: Run, group: str) -> None:
     ran = run(*group.split(), "--help")
 

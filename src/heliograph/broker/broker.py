@@ -33,6 +33,7 @@ from heliograph.broker.tracing import Tracing
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
 from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefused, SettingsReloaded
+from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
@@ -198,12 +199,15 @@ class Broker:
             if link.need:  # its token is being checked: the rest waits
                 break
             if link.seen is not None:
-                spans: list[tuple[Route, int, int]] = []
+                spans: list[tuple[Route | Mixed, int, int]] = []
                 pos, why = scan(data, pos, link.routes, link.seen, self._payload_bytes_max, spans)
                 for route, start, end in spans:
                     sink = route.one
                     if sink is None:
-                        self._publications.spread(link, route, data[start:end], now)
+                        if isinstance(route, Mixed):
+                            self._publications.spread_mixed(link, route, now)
+                        else:
+                            self._publications.spread(link, route, data[start:end], now)
                     elif sink.link.sink is sink:
                         sink.link.out.append(data[start:end])
                     else:

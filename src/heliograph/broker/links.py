@@ -14,7 +14,7 @@ publishers wait, and where nothing may be dropped the consumer loses its link.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from heliograph.broker.config import LimitsConfig
@@ -188,6 +188,18 @@ class Links:
             return
         self._open(link, sink)
         link.out.append(chunk)
+
+    def ready(self, sink: Sink) -> Callable[[bytes], None] | None:
+        """Open a delivery to a sink, and say how to add chunks to it until anything else is sent to its link.
+
+        None if the link is slow or gone. A delivery that is opened must get a chunk.
+        """
+        link = sink.link
+        if link.state != READY or link.pressed or link.backlog:
+            return None
+        if link.sink is not sink:
+            self._open(link, sink)
+        return link.out.append
 
     def put(self, link: Link, frame: bytes) -> None:
         """Send a control frame, in order with the deliveries."""

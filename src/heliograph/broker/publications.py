@@ -8,7 +8,7 @@ Not here: the fast path (broker.py, wire/scan.py), what comes from other brokers
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,16 +23,15 @@ from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
 from heliograph.model.publication import DESTINATIONS, EXPIRY, REPLY_TO
-from heliograph.model.topics import topic_fault
+from heliograph.model.topics import is_inbox, topic_fault
 from heliograph.notes import ActionDenied, PublicationRefused
 from heliograph.wire import bodies
+from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, Flag, Frame, Kind, control
-from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.limits import DESTINATIONS_MAX, HEAD_BYTES
 
-DESTINATIONS_MAX = 64  # inboxes that one publication may name
 TOLD_MAX = 256  # refused topics remembered per link, so that a stream of them is answered once each
 
-INBOX = re.compile(r"Inbox/[0-9a-f]{16}/[0-9a-f]{16}\Z")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -161,6 +160,31 @@ class Publications:
             for share in route.shares:
                 self.share_out(publisher, share, chunk, TTL, (), now)
 
+    def spread_mixed(self, publisher: Link, mixed: Mixed, now: Instant) -> None:
+        """Send each of many frames to the sinks of its own route, in order."""
+        adds = self._ways(mixed.routes)
+        if adds is None:
+            for route, frame in zip(mixed.routes, mixed.frames, strict=True):
+                self.spread(publisher, route, frame, now)
+            return
+        for add, frame in zip(map(adds.__getitem__, mixed.routes), mixed.frames, strict=True):
+            add(frame)
+
+    def _ways(self, routes: list[Route]) -> dict[Route, Callable[[bytes], None]] | None:
+        """How to add a frame to the one sink of each route; None if it is not as simple as that."""
+        distinct = dict.fromkeys(routes)
+        links = {route.one.link: None for route in distinct if route.one is not None}
+        if len(links) < len(distinct):
+            return None  # a route has many sinks or none, or two sinks share a link and would have to take turns
+        adds: dict[Route, Callable[[bytes], None]] = {}
+        for route in distinct:
+            assert route.one is not None
+            add = self._links.ready(route.one)
+            if add is None:
+                return None  # its link is slow
+            adds[route] = add
+        return adds
+
     def share_out(
         self, publisher: Link, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> None:
@@ -217,5 +241,5 @@ def inboxes_of(headers: dict[str, Any]) -> list[bytes]:
     named = headers.get(DESTINATIONS)
     if not isinstance(named, list) or len(named) > DESTINATIONS_MAX:
         return []
-    inboxes = [name.encode() for name in named if isinstance(name, str) and INBOX.match(name)]
+    inboxes = [name.encode() for name in named if isinstance(name, str) and is_inbox(name)]
     return inboxes if len(inboxes) == len(named) else []

@@ -36,7 +36,7 @@ def add(
     address: Address,
     secure: Annotated[bool, typer.Option("--secure", help="Dial it with TLS.")] = False,
 ) -> None:
-    """Have a broker keep a link to another one, until it is removed or the broker ends."""
+    """Have a broker keep a link to another one."""
     target = target_of(address, "HOST:PORT")
     ask(there, _order("link", target, target.secure or secure))
     say(f"{there.url}: linking to {target.host}:{target.port}; `heliograph broker link list` shows when it is there")

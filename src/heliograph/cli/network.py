@@ -21,7 +21,7 @@ from heliograph.errors import HeliographError, UsageError
 if TYPE_CHECKING:
     from heliograph.cli.network_map import NetworkView
     from heliograph.cli.network_processes import Network
-    from heliograph.cli.network_state import LocalNetwork
+    from heliograph.cli.network_state import LocalBroker, LocalNetwork
     from heliograph.cli.topology import Topology
 
 app = group("Run many brokers on this machine, and look at a network.")
@@ -80,12 +80,21 @@ def up(
     network = Network(graph, folder.absolute() if folder is not None else default_folder())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
-    run_work(network.start(say))
-    _show_brokers(network, as_json)
-    if detach:
-        say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
-    else:
+    stands = False
+    try:
+        run_work(network.start(say))
+        stands = True
+        _show_brokers(network, as_json)
+        if detach:
+            say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
+            return
         _watch(network)
+    except KeyboardInterrupt:
+        if not stands:
+            network.stop(keep_logs=True)
+            raise
+    network.stop(keep_logs=False)
+    say("stopped")
 
 
 @app.command(epilog=examples("heliograph network down"))
@@ -150,7 +159,7 @@ def trace(
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the way a publication would go and who would get it, without delivering it."""
+    """Show where a publication would go, without delivering it."""
     import json
     from dataclasses import replace
 
@@ -220,18 +229,13 @@ def _watch(network: Network) -> None:
 
     say("the network stands; Ctrl-C stops it")
     gone: dict[str, int] = {}
-    try:
-        while len(gone) < len(network.brokers):
-            time.sleep(WATCH_S)
-            ended = network.ended()
-            for name in [name for name in ended if name not in gone]:
-                how = f"signal {-ended[name]}" if ended[name] < 0 else f"code {ended[name]}"
-                say(f"broker {name} ended ({how}); {len(network.brokers) - len(ended)} are left")
-            gone = ended
-    except KeyboardInterrupt:
-        pass  # this is how it is meant to end
-    network.stop(keep_logs=False)
-    say("stopped")
+    while len(gone) < len(network.brokers):
+        time.sleep(WATCH_S)
+        ended = network.ended()
+        for name in [name for name in ended if name not in gone]:
+            how = f"signal {-ended[name]}" if ended[name] < 0 else f"code {ended[name]}"
+            say(f"broker {name} ended ({how}); {len(network.brokers) - len(ended)} are left")
+        gone = ended
 
 
 def _local(folder: Path | None) -> tuple[Path, LocalNetwork | None]:
@@ -256,20 +260,23 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
     import asyncio
 
     from heliograph.cli.network_map import SILENT, SeenBroker, merged
-    from heliograph.cli.network_processes import administrating
-    from heliograph.cli.network_state import running
+    from heliograph.cli.network_processes import administrating, listens
 
     reports: dict[str, dict[str, Any]] = {}
 
-    async def ask_one(name: str, url: str) -> None:
+    async def ask_one(broker: LocalBroker) -> None:
+        if not await listens(broker.port):  # not by its process: it may have been started again by hand
+            return
         try:
-            async with administrating(url) as client:
-                reports[name] = await client.ask("admin", MAP)
+            async with administrating(broker.url) as client:
+                report = await client.ask("admin", MAP)
         except HeliographError:
-            pass  # it has no report, and that is shown
+            return  # it has no report, and that is shown
+        if report["broker"] == broker.name:  # its port may be another's by now
+            reports[broker.name] = report
 
     async def ask_all() -> None:
-        await asyncio.gather(*(ask_one(broker.name, broker.url) for broker in running(where, network)))
+        await asyncio.gather(*(ask_one(broker) for broker in network.brokers))
 
     run_work(ask_all())
     if not reports:

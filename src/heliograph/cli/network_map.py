@@ -88,6 +88,8 @@ def merged(reports: Sequence[dict[str, Any]], silent: Iterable[SeenBroker] = ())
     for broker in view.brokers.values():
         if broker.state == KNOWN and broker.name in lost - reached:
             broker.state = LOST
+        if broker.state in (SILENT, LOST):
+            broker.speaker = False  # whoever still says so has not heard the news
     view.links = [*_links(told), *_ways(told)]
     view.problems += _disagreements(view, told)
     return view

@@ -63,13 +63,16 @@ class Network:
         self.folder = folder
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.brokers: tuple[LocalBroker, ...] = ()
+        self._is_ours = False  # until then the folder may be another network's
 
     async def start(self, say: Say) -> None:
         """Start, link and wait until every map is complete; stop everything if that fails."""
+        private_folder(state.default_folder().parent)  # brokers leave the administrator's token in a private one only
         private_folder(self.folder)
         with locked(self.folder):
             refuse_running(self.folder)
             refuse_others_files(self.folder, self.topology)
+            self._is_ours = True
             try:
                 self._spawn()
             except BaseException:
@@ -167,7 +170,9 @@ class Network:
         return {name: code for name, process in self.processes.items() if (code := process.poll()) is not None}
 
     def stop(self, *, keep_logs: bool) -> None:
-        """End all processes and remove their files; logs stay where somebody may want to read them."""
+        """End all processes and remove their files; logs stay where somebody may want to read them. Twice is once."""
+        if not self._is_ours:
+            return
         end([psutil.Process(each.pid) for each in self.processes.values() if each.poll() is None])
         for process in self.processes.values():
             process.poll()
@@ -201,6 +206,16 @@ def administrating(url: str) -> Any:
     """A connection with the administrator's rights to a broker that this user runs on this machine."""
     there = Connection(url=url)
     return connected(there, name="heliograph network", **administrator(there))
+
+
+async def listens(port: int) -> bool:
+    """True if anybody takes calls there: a client would wait for a broker that is about to start."""
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def is_complete(topology: Topology, name: str, report: dict[str, Any]) -> bool:

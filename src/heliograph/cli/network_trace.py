@@ -33,8 +33,8 @@ def as_text(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _receiver(link: Mapping[str, Any]) -> str:
-    name = f" {cell(link['name'])!r}" if link["name"] else ""
+    name = f" ({cell(link['name'])})" if link["name"] else ""
     numbers = link["numbers"]
     subscriptions = f"subscription{'' if len(numbers) == 1 else 's'} {', '.join(str(number) for number in numbers)}"
     shared = ", shared" if link.get("shared") else ""
-    return f"to {cell(link['entity'])}{name} on link {link['link']} ({subscriptions}{shared})"
+    return f"to {cell(link['entity'])}{name} on link {link['link']}, {subscriptions}{shared}"

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from heliograph.live.loop import Runner
     from heliograph.live.network import Network
 
-RECEIVE_BYTES = 1 << 16  # one read, and one immutable ``bytes`` that all its receivers share
+RECEIVE_BYTES = 1 << 18  # one read, and one immutable ``bytes`` that all its receivers share; 64 KiB cost 30 % more CPU
+VECTORED_BYTES = 8_192  # a chunk larger than this is worth a vectored write
 PRESS_BYTES = 1 << 20  # a transport's buffer above this presses the machine …
 RELIEF_BYTES = 1 << 18  # … and below this no longer
 FLUSH_S = 1.0  # what was written before a hangup has so long to leave
@@ -221,13 +222,21 @@ class PipeEnd:
 def outlet_of(transport: asyncio.Transport) -> Outlet:
     """The fastest way to write a list of frames, as measured with 1 and 10 receivers.
 
-    TCP: vectored, which saves a copy of each chunk (63 µs of CPU instead of 80 per 64 KiB relayed).
+    TCP: a large chunk with its prefix is written vectored, which saves a copy (63 µs of CPU instead of 80 per 64 KiB
+    relayed); many small pieces are joined, which costs less than a vector of them.
     TLS: joined, because each piece would become a record of its own.
     """
-    if transport.get_extra_info("ssl_object") is None:
-        return transport.writelines
-    write = transport.write
-    return lambda frames: write(b"".join(frames))
+    write, write_vectored = transport.write, transport.writelines
+    if transport.get_extra_info("ssl_object") is not None:
+        return lambda frames: write(b"".join(frames))
+
+    def outlet(frames: list[bytes]) -> None:
+        if len(frames) == 2 and len(frames[1]) > VECTORED_BYTES:
+            write_vectored(frames)
+        else:
+            write(b"".join(frames))
+
+    return outlet
 
 
 def format_address(name: Any) -> str:

@@ -94,5 +94,11 @@ class Publication:
         kind = self.all_headers.get(TYPE)
         return kind if isinstance(kind, str) else None
 
+    @property
+    def reply_to(self) -> str | None:
+        """The topic on which its publisher awaits an answer; None if it awaits none."""
+        topic = self.all_headers.get(REPLY_TO)
+        return topic if isinstance(topic, str) else None
+
     def __repr__(self) -> str:
         return f"Publication({self.topic!r}, {len(self.payload)} bytes, id={self.origin:016x}/{self.sequence})"

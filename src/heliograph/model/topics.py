@@ -11,11 +11,15 @@ Levels are separated by "/". "+" stands for one level, "#" as the last level for
 
 from __future__ import annotations
 
+import re
+
 TOPIC_BYTES_MAX = 1_024
 TOPIC_LEVELS_MAX = 32  # deeper names are mistakes, and each level costs a step of the trie
 SYSTEM_ROOTS = (b"Services", b"Entity", b"System")
 INBOX_ROOT = b"Inbox"  # Inbox/<broker>/<session>/…: where answers and directed publications find a session
 HIDDEN_ROOTS = (*SYSTEM_ROOTS, INBOX_ROOT)
+
+_INBOX = re.compile(r"Inbox/[0-9a-f]{16}/[0-9a-f]{16}\Z")
 
 
 def topic_fault(topic: bytes) -> str | None:
@@ -48,6 +52,11 @@ def is_wild(pattern: bytes) -> bool:
 def is_system(topic: bytes) -> bool:
     """True if a topic or filter lies under a protected root."""
     return topic.split(b"/", 1)[0] in SYSTEM_ROOTS
+
+
+def is_inbox(name: str) -> bool:
+    """True if this is the inbox of a session; topics below it are not."""
+    return _INBOX.match(name) is not None
 
 
 def matches(pattern: bytes, topic: bytes) -> bool:

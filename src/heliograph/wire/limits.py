@@ -18,4 +18,5 @@ SUBSCRIPTIONS_PER_DELIVERY_MAX = 16_000  # numbers named in one delivery: 64 KiB
 TRACE_MAX = 16  # brokers named in a parcel's trace
 CLUSTERS_MAX = 64  # clusters named as a parcel's targets
 GROUPS_MAX = 64  # groups named in a parcel
+DESTINATIONS_MAX = 64  # inboxes that one directed publication may name
 SEQUENCE_MAX = (1 << 64) - 1

@@ -6,9 +6,10 @@ State: none of its own; it moves ``seen.next`` and its counters.
 Not here: anything that is not a plain EVENT of a known topic. The scan stops there and the broker decides
           (broker/broker.py), then scans on.
 
-This is the hot path: one struct read, one slice and one dict look-up per frame, no object per frame. Everything it
-touches is flat (a dict, two ints), so that a native twin can take its place; tests/conformance compares with a slow
-oracle.
+This is the hot path. Frame by frame it costs one struct read, one slice and one dict look-up, and no object per frame.
+Where many frames of the same length follow each other (wire/columns.py), they are read as columns, several times
+faster. Everything it touches is flat (a dict, two ints), so that a native twin can take its place;
+tests/conformance compares with a slow oracle.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from heliograph.errors import Reason
+from heliograph.wire.columns import alike, read_columns
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
@@ -23,6 +25,7 @@ MORE = 0  # the rest is not a whole frame
 OTHER = 1  # not a plain EVENT: another kind, or an EVENT with flags
 MISS = 2  # a topic that the route cache does not have
 
+RETRY_BYTES = 4_096  # after frames of different lengths: so far on, look again whether they are alike
 PLAIN_EVENT = 1  # kind EVENT, no flags, in the low 16 bits of the word
 
 
@@ -55,6 +58,7 @@ def scan(
     start = pos
     word = -1
     topic_length = inner = 0
+    columns_from = pos  # do not try columns before this
     why = MORE
     while pos <= last:
         length, this_word, this_origin, sequence, header_length = unpack(data, pos)
@@ -77,6 +81,21 @@ def scan(
         if this_origin != origin:
             why = Reason.ORIGIN_FOREIGN
             break
+        if sequence == expected and pos >= columns_from:
+            count = alike(data, pos, length + 4, size)
+            if count:
+                found = read_columns(data, pos, length + 4, count, topic_length, find)
+                if found:
+                    if current is not None:
+                        spans.append((current, start, pos))
+                        current = None
+                    spans += found
+                    pos = found[-1][2]
+                    expected += (pos - found[0][1]) // (length + 4)
+                    continue
+                columns_from = pos + (length + 4) * count  # these are not alike enough: one by one
+            else:
+                columns_from = end + RETRY_BYTES
         route = find(data[pos + 28 : pos + 28 + topic_length])
         if route is None:
             why = MISS

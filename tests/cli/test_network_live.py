@@ -1,0 +1,150 @@
+"""A network of real processes: it stands, carries publications, survives a killed broker, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from .conftest import Run
+from .processes import broker, piped, started, subscriber
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.req("N4", "N5", "N8", "O2", "O9")]
+
+
+def runs(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def asked(run: Run, *arguments: str | Path) -> Any:
+    ran = run("network", *arguments, "--json")
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+@pytest.fixture
+def network(run: Run, tmp_path: Path) -> Iterator[dict[str, dict[str, Any]]]:
+    """Four brokers in two clusters, by name; stopped in the end, whatever the test did."""
+    ran = piped(tmp_path, "network", "up", "4", "--clusters", "2", "--detach", "--json", data=b"")
+    try:
+        assert ran.returncode == 0, ran.stderr
+        yield {row["name"]: row for row in json.loads(ran.stdout)}
+    finally:
+        run("network", "down")
+
+
+def test_a_network_carries_on_without_one_of_its_brokers(
+    run: Run, tmp_path: Path, network: dict[str, dict[str, Any]]
+) -> None:
+    urls = {name: f"heliograph://{row['address']}" for name, row in network.items()}
+    whole = asked(run, "map")
+    assert whole["complete"], whole["problems"]
+    assert whole["clusters"] == {"a": ["a1", "a2"], "b": ["b1", "b2"]}
+    assert {(link["one"], link["other"]) for link in whole["links"]} == {
+        ("a1", "a2"),
+        ("a1", "b2"),
+        ("a2", "b1"),
+        ("b1", "b2"),
+    }
+
+    with subscriber(tmp_path, "plant/#", "--url", urls["b2"]) as far_end:
+        trace = asked(run, "trace", "plant/1", "--at", "a2")
+        (way,) = [row["path"] for row in trace["brokers"] if row["broker"] == "b2"]
+        assert (way[0], way[-1], len(way)) == ("a2", "b2", 3)
+        assert run("publish", "plant/1", "before", "--url", urls["a2"]).code == 0
+        assert far_end.line() == "plant/1 before"
+
+        psutil.Process(network[way[1]]["pid"]).kill()
+        assert run("publish", "plant/1", "after", "--url", urls["a2"]).code == 0
+        assert far_end.line() == "plant/1 after"
+
+    broken = asked(run, "map")
+    assert f"{way[1]} does not answer" in broken["problems"]
+    again = run("network", "up", "2")
+    assert again.code == 2
+    assert "heliograph network down" in again.err
+    assert run("network", "down").err == "3 of 4 brokers were running and are stopped\n"
+    assert not any(runs(row["pid"]) for row in network.values())
+    assert not (tmp_path / "run" / "network").exists()
+
+
+def test_a_network_in_the_foreground_ends_with_ctrl_c(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(
+        'links = [["left", "right"]]\nbrokers = [{name = "left", cluster = "l"}, {name = "right", cluster = "r"}]\n'
+    )
+    with started(tmp_path, "network", "up", "--topology", "t.toml", "--dir", "net") as terminal:
+        assert terminal.line().split() == ["name", "cluster", "slot", "address", "pid"]
+        rows = [terminal.line().split() for _ in range(2)]
+        assert [row[:3] for row in rows] == [["left", "l", "0"], ["right", "r", "0"]]
+        pids = [int(row[4]) for row in rows]
+        assert asked(run, "map", "--dir", "net")["complete"]
+        view = run("network", "map", "--url", f"heliograph://{rows[0][3]}")
+        assert view.out.splitlines()[0] == "2 brokers in 2 clusters, 1 link up"
+
+        assert terminal.interrupt() == 0
+
+    assert not any(runs(pid) for pid in pids)
+    assert not (tmp_path / "net").exists()
+
+
+def test_a_broker_that_cannot_start_ends_the_others_and_is_named(run: Run, tmp_path: Path) -> None:
+    with broker(tmp_path) as (_, url):
+        port = url.rpartition(":")[2]
+        (tmp_path / "t.toml").write_text(
+            f'links = [["a", "b"]]\nbrokers = [{{name = "a"}}, {{name = "b", port = {port}}}]\n'
+        )
+        ran = piped(tmp_path, "network", "up", "--topology", "t.toml", "--dir", "net", data=b"")
+
+    assert ran.returncode == 1
+    assert b"broker b did not start" in ran.stderr
+    assert b"in use" in ran.stderr
+    assert sorted(path.name for path in (tmp_path / "net").iterdir()) == ["a.log", "b.log"]
+    assert not [
+        process for process in psutil.process_iter(["cmdline"]) if str(tmp_path / "net") in str(process.info["cmdline"])
+    ]
+
+
+@pytest.mark.req("N18")
+def test_links_are_added_and_removed_while_brokers_run(run: Run, tmp_path: Path) -> None:
+    run("network", "key", "network.key")
+    options = ("--network-key-file", "network.key")
+    with (
+        broker(tmp_path, "--name", "a", *options) as (_, a),
+        broker(tmp_path, "--name", "b", *options, "--link", a.removeprefix("heliograph://")) as (_, b),
+        broker(tmp_path, "--name", "stranger") as (_, stranger),
+    ):
+        _wait_for(run, b, ["a"])
+        assert "neighbours" in run("broker", "links", "--url", b).out
+
+        assert run("broker", "link", "remove", a.removeprefix("heliograph://"), "--url", b).code == 0
+        _wait_for(run, a, [])
+        assert run("broker", "link", "remove", "127.0.0.1:1", "--url", b).code == 1
+
+        assert run("broker", "link", "add", b.removeprefix("heliograph://"), "--url", a).code == 0
+        _wait_for(run, b, ["a"])
+        assert run("broker", "link", "add", stranger.removeprefix("heliograph://"), "--url", a).code == 0
+        _wait_for(run, stranger, [])
+        _wait_for(run, a, ["b"])
+
+
+def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:
+    with started(tmp_path, "network", "up", "2") as terminal:
+        terminal.line()
+        pids = [int(terminal.line().split()[4]) for _ in range(2)]
+        terminal.popen.send_signal(signal.SIGTERM)
+        assert terminal.popen.wait(30) == 0
+
+    assert not any(runs(pid) for pid in pids)
+
+
+def _wait_for(run: Run, url: str, names: list[str]) -> None:
+    for _ in range(100):
+        found = json.loads(run("broker", "link", "list", "--json", "--url", url).out)
+        if [row["broker"] for row in found] == names:
+            return
+    raise AssertionError(f"{url} has {found}, not {names}")
