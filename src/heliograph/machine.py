@@ -110,7 +110,7 @@ class Job(Protocol):
 
 
 class Effects:
-    """Everything a machine wants done since the last ``take``. What was not wanted is the class's empty tuple."""
+    """Everything a machine wants done since the last ``take``. What was not wanted is empty."""
 
     writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
     holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
@@ -123,6 +123,7 @@ class Effects:
     notes: Sequence[Note] = ()
     wake_at: Instant | None = None  # absolute; every take() states it
     stop: bool = False  # the machine has finished for good: the driver may end the node
+    rare: bool = False  # there is more than writes and wake_at
 
 
 class Machine(Protocol):
@@ -224,38 +225,33 @@ class Outbox:
         self.notes.append(note)
 
     def empty(self, wake_at: Instant | None) -> Effects:
-        """Hand over everything. This runs once per read, so untouched fields cost one test each."""
+        """Hand over everything. This runs once per read, so what is mostly empty is looked at together."""
         effects = Effects()
         effects.wake_at = wake_at
         if self.writes:
             effects.writes = self.writes
             self.writes = []
-        if self.notes:
-            effects.notes = self.notes
-            self.notes = []
-        if self.holds:
-            effects.holds = self.holds
-            self.holds = []
-        if self.hangups:
-            effects.hangups = self.hangups
-            self.hangups = []
-        if self.dials:
-            effects.dials = self.dials
-            self.dials = []
-        if self.jobs:
-            effects.jobs = self.jobs
-            self.jobs = []
-        if self.datagrams:
-            effects.datagrams = self.datagrams
-            self.datagrams = []
-        if self.commits:
-            effects.commits = self.commits
-            self.commits = []
-        if self.reads:
-            effects.reads = self.reads
-            self.reads = []
-        if self.stop:
-            effects.stop = True
+        if (
+            self.notes
+            or self.holds
+            or self.hangups
+            or self.dials
+            or self.jobs
+            or self.datagrams
+            or self.commits
+            or self.reads
+            or self.stop
+        ):
+            effects.rare = True
+            effects.notes, self.notes = self.notes, []
+            effects.holds, self.holds = self.holds, []
+            effects.hangups, self.hangups = self.hangups, []
+            effects.dials, self.dials = self.dials, []
+            effects.jobs, self.jobs = self.jobs, []
+            effects.datagrams, self.datagrams = self.datagrams, []
+            effects.commits, self.commits = self.commits, []
+            effects.reads, self.reads = self.reads, []
+            effects.stop = self.stop
         return effects
 
 

@@ -186,8 +186,15 @@ class Links:
         if link.pressed or link.backlog:
             self._queue(publisher, sink, chunk, now)
             return
-        self._open(link, sink)
-        link.out.append(chunk)
+        if link.sink is not None:
+            self._close(link)
+        if not link.touched:
+            link.touched = True
+            self._touched.append(link)
+        out = link.out
+        link.mark = len(out)
+        out += (b"", chunk)
+        link.sink = sink
 
     def ready(self, sink: Sink) -> Callable[[bytes], None] | None:
         """Open a delivery to a sink, and say how to add chunks to it until anything else is sent to its link.
@@ -223,9 +230,8 @@ class Links:
             link.touched = False
             if link.sink is not None:
                 self._close(link)
-            if link.out:
-                writes.append((link.id, link.out))
-                link.out = []
+            writes.append((link.id, link.out))
+            link.out = []
         self._touched.clear()
 
     def abandon(self, link: Link) -> list[tuple[Sink, bytes]]:
@@ -287,7 +293,7 @@ class Links:
         link.sink = None
         link.deliveries += 1
         chunks = out[mark + 1 :]
-        size = len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
+        size = sum(map(len, chunks))
         if size > sink.bytes_max:
             out[mark:] = _split(chunks, sink)
         else:

@@ -20,7 +20,7 @@ from heliograph.errors import Reason, UsageError
 from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
 from heliograph.live.jobs import Workers
 from heliograph.live.network import Network
-from heliograph.machine import Address, Instant, LinkId, Machine, Peer
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer
 from heliograph.notes import Note
 
 if TYPE_CHECKING:
@@ -80,7 +80,16 @@ class Runner:
         driver.inputs.append(("receive", link, len(data)))
         try:
             self._receive(link, data, now_ns())
-            self._settle()
+            if driver.settling:
+                driver.work.append((self, None, ()))
+                return
+            driver.settling = True
+            try:
+                self.carry_out()
+                if driver.work:
+                    driver.work_off()
+            finally:
+                driver.settling = False
         except Exception as error:
             driver.crash(self.name, error)
 
@@ -125,36 +134,33 @@ class Runner:
             driver.settling = False
 
     def carry_out(self) -> None:
-        """Take the effects and do them. Most fields are empty most of the time: one truth test each."""
+        """Take the effects and do them. Mostly these are writes and nothing else."""
         effects = self._take()
-        if effects.writes:
-            outlets = self._outlets
-            for link, frames in effects.writes:
-                outlet = outlets.get(link)
-                if outlet is not None:  # else it ended before the machine could know
-                    outlet(frames)
-        if effects.notes and self._heard is not None:
-            for note in effects.notes:
-                self._heard(self.name, note)
-        if effects.holds or effects.hangups:
-            network = self._driver.network
-            for link, held in effects.holds:
-                network.hold(link, held)
-            for link, reason in effects.hangups:
-                network.hang_up(link, reason)
-        if effects.dials or effects.jobs or effects.commits or effects.reads or effects.datagrams:
-            self._start_work(effects)
+        outlets = self._outlets
+        for link, frames in effects.writes:
+            outlet = outlets.get(link)
+            if outlet is not None:  # else it ended before the machine could know
+                outlet(frames)
+        if effects.rare:
+            self._carry_out_rare(effects)
         wanted = self._wanted = effects.wake_at
         if wanted is not None and wanted < self._alarm_at:
             self._set_alarm(wanted)
-        if effects.stop:
-            self._driver.stopped.set()
         if self._on_carried is not None:
             self._on_carried(self.name)
 
-    def _start_work(self, effects: Any) -> None:
-        """What is answered later, by ``done`` or ``failed``."""
+    def _carry_out_rare(self, effects: Effects) -> None:
+        """Everything but writes; what is answered later comes back by ``done`` or ``failed``."""
         driver = self._driver
+        if self._heard is not None:
+            for note in effects.notes:
+                self._heard(self.name, note)
+        for link, held in effects.holds:
+            driver.network.hold(link, held)
+        for link, reason in effects.hangups:
+            driver.network.hang_up(link, reason)
+        if effects.stop:
+            driver.stopped.set()
         for ticket, dial in effects.dials:
             driver.network.dial(self, ticket, dial)
         for ticket, job in effects.jobs:

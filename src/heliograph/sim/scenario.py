@@ -3,7 +3,7 @@
 In:    TOML: [scenario], [network], [hosts], [topology], [[workload]], [[fault]], [checks].
 Out:   Scenario, a frozen value; or ConfigError with all problems at once.
 State: none.
-Not here: building the world (stage.py), what the words mean in action (workloads.py, faults.py, checkers/).
+Not here: brokers and clients (topology.py), building the world (stage.py), what the words mean in action (workloads.py, faults.py, checkers/).
 
 In topics and filters, ``{n}`` is the client's number in its group and ``{k}`` a number drawn from 1 to ``spread``.
 """
@@ -15,13 +15,23 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from heliograph.broker.config import AccessConfig, LimitsConfig
 from heliograph.errors import ConfigError
-from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
 from heliograph.sim.network import NetworkSettings
 from heliograph.sim.reading import read_table, suggest
+from heliograph.sim.topology import (
+    DURATION_S_MAX,
+    BrokerPlan,
+    ClientPlan,
+    Range,
+    Topology,
+    client_names,
+    drawn,
+    filled,
+    home,
+    range_problems,
+)
 from heliograph.sim.world import HostSettings
 
 FAULTS = {
@@ -34,14 +44,16 @@ FAULTS = {
     "slow": "every input costs a process `factor` times as much for a while",
     "clock_step": "a wall clock is set by `step_ms`",
     "drop_frame": "a planted bug: one publication or delivery silently disappears",
+    "clog": "the links of a broker stand still, one after another, and are let go in random order",
+    "divide": "a set of brokers, drawn from those that fit, is cut off from everybody else",
+    "stop": "a broker is told to end, and is started again after a while",
+    "replace": "a broker dies, and after a while another, with a new name, takes its place",
+    "link": "two brokers that are not linked are linked for a while",
+    "unlink": "a link between brokers is removed, and added again after a while",
 }
-OF_LINKS = ("stall", "partition", "reset", "drop_frame")  # their target is "from > to"
-CLIENTS_MAX = 20_000
-DURATION_S_MAX = 86_400
+OF_LINKS = ("stall", "partition", "reset", "drop_frame", "unlink")  # their target is "from > to"
 SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
 SIZE_BYTES_MAX = 1 << 20
-
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,39 +64,6 @@ class Head:
     about: str = ""
     duration_s: float = 10.0  # of workload and faults
     settle_s: float = 5.0  # then quiet, so that what is on its way arrives
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerPlan:
-    """A broker; everything has a default."""
-
-    auth: str = "none"  # "none" or "certificate"
-    limits: LimitsConfig = field(default_factory=LimitsConfig)
-    access: AccessConfig = field(default_factory=AccessConfig)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientPlan:
-    """A group of equal clients, called NAME-1, NAME-2 …; or just NAME if there is one."""
-
-    broker: str
-    count: int = 1
-    entity: str = ""  # what its certificate says; {n} is the client's number
-    roles: tuple[str, ...] = (Role.CLIENT.value,)
-    hold: bool = False  # ready to wait for slow consumers
-    keep_alive_ms: int = 2_000
-    join_s: Range = (0.0, 0.0)  # when each appears: drawn from this range
-    stay_s: Range | None = None  # how long it stays; None: to the end
-    away_s: Range | None = None  # how long it stays away before it comes back, as a new session; None: for good
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    """Who is there."""
-
-    brokers: dict[str, BrokerPlan]
-    clients: dict[str, ClientPlan] = field(default_factory=dict)
-    links: tuple[tuple[str, str], ...] = ()  # between brokers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +128,7 @@ class Scenario:
     def problems(self, checkers: list[str]) -> list[str]:
         """Everything wrong with it."""
         found = _head_problems(self.scenario) + self.network.problems() + self.hosts.problems()
-        found += _topology_problems(self.topology)
+        found += self.topology.problems()
         for number, workload in enumerate(self.workload):
             found += _workload_problems(workload, self.topology, f"workload[{number}]")
         for number, fault in enumerate(self.fault):
@@ -194,66 +173,12 @@ def shipped() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in found if entry.name.endswith(".toml"))
 
 
-def client_names(group: str, plan: ClientPlan) -> list[str]:
-    """The clients of a group: NAME if there is one, else NAME-1, NAME-2 …"""
-    return [group] if plan.count == 1 else [f"{group}-{number}" for number in range(1, plan.count + 1)]
-
-
-def filled(pattern: str, n: int, k: int) -> str:
-    """A topic or filter with its numbers in place."""
-    return pattern.replace("{n}", str(n)).replace("{k}", str(k))
-
-
 def _head_problems(head: Head) -> list[str]:
     found = []
     if not 0 < head.duration_s <= DURATION_S_MAX:
         found.append(f"scenario.duration_s = {head.duration_s}: must be above 0 and at most {DURATION_S_MAX}")
     if not 0 <= head.settle_s <= DURATION_S_MAX:
         found.append(f"scenario.settle_s = {head.settle_s}: must be between 0 and {DURATION_S_MAX}")
-    return found
-
-
-def _topology_problems(topology: Topology) -> list[str]:
-    found = [] if topology.brokers else ["topology.brokers: there must be at least one broker"]
-    for name in [*topology.brokers, *topology.clients]:
-        if not entity_is_valid(name):
-            found.append(f"topology: {name!r} is not a name; letters, digits and . _ @ - only")
-    for name, broker in topology.brokers.items():
-        path = f"topology.brokers.{name}"
-        if broker.auth not in ("none", "certificate"):
-            found.append(f"{path}.auth = {broker.auth!r}: must be one of none, certificate")
-        found += broker.limits.problems(f"{path}.limits") + broker.access.problems(f"{path}.access")
-    for name, client in topology.clients.items():
-        found += _client_problems(client, topology, f"topology.clients.{name}")
-    names = [*topology.brokers]
-    for group, plan in topology.clients.items():
-        names += client_names(group, plan) if plan.count <= CLIENTS_MAX else []
-    if len(dict.fromkeys(names)) < len(names):
-        found.append("topology: two of the brokers and clients would have the same name")
-    if sum(max(0, client.count) for client in topology.clients.values()) > CLIENTS_MAX:
-        found.append(f"topology.clients: more than {CLIENTS_MAX} in all")
-    if topology.links:
-        found.append("topology.links: brokers are not linked to each other in this version; leave it out")
-    return found
-
-
-def _client_problems(client: ClientPlan, topology: Topology, path: str) -> list[str]:
-    found = []
-    if client.broker not in topology.brokers:
-        found.append(f"{path}.broker = {client.broker!r}: {suggest(client.broker, list(topology.brokers))}")
-    if not 1 <= client.count <= CLIENTS_MAX:
-        found.append(f"{path}.count = {client.count}: must be between 1 and {CLIENTS_MAX}")
-    if client.entity and not entity_is_valid(filled(client.entity, 1, 1)):
-        found.append(f"{path}.entity = {client.entity!r}: letters, digits and . _ @ - only")
-    if not client.entity and client.broker in topology.brokers and topology.brokers[client.broker].auth != "none":
-        found.append(f"{path}.entity is missing: {client.broker} asks for certificates")
-    found += [f"{path}.roles has {r!r}: the roles are {', '.join(Role)}" for r in client.roles if r not in list(Role)]
-    if not 1 <= client.keep_alive_ms <= 3_600_000:
-        found.append(f"{path}.keep_alive_ms = {client.keep_alive_ms}: must be between 1 and 3600000")
-    for name in ("join_s", "stay_s", "away_s"):
-        found += _range_problems(getattr(client, name), f"{path}.{name}")
-    if client.away_s is not None and client.stay_s is None:
-        found.append(f"{path}.away_s needs {path}.stay_s: a client that never leaves does not come back")
     return found
 
 
@@ -286,7 +211,7 @@ def _workload_problems(workload: Workload, topology: Topology, path: str) -> lis
         found.append(f"{path}.inbox_frames_max = {workload.inbox_frames_max}: must be above 0")
     if workload.from_s < 0 or (workload.until_s is not None and workload.until_s < workload.from_s):
         found.append(f"{path}: must have 0 <= from_s <= until_s")
-    return found + _range_problems(workload.change_s, f"{path}.change_s", above=0.001)
+    return found + range_problems(workload.change_s, f"{path}.change_s", above=0.001)
 
 
 def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:
@@ -312,7 +237,21 @@ def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:
     return found
 
 
-def _range_problems(given: Range | None, path: str, above: float = 0.0) -> list[str]:
-    if given is None or above <= given[0] <= given[1] <= DURATION_S_MAX:
-        return []
-    return [f"{path} = {list(given)}: must be [from, to] in seconds, from {above:g} on"]
+__all__ = [
+    "BrokerPlan",
+    "Checks",
+    "ClientPlan",
+    "Fault",
+    "Head",
+    "Range",
+    "Scenario",
+    "Topology",
+    "Workload",
+    "client_names",
+    "drawn",
+    "filled",
+    "home",
+    "load",
+    "parse",
+    "shipped",
+]

@@ -40,11 +40,9 @@ class Mixed:
 
 
 def alike(data: bytes, pos: int, stride: int, size: int) -> int:
-    """How many frames from ``pos`` on could be read as columns; 0 if too few."""
+    """How many of the frames from ``pos`` on could be read as columns; 0 if the second is not like the first."""
     count = min((size - pos) // stride, FRAMES_MAX)
-    if count < FRAMES_MIN or data[pos + stride : pos + stride + 16] != data[pos : pos + 16]:
-        return 0
-    return count
+    return count if data[pos + stride : pos + stride + 16] == data[pos : pos + 16] else 0
 
 
 def read_columns(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from heliograph.errors import Reason
-from heliograph.wire.columns import alike, read_columns
+from heliograph.wire.columns import FRAMES_MIN, alike, read_columns
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
@@ -81,7 +81,7 @@ def scan(
         if this_origin != origin:
             why = Reason.ORIGIN_FOREIGN
             break
-        if sequence == expected and pos >= columns_from:
+        if sequence == expected and pos >= columns_from and size - pos >= FRAMES_MIN * (length + 4):
             count = alike(data, pos, length + 4, size)
             if count:
                 found = read_columns(data, pos, length + 4, count, topic_length, find)

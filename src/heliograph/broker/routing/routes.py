@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from heliograph.broker.access import Profile
 from heliograph.matching.topics import TopicSet
 from heliograph.model.topics import is_wild
-from heliograph.wire.frames import HEAD
+from heliograph.wire.frames import BODY_BYTES, HEAD, LENGTH
 from heliograph.wire.limits import DELIVERY_BYTES
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SHARED_MAX = 4_096
 class Sink:
     """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow."""
 
-    __slots__ = ("disconnects", "holds", "link", "numbers", "own")
+    __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "numbers", "own")
     bytes_max = DELIVERY_BYTES
 
     def __init__(self, link: Link, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
@@ -44,11 +44,17 @@ class Sink:
         self.own = own
         self.holds = holds
         self.disconnects = disconnects
+        self._dropped = -1  # for what count of dropped publications ``_rest`` is right
+        self._rest = b""  # of the prefix, after its length
+        self._length = BODY_BYTES + len(numbers)
 
     def prefix(self, size: int, chunks: list[bytes]) -> bytes:
         """What stands before these chunks of whole frames, ``size`` bytes together, on the wire."""
-        numbers = self.numbers
-        return HEAD.pack(24 + len(numbers) + size, 3, 0, 0, self.link.dropped, 0, len(numbers)) + numbers
+        dropped = self.link.dropped
+        if dropped != self._dropped:
+            self._dropped = dropped
+            self._rest = HEAD.pack(0, 3, 0, 0, dropped, 0, len(self.numbers))[4:] + self.numbers
+        return LENGTH.pack(self._length + size) + self._rest
 
 
 class Share:

@@ -1,0 +1,254 @@
+"""Topologies: which brokers and clients a world has, and how brokers are linked; drawn in a scenario or generated.
+
+In:    [topology] of a scenario; a random source for what is generated.
+Out:   the same with every broker and link named; problems in words.
+State: none.
+Not here: building brokers (stage.py), links that come and go during a run (wiring.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from random import Random
+
+from heliograph.broker.config import AccessConfig, LimitsConfig, NetworkConfig
+from heliograph.model.identity import Role, entity_is_valid
+from heliograph.sim.reading import suggest
+from heliograph.wire.network import MEMBERS_MAX
+
+SHAPES = {
+    "line": "each broker is linked to the next",
+    "ring": "a line whose ends are linked",
+    "star": "the first broker is linked to all others",
+    "random": "a tree drawn from the seed",
+    "clusters": "rings of brokers; each cluster is linked to the next, all round, by brokers drawn from the seed",
+}
+BROKERS_MAX = 10_000
+CLIENTS_MAX = 20_000
+DURATION_S_MAX = 86_400
+DRAWS_MAX = 100  # for one chord, before the graph counts as full
+
+Range = tuple[float, float]
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPlan:
+    """A broker; everything has a default."""
+
+    auth: str = "none"  # "none" or "certificate"
+    cluster: str = "main"
+    slot: int | None = None  # None: one is taken and settled with the others
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientPlan:
+    """A group of equal clients, called NAME-1, NAME-2 …; or just NAME if there is one."""
+
+    broker: str  # a broker, or a pattern such as "b*": the clients of the group take those that fit in turn
+    count: int = 1
+    entity: str = ""  # what its certificate says; {n} is the client's number
+    roles: tuple[str, ...] = (Role.CLIENT.value,)
+    hold: bool = False  # ready to wait for slow consumers
+    keep_alive_ms: int = 2_000
+    join_s: Range = (0.0, 0.0)  # when each appears: drawn from this range
+    stay_s: Range | None = None  # how long it stays; None: to the end
+    away_s: Range | None = None  # how long it stays away before it comes back, as a new session; None: for good
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Brokers b1, b2 … in clusters c1, c2 …, and their links, without drawing each."""
+
+    shape: str
+    brokers: int
+    clusters: int = 1  # of equal size, as far as that goes
+    chords: int = 0  # so many more links, between brokers drawn from the seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Who is there."""
+
+    brokers: dict[str, BrokerPlan] = field(default_factory=dict)
+    clients: dict[str, ClientPlan] = field(default_factory=dict)
+    links: tuple[Pair, ...] = ()  # between brokers: the first dials the second
+    generate: Shape | None = None  # more brokers and links
+    key: str = "a key that all brokers of this world have"
+    heartbeat_ms: int = 500
+    suspect_ms: int = 2_000
+    dead_ms: int = 10_000
+
+    def problems(self) -> list[str]:
+        """Everything wrong with it."""
+        if self.generate is not None:
+            found = _shape_problems(self.generate)
+            if found:
+                return found
+        whole = drawn(self, Random(0))
+        return _broker_problems(whole) + _client_problems(whole) + _name_problems(whole) + _link_problems(whole)
+
+
+def client_names(group: str, plan: ClientPlan) -> list[str]:
+    """The clients of a group: NAME if there is one, else NAME-1, NAME-2 …"""
+    return [group] if plan.count == 1 else [f"{group}-{number}" for number in range(1, plan.count + 1)]
+
+
+def home(topology: Topology, plan: ClientPlan, number: int) -> str:
+    """The broker of a group's client with this number, from 1 on."""
+    if plan.broker in topology.brokers:
+        return plan.broker
+    fitting = [name for name in topology.brokers if fnmatchcase(name, plan.broker)]
+    return fitting[(number - 1) % len(fitting)]
+
+
+def filled(pattern: str, n: int, k: int) -> str:
+    """A topic, filter or entity with its numbers in place."""
+    return pattern.replace("{n}", str(n)).replace("{k}", str(k))
+
+
+# Generating.
+
+
+def drawn(topology: Topology, random: Random) -> Topology:
+    """The topology with its generated brokers and links among the others."""
+    shape = topology.generate
+    if shape is None:
+        return topology
+    brokers = dict(topology.brokers)
+    clusters: list[list[str]] = [[] for _ in range(shape.clusters)]
+    for number in range(shape.brokers):
+        name, cluster = f"b{number + 1}", number * shape.clusters // shape.brokers
+        plan = BrokerPlan(cluster=f"c{cluster + 1}", slot=len(clusters[cluster]) % MEMBERS_MAX)
+        brokers.setdefault(name, plan)
+        clusters[cluster].append(name)
+    links = dict.fromkeys([*topology.links, *_links(shape.shape, clusters, random)])
+    _add_chords(links, [name for cluster in clusters for name in cluster], shape.chords, random)
+    return replace(topology, brokers=brokers, links=tuple(links), generate=None)
+
+
+def _links(shape: str, clusters: list[list[str]], random: Random) -> list[Pair]:
+    names = [name for cluster in clusters for name in cluster]
+    if shape == "star":
+        return [(name, names[0]) for name in names[1:]]
+    if shape == "random":
+        return [(name, names[random.randrange(number)]) for number, name in enumerate(names[1:], 1)]
+    if shape == "clusters":
+        pairs = [pair for cluster in clusters for pair in _ring(cluster)]
+        neighbours = list(zip(clusters, clusters[1:], strict=False))
+        if len(clusters) > 2:
+            neighbours.append((clusters[-1], clusters[0]))
+        return pairs + [(random.choice(one), random.choice(other)) for one, other in neighbours]
+    return _ring(names) if shape == "ring" else list(zip(names, names[1:], strict=False))
+
+
+def _ring(names: list[str]) -> list[Pair]:
+    pairs = list(zip(names, names[1:], strict=False))
+    return [*pairs, (names[-1], names[0])] if len(names) > 2 else pairs
+
+
+def _add_chords(links: dict[Pair, None], names: list[str], count: int, random: Random) -> None:
+    for _ in range(count):
+        for _ in range(DRAWS_MAX):
+            one, other = random.choice(names), random.choice(names)
+            if one != other and (one, other) not in links and (other, one) not in links:
+                links[one, other] = None
+                break
+
+
+# Problems.
+
+
+def _shape_problems(shape: Shape) -> list[str]:
+    path = "topology.generate"
+    found = []
+    if shape.shape not in SHAPES:
+        found.append(f"{path}.shape = {shape.shape!r}: {suggest(shape.shape, list(SHAPES))}")
+    if not 1 <= shape.brokers <= BROKERS_MAX:
+        found.append(f"{path}.brokers = {shape.brokers}: must be between 1 and {BROKERS_MAX}")
+    elif not 1 <= shape.clusters <= shape.brokers <= shape.clusters * MEMBERS_MAX:
+        found.append(f"{path}.clusters = {shape.clusters}: a cluster has between 1 and {MEMBERS_MAX} brokers")
+    if not 0 <= shape.chords <= BROKERS_MAX:
+        found.append(f"{path}.chords = {shape.chords}: must be between 0 and {BROKERS_MAX}")
+    return found
+
+
+def _broker_problems(topology: Topology) -> list[str]:
+    found = [] if topology.brokers else ["topology.brokers: there must be at least one broker"]
+    for name, broker in topology.brokers.items():
+        path = f"topology.brokers.{name}"
+        if broker.auth not in ("none", "certificate"):
+            found.append(f"{path}.auth = {broker.auth!r}: must be one of none, certificate")
+        found += broker.limits.problems(f"{path}.limits") + broker.access.problems(f"{path}.access")
+        found += NetworkConfig(cluster=broker.cluster, slot=broker.slot).problems(path)
+    beats = NetworkConfig(heartbeat_ms=topology.heartbeat_ms, suspect_ms=topology.suspect_ms, dead_ms=topology.dead_ms)
+    return found + beats.problems("topology")
+
+
+def _name_problems(topology: Topology) -> list[str]:
+    found = []
+    for name in [*topology.brokers, *topology.clients]:
+        if not entity_is_valid(name):
+            found.append(f"topology: {name!r} is not a name; letters, digits and . _ @ - only")
+    names = [*topology.brokers]
+    for group, plan in topology.clients.items():
+        names += client_names(group, plan) if plan.count <= CLIENTS_MAX else []
+    if len(dict.fromkeys(names)) < len(names):
+        found.append("topology: two of the brokers and clients would have the same name")
+    if sum(max(0, client.count) for client in topology.clients.values()) > CLIENTS_MAX:
+        found.append(f"topology.clients: more than {CLIENTS_MAX} in all")
+    return found
+
+
+def _link_problems(topology: Topology) -> list[str]:
+    found = []
+    for number, pair in enumerate(topology.links):
+        path = f"topology.links[{number}]"
+        found += [
+            f"{path} has {name!r}: {suggest(name, list(topology.brokers))}"
+            for name in pair
+            if name not in topology.brokers
+        ]
+        if pair[0] == pair[1]:
+            found.append(f"{path} links {pair[0]!r} to itself")
+    pairs = [tuple(sorted(pair)) for pair in topology.links]
+    if len(dict.fromkeys(pairs)) < len(pairs):
+        found.append("topology.links: two brokers are linked twice; one link is enough")
+    if topology.links and any(broker.auth != "none" for broker in topology.brokers.values()):
+        found.append("topology.links: linked brokers prove themselves by the key here; leave auth out")
+    return found
+
+
+def _client_problems(topology: Topology) -> list[str]:
+    found = []
+    for name, client in topology.clients.items():
+        path = f"topology.clients.{name}"
+        fitting = [broker for broker in topology.brokers if fnmatchcase(broker, client.broker)]
+        if not fitting:
+            found.append(f"{path}.broker = {client.broker!r}: {suggest(client.broker, list(topology.brokers)[:20])}")
+        if not 1 <= client.count <= CLIENTS_MAX:
+            found.append(f"{path}.count = {client.count}: must be between 1 and {CLIENTS_MAX}")
+        if client.entity and not entity_is_valid(filled(client.entity, 1, 1)):
+            found.append(f"{path}.entity = {client.entity!r}: letters, digits and . _ @ - only")
+        if not client.entity and any(topology.brokers[broker].auth != "none" for broker in fitting):
+            found.append(f"{path}.entity is missing: {client.broker} asks for certificates")
+        found += [
+            f"{path}.roles has {r!r}: the roles are {', '.join(Role)}" for r in client.roles if r not in list(Role)
+        ]
+        if not 1 <= client.keep_alive_ms <= 3_600_000:
+            found.append(f"{path}.keep_alive_ms = {client.keep_alive_ms}: must be between 1 and 3600000")
+        for key in ("join_s", "stay_s", "away_s"):
+            found += range_problems(getattr(client, key), f"{path}.{key}")
+        if client.away_s is not None and client.stay_s is None:
+            found.append(f"{path}.away_s needs {path}.stay_s: a client that never leaves does not come back")
+    return found
+
+
+def range_problems(given: Range | None, path: str, above: float = 0.0) -> list[str]:
+    """What is wrong with a range of seconds."""
+    if given is None or above <= given[0] <= given[1] <= DURATION_S_MAX:
+        return []
+    return [f"{path} = {list(given)}: must be [from, to] in seconds, from {above:g} on"]
