@@ -18,12 +18,14 @@ if TYPE_CHECKING:
         ClosedError,
         ConfigError,
         HeliographError,
+        NoRespondersError,
         NotConnectedError,
         Reason,
         RefusedError,
         UsageError,
     )
-    from heliograph.live.client import Client, connect
+    from heliograph.live.client import Client
+    from heliograph.live.connect import connect
     from heliograph.live.subscription import Subscription
     from heliograph.model.publication import Publication
     from heliograph.model.subscription import Policy
@@ -33,6 +35,7 @@ __all__ = [
     "ClosedError",
     "ConfigError",
     "HeliographError",
+    "NoRespondersError",
     "NotConnectedError",
     "Policy",
     "Publication",
@@ -51,7 +54,7 @@ _HOMES = {
     "Publication": "heliograph.model.publication",
     "RefusedPublication": "heliograph.client.refusals",
     "Subscription": "heliograph.live.subscription",
-    "connect": "heliograph.live.client",
+    "connect": "heliograph.live.connect",
 }
 
 

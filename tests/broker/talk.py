@@ -58,8 +58,8 @@ class Heard:
 class Talk:
     """A broker with peers. Every ``say`` is followed by a take unless told otherwise."""
 
-    def __init__(self, config: BrokerConfig | None = None) -> None:
-        self.broker = Broker(config or BrokerConfig(), seed=1, incarnation=1)
+    def __init__(self, config: BrokerConfig | None = None, incarnation: int = 1) -> None:
+        self.broker = Broker(config or BrokerConfig(), seed=1, incarnation=incarnation)
         self.now = 0
         self.heard: dict[int, Heard] = {}
         self.held: dict[int, bool] = {}

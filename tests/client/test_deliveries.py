@@ -105,7 +105,6 @@ def test_what_a_link_lost_at_the_broker_is_added_up() -> None:
 EVENT = an_event(1)
 BAD_BROKERS = {
     "numbers that are not whole": delivery(b"\1\0\0", len(EVENT), 0) + EVENT,
-    "no numbers": delivery(b"", len(EVENT), 0) + EVENT,
     "numbers over the frame": HEAD.pack(24 + 4, Kind.DELIVERY, 0, 0, 0, 0, 400) + packed(1),
     "a delivery with a topic": HEAD.pack(24 + 8, Kind.DELIVERY, 0, 4, 0, 0, 4) + packed(1, 1),
     "half an event": delivery(packed(1), 10, 0) + EVENT[:10],

@@ -83,7 +83,7 @@ def test_a_scenario_is_read() -> None:
         ("at_s = 1", "at_s = 1\ntimes = 2", "fault[0].every_s = 0.0: is needed to strike 2 times"),
         ("[[fault]]", '[checks]\nnames = ["orders"]\n[[fault]]', "checks.names has 'orders': did you mean 'order'?"),
         ("[[fault]]", '[[faults]]\nkind = "x"\n[[fault]]', "faults: unknown key; did you mean 'fault'?"),
-        ("[scenario]", "[topology]\nlinks = [['a', 'a']]\n[scenario]", "topology.links: brokers are not linked"),
+        ("[scenario]", "[topology]\nlinks = [['a', 'a']]\n[scenario]", "topology.links[0] links 'a' to itself"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_key_as_typed(given: str, instead: str, said: str) -> None:

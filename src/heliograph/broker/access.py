@@ -20,6 +20,7 @@ from heliograph.model.identity import Identity, Role
 from heliograph.model.topics import INBOX_ROOT, covers, is_system, overlaps
 
 GUARDED_SERVICES = (b"admin",)
+WILD = (b"+", b"#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Rule:
     verb: str
     pattern: bytes
     allow: bool
+    first: bytes  # the pattern's first level
 
 
 class Profile:
@@ -55,9 +57,11 @@ class Profile:
 
     def may_filter(self, pattern: bytes) -> bool:
         """False if a subscription to this filter could never be delivered anything."""
+        first = pattern.split(b"/", 1)[0]
+        wild = first in WILD
         for rule in self._rules:
-            if rule.verb != "subscribe":
-                continue
+            if rule.verb != "subscribe" or not (wild or rule.first == first or rule.first in WILD):
+                continue  # most rules speak of other topics: their first level tells
             if rule.allow and overlaps(rule.pattern, pattern):
                 return True
             if not rule.allow and covers(rule.pattern, pattern):
@@ -84,7 +88,7 @@ class Access:
     def profile(self, identity: Identity) -> Profile:
         """The profile of a peer; peers to whom the same rules apply share one."""
         rules = tuple(
-            Rule(verb, topic.replace("{entity}", identity.entity).encode(), line.effect == "allow")
+            _rule(verb, topic.replace("{entity}", identity.entity).encode(), line.effect == "allow")
             for line in self._config.rules
             if _fits(line, identity)
             for verb in line.verbs
@@ -105,6 +109,10 @@ class Access:
 
     def __len__(self) -> int:
         return len(self._profiles)
+
+
+def _rule(verb: str, pattern: bytes, allow: bool) -> Rule:
+    return Rule(verb, pattern, allow, pattern.split(b"/", 1)[0])
 
 
 def _fits(line: RuleConfig, identity: Identity) -> bool:

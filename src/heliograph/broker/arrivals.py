@@ -22,6 +22,7 @@ from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason
 from heliograph.machine import Instant
 from heliograph.model.topics import topic_fault
+from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Flag, Frame, Kind
 from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
 from heliograph.wire.scan import MISS, OTHER, scan
@@ -58,12 +59,15 @@ class Arrivals:
         while pos + HEAD_BYTES <= len(frames):
             origin = HEAD.unpack_from(frames, pos)[4]
             seen = self._sessions.origins.visit(origin, now)
-            spans: list[tuple[Route, int, int]] = []
+            spans: list[tuple[Route | Mixed, int, int]] = []
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
             for route, start, end in spans:
-                self._publications.spread(link, route, frames[start:end], now)
+                if isinstance(route, Mixed):
+                    self._publications.spread_mixed(link, route, now)
+                else:
+                    self._publications.spread(link, route, frames[start:end], now)
             if why == MISS:
-                pos = self._meet_topic(table, frames, pos, seen)
+                pos = self._meet_bad_topic(frames, pos, seen)
             elif why == OTHER:
                 pos = self._meet_other(link, table, frames, pos, seen, trace, now)
             elif why != Reason.ORIGIN_FOREIGN:
@@ -88,18 +92,14 @@ class Arrivals:
                 self._links.count(Reason.BODY_MALFORMED)
                 return
             pos += len(frame.raw)
-            route = table.routes.get(frame.topic) or self._subscriptions.resolve(table, frame.topic)
+            route = table.routes[frame.topic]
             for share in route.shares:
                 seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
                 if share.id in groups and seen.admit(frame.sequence):
                     self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace, now)
 
-    def _meet_topic(self, table: RouteTable, frames: bytes, pos: int, seen: Seen) -> int:
-        length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(frames, pos)
-        topic = frames[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
-        if topic_fault(topic) is None:
-            self._subscriptions.resolve(table, topic)
-            return pos
+    def _meet_bad_topic(self, frames: bytes, pos: int, seen: Seen) -> int:
+        length, _, _, _, _, sequence, _ = HEAD.unpack_from(frames, pos)
         seen.admit(sequence)
         self._links.count(Reason.TOPIC_INVALID)
         return int(pos + 4 + length)
@@ -131,7 +131,7 @@ class Arrivals:
                 inboxes = [inbox for inbox in inboxes if inbox.startswith(self._network.inbox)]
             self._publications.send_to(link, inboxes, True, frame.raw, now)
         else:
-            route = table.routes.get(frame.topic) or self._subscriptions.resolve(table, frame.topic)
+            route = table.routes[frame.topic]
             self._publications.spread(link, route, frame.raw, now)
         return end
 

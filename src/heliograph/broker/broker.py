@@ -215,7 +215,7 @@ class Broker:
                 if why == MORE:
                     break
                 if why == MISS:
-                    pos = self._publications.meet_topic(link, data, pos)
+                    pos = self._publications.meet_bad_topic(link, data, pos)
                     continue
                 if why != OTHER:
                     raise ProtocolError(Reason(why))

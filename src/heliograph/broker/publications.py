@@ -58,18 +58,13 @@ class Publications:
         self.expired = 0
         self.shares_lost = 0  # publications for a group that has no member in reach
 
-    def meet_topic(self, link: Link, data: bytes, pos: int) -> int:
-        """A topic that the cache does not have: work out its route, or discard the publication. Where to go on."""
-        assert link.table is not None
+    def meet_bad_topic(self, link: Link, data: bytes, pos: int) -> int:
+        """A publication whose topic is not valid: discard it, and say why. Where to go on."""
         assert link.seen is not None
         length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(data, pos)
         topic = data[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
-        fault = topic_fault(topic)
-        if fault is None:
-            self._subscriptions.resolve(link.table, topic)
-            return pos
         if link.seen.admit(sequence):
-            self._refuse(link, topic, Reason.TOPIC_INVALID, fault)
+            self._refuse(link, topic, Reason.TOPIC_INVALID, topic_fault(topic) or "")
         return int(pos + 4 + length)
 
     def receive_flagged(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -89,7 +84,7 @@ class Publications:
         headers = headers_of(frame)
         if frame.flags & Flag.EXPIRES and not self._is_wanted_still(link, frame, headers, now):
             return
-        route = link.table.routes.get(frame.topic) or self._subscriptions.resolve(link.table, frame.topic)
+        route = link.table.routes[frame.topic]
         if frame.flags & Flag.DIRECTED:
             self._direct(link, frame, headers, route.denied, now)
             return

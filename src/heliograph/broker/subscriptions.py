@@ -23,7 +23,7 @@ from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
-from heliograph.model.topics import INBOX_ROOT, covers, filter_fault
+from heliograph.model.topics import INBOX_ROOT, covers, filter_fault, topic_fault
 from heliograph.notes import ActionDenied
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
@@ -60,8 +60,9 @@ class Subscriptions:
         self.changed: Callable[[list[Subscription], list[Subscription]], None]  # those that came, and that went
         self.elsewhere: Callable[[bytes, bool], Elsewhere]  # where else a topic goes: topic, only inside our cluster
         self.spread: Callable[[Callable[[Instant], None], Instant], None]  # call when everybody knows what we told
-        self.local = RouteTable(Access(AccessConfig()).profile(BROKERS))  # for what arrives at us as its target
-        self.inner = RouteTable(self.local.profile)  # for what arrives from another cluster
+        brokers = Access(AccessConfig()).profile(BROKERS)
+        self.local = self._new_table(brokers)  # for what arrives at us as its target
+        self.inner = self._new_table(brokers)  # for what arrives from another cluster
 
     # -- what clients ask ---------------------------------------------------------------------------------------
 
@@ -139,7 +140,12 @@ class Subscriptions:
         """The route table of a profile."""
         table = self._tables.get(profile)
         if table is None:
-            table = self._tables[profile] = RouteTable(profile)
+            table = self._tables[profile] = self._new_table(profile)
+        return table
+
+    def _new_table(self, profile: Profile) -> RouteTable:
+        table = RouteTable(profile)
+        table.routes.resolve = lambda topic: None if topic_fault(topic) else self.resolve(table, topic)
         return table
 
     def drop_table(self, table: RouteTable) -> None:

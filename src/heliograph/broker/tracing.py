@@ -160,7 +160,7 @@ class Tracing:
         """Who would get a topic here."""
         network = self._network
         table = self._subscriptions.local
-        route = table.routes.get(topic) or self._subscriptions.resolve(table, topic)
+        route = table.routes[topic]
         members = [sink for share in route.shares for sink in share.members]
         return {
             "broker": network.map.me.name,

@@ -18,7 +18,8 @@ from typing import Any
 
 from heliograph.cli.demo_broker import SETTINGS, BrokerProcess, broker_process
 from heliograph.errors import RefusedError
-from heliograph.live.client import Client, Connecting, connect
+from heliograph.live.client import Client
+from heliograph.live.connect import Connecting, connect
 from heliograph.live.runtime import local_token
 from heliograph.live.subscription import Subscription
 from heliograph.model.publication import Publication

@@ -39,6 +39,7 @@ class Publish:
     expires_in_ms: int | None = None
     content_type: str | None = None
     request: Request = 0  # hears of it only where there was no room
+    to: list[str] | None = None  # inboxes: it goes to these sessions and to nobody else
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Subscribe; the outcome is the subscription's number once it is in force at the broker."""
+    """Subscribe; the outcome is the subscription's number once it is in force."""
 
     request: Request
     filter: str
@@ -68,6 +69,8 @@ class Subscribe:
     echo: bool = True
     inbox_frames_max: int = 65_536
     inbox_bytes_max: int = 64 << 20
+    group: str = ""  # share this filter with others who name the same group
+    wide: bool = False  # in force at every broker in reach, not only at the session's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,18 @@ class Ask:
     request: Request
     service: str
     body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inquire:
+    """Publish a request for whoever subscribes to its topic; the outcome is the first answer, a Publication."""
+
+    request: Request
+    topic: str
+    payload: bytes
+    headers: dict[str, Any] | None = None
+    content_type: str | None = None
+    ms_max: int | None = None  # None: as long as the session waits for anything
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 In:    values, or addresses as people write them.
 Out:   frozen Target and ClientConfig; ``check`` raises UsageError with everything that is wrong.
 State: none.
-Not here: the environment, token files and certificates (live/client.py).
+Not here: the environment, token files and certificates (live/connect.py).
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def stays_here(address: str) -> bool:
+    """False if a link to this peer, ``host:port``, certainly leaves this machine. A name was checked as a target."""
+    try:
+        return ip_address(address.rpartition(":")[0].strip("[]")).is_loopback
+    except ValueError:
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 In:    publications, as the session receives them.
 Out:   publications, oldest first; ``pressing`` while a full inbox asks the session to stop reading.
 State: the queue, and how many were lost because nobody read them.
-Not here: holding the link (client/session.py), waiting for the next publication (live/client.py).
+Not here: holding the link (client/conversation.py), waiting for the next publication (live/subscription.py).
 """
 
 from __future__ import annotations

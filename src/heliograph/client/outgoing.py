@@ -3,21 +3,25 @@
 In:    numbered runs of EVENT frames; confirmations (PONG, or ``seen`` in a WELCOME).
 Out:   what to write next, with a PING now and then; after a new WELCOME, what to repeat.
 State: runs that wait for a link, runs that were sent; bounded in bytes by whoever asks ``has_room`` first.
-Not here: writing frames (client/writer.py), deciding when a link may be written to (client/session.py).
+Not here: writing frames (client/writer.py), deciding when a link may be written to (client/conversation.py), which
+          PINGs a link has to answer (client/line.py).
 
 A PING carries the highest sequence sent before it, so its PONG says by itself what the broker has routed.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
+from operator import itemgetter
 
-from heliograph.errors import ProtocolError, Reason
-from heliograph.wire.frames import HEAD, Kind, control
+from heliograph.errors import Reason, RefusedError
+from heliograph.wire.frames import HEAD
 
 PING_BYTES = 1 << 18  # published between two confirmations
 Run = tuple[int, bytes]
-"""Whole frames and the sequence of the last; sequences within and between runs leave no gaps."""
+"""Whole frames and the sequence of the last; a run that was withdrawn keeps its sequence and has no bytes."""
 
 
 class Outgoing:
@@ -25,8 +29,6 @@ class Outgoing:
 
     __slots__ = (
         "_ping_bytes",
-        "_pinged",
-        "_pings",
         "_unpinged_bytes",
         "assigned",
         "bytes",
@@ -47,8 +49,6 @@ class Outgoing:
         self.confirmed = 0  # a broker has routed everything up to here
         self._ping_bytes = min(PING_BYTES, max(1, bytes_max // 4))
         self._unpinged_bytes = 0
-        self._pings = 0  # without an answer on the present link
-        self._pinged = 0  # the highest number among them
 
     @property
     def has_room(self) -> bool:
@@ -61,45 +61,43 @@ class Outgoing:
         self.bytes += len(run)
         self.waiting.append((self.assigned, run))
 
-    def send(self) -> list[bytes]:
-        """Everything that waits, as sent from now on."""
+    def send(self, ping: Callable[[int], bytes]) -> list[bytes]:
+        """Everything that waits, as sent from now on; ``ping`` makes the PINGs in between."""
         out: list[bytes] = []
         for last, run in self.waiting:
-            out.append(run)
+            if run:
+                out.append(run)
             self.sent_to = max(self.sent_to, last)
             self._unpinged_bytes += len(run)
             if self._unpinged_bytes >= self._ping_bytes:
-                out.append(self._ping(last))
+                self._unpinged_bytes = 0
+                out.append(ping(last))
         self.sent += self.waiting
         self.waiting.clear()
         return out
 
-    def ping(self) -> bytes:
+    def ping(self, ping: Callable[[int], bytes]) -> bytes:
         """Ask the broker to confirm everything that was sent."""
-        return self._ping(self.sent[-1][0] if self.sent else self.confirmed)
-
-    def _ping(self, number: int) -> bytes:
         self._unpinged_bytes = 0
-        self._pings += 1
-        self._pinged = max(self._pinged, number)
-        return control(Kind.PING, number)
-
-    def pong(self, number: int) -> None:
-        """The broker has routed everything up to this sequence."""
-        if not self._pings or number > self._pinged:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "a PONG that nobody asked for")
-        self._pings -= 1
-        self.confirm(number)
+        return ping(self.sent[-1][0] if self.sent else self.confirmed)
 
     def confirm(self, number: int) -> None:
-        """Forget what the broker has."""
+        """The broker has routed everything up to this sequence: forget it."""
         self.confirmed = max(self.confirmed, number)
         while self.sent and self.sent[0][0] <= number:
             self.bytes -= len(self.sent.popleft()[1])
 
+    def withdraw(self, sequence: int) -> None:
+        """Send this publication, a run of its own, to no further broker; its number stays used."""
+        for runs in (self.sent, self.waiting):
+            place = bisect_left(runs, sequence, key=itemgetter(0))
+            if place < len(runs) and runs[place][0] == sequence:
+                self.bytes -= len(runs[place][1])
+                runs[place] = (sequence, b"")
+
     def rewind(self, seen: int) -> int:
         """A new link: everything above ``seen`` has to be sent again. Returns how many publications that repeats."""
-        self._pings = self._pinged = self._unpinged_bytes = 0
+        self._unpinged_bytes = 0
         self.confirm(seen)
         repeated = max(0, self.sent_to - max(seen, self.confirmed))
         self.waiting.extendleft(reversed(self.sent))
@@ -110,6 +108,11 @@ class Outgoing:
             self.bytes -= len(run) - len(rest)
             self.waiting[0] = (last, rest)
         return repeated
+
+
+def too_much() -> RefusedError:
+    """The error of who publishes while there is no room."""
+    return RefusedError(Reason.REQUESTS_OVER_LIMIT, "too much is published that no broker has confirmed yet")
 
 
 def _above(run: bytes, seen: int) -> bytes:

@@ -1,9 +1,9 @@
 """Reach: which broker to dial next, and when.
 
-In:    lost links and failed dials.
+In:    lost links and failed dials; addresses that a broker named when it had to go.
 Out:   dials, in the order of the targets, with growing pauses and jitter.
 State: the next target, the dial under way, how often it failed.
-Not here: the handshake (client/session.py).
+Not here: the handshake (client/conversation.py), moving while a link is still there (client/roaming.py).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Reach:
         self._outbox = outbox
         self._timers = timers
         self._gave_up = gave_up
+        self._targets = config.targets
         self._next = 0
         self._pauses = 0  # since a link lasted
         self._away_since: Instant | None = None
@@ -55,20 +56,33 @@ class Reach:
     @property
     def target(self) -> Target:
         """The broker that is dialled, or was dialled last."""
-        return self._config.targets[self._next % len(self._config.targets)]
+        return self._targets[self._next % len(self._targets)]
+
+    @property
+    def is_hinted(self) -> bool:
+        """True if the present target was named by a broker, not by the program."""
+        return self.target not in self._config.targets
 
     @property
     def tried_all(self) -> bool:
         """True if each target has failed since a broker welcomed us."""
-        return self.failures >= len(self._config.targets)
+        return self.failures >= len(self._targets)
+
+    def hint(self, targets: list[Target]) -> None:
+        """A broker that has to go named others: they are tried besides the program's own, until the next such word."""
+        own, present = self._config.targets, self.target
+        self._targets = (*own, *(target for target in targets if target not in own))
+        self._next = self._targets.index(present) if present in self._targets else len(own) - 1
 
     def attached(self) -> None:
         """The dial made a link."""
         self.ticket = None
         self._timers.cancel("dial")
 
-    def welcomed(self) -> None:
-        """There is a broker."""
+    def welcomed(self, target: Target) -> None:
+        """There is a broker; perhaps one to which the session has moved meanwhile."""
+        if target in self._targets:
+            self._next = self._targets.index(target)
         self.failures = 0
         self._away_since = None
         self._timers.cancel("give up")
@@ -113,8 +127,8 @@ class Reach:
         config = self._config
         self.ticket = None
         self._start_patience(now)
-        rounds = min(self._pauses // len(config.targets), DOUBLINGS_MAX)
-        self._next = (self._next + 1) % len(config.targets)
+        rounds = min(self._pauses // len(self._targets), DOUBLINGS_MAX)
+        self._next = (self._next + 1) % len(self._targets)
         self._pauses += 1
         longest = min(config.retry_ms << rounds, config.retry_ms_max)
         pause_ms = max(1, int(longest * self._random.uniform(0.5, 1.0)))

@@ -2,8 +2,12 @@
 
 In:    whole DELIVERY frames of a broker, any content.
 Out:   the subscription numbers, the link's count of lost publications, and the publications that are new.
-State: a bounded memory of topics; per origin which sequences came, so that a repetition after a reconnect is dropped.
+State: a bounded memory of topics; per origin which sequences came, so that what comes again (after a reconnect, or from
+       both brokers during a move) is dropped.
 Not here: cutting the stream (wire/splitter.py), queues (client/inbox.py).
+
+A publication comes once for all plain subscriptions together, and once more for each shared one that chose this
+session: so each shared subscription remembers for itself what came.
 
 A broken delivery is the broker's fault and ends the link. A bad publication inside a good delivery is its publisher's:
 it is discarded and counted, and the broker that relayed it keeps its link.
@@ -32,14 +36,13 @@ class Reader:
 
     def __init__(self) -> None:
         self._topics: dict[bytes, str] = {}
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int | tuple[int, int], Seen] = {}  # by origin, or by shared subscription and origin
         self.received = 0
         self.duplicates = 0
         self.discarded = 0
 
-    def read(self, frame: bytes) -> tuple[bytes, int, list[Publication]]:
-        """The packed subscription numbers, what the link has lost so far, and the new publications."""
-        numbers, lost, start = _prefix(frame)
+    def read(self, frame: bytes, start: int, share: int = 0) -> list[Publication]:
+        """The new publications of a delivery, which begin at ``start``; ``share``: of this shared subscription."""
         size = len(frame)
         publications: list[Publication] = []
         find = self._topics.get
@@ -60,7 +63,7 @@ class Reader:
             name = frame[start + HEAD_BYTES : top]
             topic = find(name) or self._learn(name)
             if origin != origin_before or seen is None:
-                seen = self._seen_of(origin)
+                seen = self._seen_of((share, origin) if share else origin)
                 origin_before = origin
             if topic is None:
                 self.discarded += 1
@@ -77,7 +80,7 @@ class Reader:
                 self.duplicates += 1
             start = end
         self.received += len(publications)
-        return numbers, lost, publications
+        return publications
 
     def _learn(self, name: bytes) -> str | None:
         """A topic as text; None if it is not."""
@@ -92,23 +95,23 @@ class Reader:
         self._topics[name] = topic
         return topic
 
-    def _seen_of(self, origin: int) -> Seen:
-        seen = self._seen.get(origin)
+    def _seen_of(self, key: int | tuple[int, int]) -> Seen:
+        seen = self._seen.get(key)
         if seen is None:
             if len(self._seen) >= ORIGINS_MAX:
                 del self._seen[next(iter(self._seen))]
-            seen = self._seen[origin] = Seen(origin, GAPS_MAX)
+            seen = self._seen[key] = Seen(key if isinstance(key, int) else key[1], GAPS_MAX)
         return seen
 
 
-def _prefix(frame: bytes) -> tuple[bytes, int, int]:
-    """Subscription numbers, lost count, and where the publications begin."""
+def prefix_of(frame: bytes) -> tuple[bytes, int, int]:
+    """The packed subscription numbers, what the link has lost so far, and where the publications begin."""
     length, kind, flags, topic_length, lost, _, numbers_length = HEAD.unpack_from(frame)
     assert kind == Kind.DELIVERY
     assert length + 4 == len(frame)
     start = HEAD_BYTES + numbers_length
     if flags or topic_length or start > len(frame):
         raise ProtocolError(Reason.HEADERS_OVER_FRAME, "the prefix of a delivery does not fit it")
-    if numbers_length % NUMBER_BYTES or not 0 < numbers_length <= NUMBER_BYTES * SUBSCRIPTIONS_PER_DELIVERY_MAX:
-        raise ProtocolError(Reason.BODY_MALFORMED, "a delivery must name subscriptions, four bytes each")
+    if numbers_length % NUMBER_BYTES or numbers_length > NUMBER_BYTES * SUBSCRIPTIONS_PER_DELIVERY_MAX:
+        raise ProtocolError(Reason.BODY_MALFORMED, "a delivery names its subscriptions in four bytes each")
     return frame[HEAD_BYTES:start], lost, start

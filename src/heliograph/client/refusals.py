@@ -46,13 +46,14 @@ class Refusals:
         self._kept: deque[RefusedPublication] = deque(maxlen=KEPT_MAX)
         self._unflushed = 0
 
-    def heard(self, body: Refusal) -> None:
+    def heard(self, body: Refusal) -> RefusedPublication:
         """The broker refused a publication."""
         refused = RefusedPublication(body.subject, reason_of(body.code), body.text)
         self.count += 1
         self._unflushed += 1
         self.last = refused
         self._kept.append(refused)
+        return refused
 
     def flushed(self) -> RefusedError | None:
         """The error for a flush that ends now; the next one starts afresh."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.client.conversation import Conversation
+from heliograph.client.line import Line
 from heliograph.client.rooms import Rooms
 from heliograph.client.subscriptions import Wish
 from heliograph.wire.bodies import Welcome
 
 
 def describe_link(conversation: Conversation, welcome: Welcome | None) -> dict[str, Any]:
-    """The present link and the broker at its end; ``links`` counts all since the beginning."""
-    line = conversation.line
+    """The present link and the broker at its end; ``links`` and ``roamed`` count all since the beginning."""
+    line, roaming = conversation.line, conversation.roaming
     return {
         "target": None if line is None else str(line.target),
         "broker": None if welcome is None else welcome.broker,
@@ -26,11 +27,14 @@ def describe_link(conversation: Conversation, welcome: Welcome | None) -> dict[s
         "roles": [] if welcome is None else list(welcome.roles),
         "links": conversation.links,
         "held": line is not None and line.held,
+        "roaming": roaming.is_active,
+        "roamed": roaming.count,
     }
 
 
 def describe_rooms(rooms: Rooms, lost_at_broker: int) -> dict[str, Any]:
     """What went out, what came in, and what was lost on the way."""
+    directed = rooms.subscriptions.directed
     return {
         "published": rooms.outgoing.assigned,
         "confirmed": rooms.outgoing.confirmed,
@@ -41,19 +45,28 @@ def describe_rooms(rooms: Rooms, lost_at_broker: int) -> dict[str, Any]:
         "lost": {**rooms.losses.counts, "broker": lost_at_broker},
         "subscriptions": len(rooms.subscriptions),
         "requests": len(rooms.requests),
+        "inquiries": len(rooms.inquiries),
+        "directed": {"received": directed.received, "waiting": len(directed), "lost": directed.lost},
         **rooms.refusals.report(),
     }
 
 
-def describe_wish(wish: Wish) -> dict[str, Any]:
-    """One subscription and its inbox."""
+def describe_wish(wish: Wish, line: Line | None) -> dict[str, Any]:
+    """One subscription, how far it is on the present line, and its inbox."""
     inbox = wish.inbox
+    if wish.ending:
+        stage = "ending"
+    elif line is None or wish.number not in line.asked:
+        stage = "wanted"
+    else:
+        stage = "in_force" if wish.number in line.in_force else "asked"
     return {
         "number": wish.number,
         "filter": wish.filter,
         "policy": wish.policy.value,
         "echo": wish.echo,
-        "stage": wish.stage.name.lower(),
+        "group": wish.group,
+        "stage": stage,
         "received": inbox.received,
         "waiting": len(inbox),
         "lost": inbox.lost,

@@ -3,7 +3,7 @@
 In:    requests of the program; answers of the broker, named by their number on the wire.
 Out:   outcomes; what an answer belongs to.
 State: open requests with their time-outs, and per link the answers that are expected. Both bounded.
-Not here: what an answer means (client/session.py).
+Not here: what an answer means (client/asking.py), requests that other clients answer (client/inquiries.py).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 from heliograph.client.commands import Outcome, Request
 from heliograph.errors import HeliographError, NotConnectedError, ProtocolError, Reason, UsageError
-from heliograph.machine import Instant, Timers
+from heliograph.machine import Instant, LinkId, Timers
 
 NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """An answer that the broker owes on the present link."""
+    """An answer that a broker owes on a link."""
 
-    verb: str  # "subscribe", "unsubscribe" or "ask"
+    verb: str  # "subscribe", "unsubscribe" or "ask"; "part" and "pass" are a moving session's own (client/roaming.py)
     request: Request = 0
     number: int = 0  # of the subscription
     service: str = ""
@@ -32,7 +32,16 @@ class Expected:
 class Requests:
     """Open requests, the outcomes of settled ones, and the answers that are on their way."""
 
-    __slots__ = ("_count_max", "_expected", "_next_number", "_open", "_outcomes", "_timers", "_wait_ns")
+    __slots__ = (
+        "_count_max",
+        "_expected",
+        "_expected_count",
+        "_next_number",
+        "_open",
+        "_outcomes",
+        "_timers",
+        "_wait_ns",
+    )
 
     def __init__(self, timers: Timers, wait_ms: int, count_max: int) -> None:
         self._timers = timers
@@ -40,23 +49,33 @@ class Requests:
         self._count_max = count_max
         self._open: dict[Request, Callable[[Instant], None]] = {}  # and what to do when nobody answers in time
         self._outcomes: list[Outcome] = []
-        self._expected: dict[int, Expected] = {}
+        self._expected: dict[LinkId, dict[int, Expected]] = {}
+        self._expected_count = 0
         self._next_number = 1
 
     # -- the program's side -------------------------------------------------------------------------------------
 
-    def open(self, request: Request, now: Instant, gave_up: Callable[[Instant], None] | None = None) -> None:
-        """Await something; ``gave_up`` tidies up after a time-out."""
+    def open(
+        self,
+        request: Request,
+        now: Instant,
+        gave_up: Callable[[Instant], None] | None = None,
+        wait_ms: int | None = None,
+    ) -> None:
+        """Await something, for ``wait_ms`` or as long as usual; ``gave_up`` tidies up after a time-out."""
         if request in self._open:
             raise UsageError(f"request {request} is open already")
-        if len(self._open) >= self._count_max or len(self._expected) >= 2 * self._count_max:
+        if len(self._open) >= self._count_max or self._expected_count >= 2 * self._count_max:
             raise UsageError(f"more than {self._count_max} requests wait for their answers")
         self._open[request] = gave_up if gave_up is not None else _nothing
-        self.extend(request, now)
+        self._wait(request, self._wait_ns if wait_ms is None else wait_ms * NS_PER_MS, now)
 
     def extend(self, request: Request, now: Instant) -> None:
-        """It makes progress: wait as long again."""
-        self._timers.set(("request", request), now + self._wait_ns, lambda now: self._time_out(request, now))
+        """It makes progress: wait as long as usual once more."""
+        self._wait(request, self._wait_ns, now)
+
+    def _wait(self, request: Request, wait_ns: int, now: Instant) -> None:
+        self._timers.set(("request", request), now + wait_ns, lambda now: self._time_out(request, wait_ns, now))
 
     def settle(self, request: Request, value: Any = None, error: HeliographError | None = None) -> None:
         """Say what became of it; one that is not open (0, or timed out) is left alone."""
@@ -86,10 +105,10 @@ class Requests:
             self._outcomes = []
         return outcomes
 
-    def _time_out(self, request: Request, now: Instant) -> None:
+    def _time_out(self, request: Request, wait_ns: int, now: Instant) -> None:
         gave_up = self._open.get(request)
         if gave_up is not None:
-            wait_ms = self._wait_ns // NS_PER_MS
+            wait_ms = wait_ns // NS_PER_MS
             self.settle(request, error=NotConnectedError(Reason.TIME_OUT, f"no answer within {wait_ms} ms"))
             gave_up(now)
 
@@ -98,30 +117,31 @@ class Requests:
 
     # -- the broker's side --------------------------------------------------------------------------------------
 
-    def expect(self, expected: Expected) -> int:
-        """The number under which to ask the broker."""
+    def expect(self, link: LinkId, expected: Expected) -> int:
+        """The number under which to ask the broker on this link."""
         number = self._next_number
         self._next_number += 1
-        self._expected[number] = expected
+        self._expected.setdefault(link, {})[number] = expected
+        self._expected_count += 1
         return number
 
-    def answered(self, number: int) -> Expected:
+    def answered(self, link: LinkId, number: int) -> Expected:
         """What an answer belongs to; each comes once."""
-        expected = self._expected.pop(number, None)
+        expected = self._expected.get(link, {}).pop(number, None)
         if expected is None:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer that nobody asked for")
+        self._expected_count -= 1
         return expected
 
-    def forget_link(self) -> list[Expected]:
+    def forget_link(self, link: LinkId) -> list[Expected]:
         """The link is gone, and with it these answers."""
-        lost = list(self._expected.values())
-        self._expected.clear()
+        lost = list(self._expected.pop(link, {}).values())
+        self._expected_count -= len(lost)
         return lost
 
-    @property
-    def answers_due(self) -> int:
-        """How many answers are on their way."""
-        return len(self._expected)
+    def answers_due(self, link: LinkId) -> int:
+        """How many answers are on their way on this link."""
+        return len(self._expected.get(link, ()))
 
 
 def _nothing(now: Instant) -> None:

@@ -9,6 +9,7 @@ Not here: any rule; each room has its own file.
 from __future__ import annotations
 
 from heliograph.client.config import ClientConfig
+from heliograph.client.inquiries import Inquiries
 from heliograph.client.outgoing import Outgoing
 from heliograph.client.reader import Reader
 from heliograph.client.refusals import Losses, Refusals
@@ -21,15 +22,29 @@ from heliograph.machine import Outbox, Timers
 class Rooms:
     """Everything of a session that outlives a link."""
 
-    __slots__ = ("losses", "outbox", "outgoing", "reader", "refusals", "requests", "subscriptions", "timers", "writer")
+    __slots__ = (
+        "config",
+        "inquiries",
+        "losses",
+        "outbox",
+        "outgoing",
+        "reader",
+        "refusals",
+        "requests",
+        "subscriptions",
+        "timers",
+        "writer",
+    )
 
-    def __init__(self, config: ClientConfig, origin: int) -> None:
+    def __init__(self, config: ClientConfig, secret: bytes, origin: int) -> None:
+        self.config = config
         self.outbox = Outbox()
         self.timers = Timers()
         self.requests = Requests(self.timers, config.request_ms_max, config.requests_max)
         self.subscriptions = Subscriptions()
         self.writer = Writer(origin)
         self.outgoing = Outgoing(config.outgoing_bytes_max)
+        self.inquiries = Inquiries(secret, self.requests, self.outgoing, self.writer)
         self.reader = Reader()
         self.refusals = Refusals()
         self.losses = Losses(self.outbox, self.timers)

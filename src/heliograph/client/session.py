@@ -3,7 +3,8 @@
 In:    commands of the program (client/commands.py); a broker's bytes; time.
 Out:   dials and frames; outcomes, inboxes and refusals for the program to collect.
 State: its rooms (client/rooms.py), the way to a broker (reach), the present link (conversation).
-Not here: sockets and tasks (live/client.py), frames (client/conversation.py).
+Not here: sockets and tasks (live/client.py), frames (client/conversation.py), moving from a broker that drains to
+          another one (client/roaming.py).
 
 The life of a session: dial → HELLO → WELCOME → in use → link lost → pause → dial …, until the program closes it, or a
 broker refuses it for a reason that trying again would not change. On each WELCOME everything is subscribed again, and
@@ -12,22 +13,24 @@ published again what lies above the broker's ``seen``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ipaddress import ip_address
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from heliograph.client import commands
 from heliograph.client.commands import Outcome
-from heliograph.client.config import ClientConfig
+from heliograph.client.config import ClientConfig, Target, stays_here
 from heliograph.client.conversation import FATAL, Conversation
 from heliograph.client.inbox import Inbox
+from heliograph.client.line import Line
+from heliograph.client.outgoing import too_much
 from heliograph.client.reach import Reach
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.reports import describe_link, describe_rooms, describe_wish
 from heliograph.client.requests import NS_PER_MS
 from heliograph.client.rooms import Rooms
+from heliograph.client.subscriptions import Wish
 from heliograph.client.writer import header_block, plain_block
 from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Peer, SocketName, Ticket
@@ -52,11 +55,13 @@ class Session:
         self.welcome: bodies.Welcome | None = None  # what the broker said last
         self.error: HeliographError | None = None  # why the session ended, if not by the program's wish
         self.ended = False
-        self._rooms = rooms = Rooms(config, self.origin)
+        self._rooms = rooms = Rooms(config, secret, self.origin)
         self._outgoing = rooms.outgoing
         self._writer = rooms.writer
         self._requests = rooms.requests
         self._conversation = Conversation(rooms, self.origin, _hello(config, secret), self)
+        self._asking = self._conversation.asking
+        self._roaming = self._conversation.roaming
         self._reach = Reach(config, seed, rooms.outbox, rooms.timers, self.refused)
         self._wall_offset_ns: int | None = None  # wall time minus monotonic time
         self._connects: dict[int, Instant] = {}  # request -> until when each target should have been tried
@@ -73,6 +78,7 @@ class Session:
             commands.Unsubscribe: self._tell_unsubscribe,
             commands.Flush: self._tell_flush,
             commands.Ask: self._tell_ask,
+            commands.Inquire: self._tell_inquire,
             commands.Drain: self._tell_drain,
             commands.Close: self._tell_close,
         }
@@ -89,6 +95,19 @@ class Session:
         """True while a broker has welcomed the session and the link is there."""
         line = self._conversation.line
         return line is not None and line.is_ready
+
+    @property
+    def inbox_topic(self) -> str:
+        """The topic under which this session is found, as long as it stays with its broker; empty without one."""
+        line = self._conversation.line
+        if self._roaming.inbox or line is None or not line.is_ready:
+            return self._roaming.inbox
+        return "" if line.leaving else line.inbox
+
+    @property
+    def directed(self) -> Inbox:
+        """Where publications are that name this session as a destination."""
+        return self._rooms.subscriptions.directed
 
     def collect(self) -> list[Outcome]:
         """Outcomes since the last call."""
@@ -116,11 +135,13 @@ class Session:
                 "state": "ended" if self.ended else "connected" if self.is_connected else "connecting",
                 "error": None if self.error is None else str(self.error),
                 "origin": f"{self.origin:016x}",
+                "inbox": self.inbox_topic,
                 **describe_link(self._conversation, self.welcome if self.is_connected else None),
                 **describe_rooms(self._rooms, self._conversation.lost_at_broker),
             }
         if question == "subscriptions":
-            return [describe_wish(wish) for wish in self._rooms.subscriptions]
+            line = self._conversation.line
+            return [describe_wish(wish, line) for wish in self._rooms.subscriptions]
         raise UsageError(f"a session has no report on {question!r}: ask for overview or subscriptions")
 
     # -- inputs of the driver -----------------------------------------------------------------------------------
@@ -128,17 +149,23 @@ class Session:
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """The dial succeeded: say hello."""
         reach = self._reach
+        if peer.ticket is not None and peer.ticket == self._roaming.ticket and not self.ended:
+            self._roaming.attached(link, peer, now)
+            return
         if self.ended or self._conversation.line is not None or peer.ticket is None or peer.ticket != reach.ticket:
             self._rooms.outbox.hang_up(link, Reason.TIME_OUT)  # a dial that came through after we gave up on it
             return
         reach.attached()
-        if self.config.token and not reach.target.secure and not _stays_here(peer):
+        if self.config.token and not reach.target.secure and not stays_here(peer.address):
             # "localhost" did not mean this machine. The token is not for those who listen on the way.
             self._rooms.outbox.hang_up(link, Reason.CREDENTIAL_MISSING)
             text = f"the token would cross the network to {peer.address} in clear text"
-            self.refused(NotConnectedError(Reason.CREDENTIAL_MISSING, text), now)
+            if reach.is_hinted:
+                self._not_reached(Reason.CREDENTIAL_MISSING, text, now)
+            else:
+                self.refused(NotConnectedError(Reason.CREDENTIAL_MISSING, text), now)
             return
-        self._conversation.begin(link, reach.target, self.config.dial_ms_max, now)
+        self._conversation.begin(link, reach.target, now, hinted=reach.is_hinted)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """The broker's bytes, split anywhere."""
@@ -149,23 +176,31 @@ class Session:
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The link is gone: find a broker again."""
-        line = self._conversation.line
-        if line is None or line.id != link:
+        conversation = self._conversation
+        line = conversation.lines.get(link)
+        if line is None:
             return
-        self._conversation.end(now)
+        in_use = line is conversation.line
+        conversation.end(line)
         if self.ended:
             return
+        if not in_use:
+            self._roaming.lost(line, reason, now)
+        elif not self._roaming.take_over(now):
+            self._lost(line, reason, now)
+        self._review_drain(now)
+
+    def _lost(self, line: Line, reason: Reason, now: Instant) -> None:
         if line.welcomed_at is None:
             said, text = line.said if line.said is not None else (reason, "")
             self._not_reached(said, text, now)
         else:
             self._reach.left(now - line.welcomed_at, now)
-        self._review_drain(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
         """Publications wait here while the driver's buffer is full."""
-        line = self._conversation.line
-        if line is not None and line.id == link:
+        line = self._conversation.lines.get(link)
+        if line is not None:
             line.pressed = pressed
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
@@ -173,8 +208,12 @@ class Session:
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A dial did not succeed."""
-        if ticket == self._reach.ticket and not self.ended:
+        if self.ended:
+            return
+        if ticket == self._reach.ticket:
             self._not_reached(reason, "", now)
+        elif ticket == self._roaming.ticket:
+            self._roaming.failed(reason, now)
 
     def tell(self, command: Any, now: Instant) -> None:
         """A command of the program; UsageError if it makes no sense."""
@@ -212,6 +251,7 @@ class Session:
         headers: dict[str, Any] | None = None,
         expires_in_ms: int | None = None,
         content_type: str | None = None,
+        to: Sequence[str] | None = None,
     ) -> bool:
         """Gather one publication for the next take; False, and counted, if there is no room."""
         outgoing = self._outgoing
@@ -219,10 +259,11 @@ class Session:
             return self._no_room(1, now)
         name = self._writer.topic(topic)
         flags = 0
-        if headers is None and expires_in_ms is None and content_type is None and self._wall_offset_ns is not None:
+        plain = headers is None and expires_in_ms is None and content_type is None and to is None
+        if plain and self._wall_offset_ns is not None:
             block = plain_block((now + self._wall_offset_ns) // 1_000)
         else:
-            block, flags = header_block(self._stamp_us(now), headers, expires_in_ms, content_type)
+            block, flags = header_block(self._stamp_us(now), headers, expires_in_ms, content_type, to)
         outgoing.add(self._writer.frame(name, block, payload, outgoing.assigned + 1, flags))
         return True
 
@@ -258,23 +299,24 @@ class Session:
     # -- commands -----------------------------------------------------------------------------------------------
 
     def _tell_publish(self, command: commands.Publish, now: Instant) -> None:
-        given = (command.headers, command.expires_in_ms, command.content_type)
+        given = (command.headers, command.expires_in_ms, command.content_type, command.to)
         if not self.publish(command.topic, command.payload, now, *given):
-            self._requests.refuse(command.request, _full())
+            self._requests.refuse(command.request, too_much())
 
     def _tell_batch(self, command: commands.PublishBatch, now: Instant) -> None:
         given = (command.headers, command.expires_in_ms, command.content_type)
         if not self.publish_batch(command.topic, command.payloads, now, *given):
-            self._requests.refuse(command.request, _full())
+            self._requests.refuse(command.request, too_much())
 
     def _tell_send(self, command: commands.Send, now: Instant) -> None:
         """The take that follows does it."""
 
     def _tell_taken(self, command: commands.Taken, now: Instant) -> None:
-        wish = self._conversation.pressing.get(command.number)
+        pressing = self._rooms.subscriptions.pressing
+        wish = pressing.get(command.number)
         if wish is not None and wish.inbox.is_half_empty():
             wish.inbox.pressing = False
-            del self._conversation.pressing[command.number]
+            del pressing[command.number]
 
     def _tell_connect(self, command: commands.Connect, now: Instant) -> None:
         if self.is_connected:
@@ -287,7 +329,7 @@ class Session:
         self._refuse_while_draining()
         wish = self._rooms.subscriptions.add(command)
         try:
-            self._requests.open(command.request, now, lambda now: self._conversation.unsubscribe(wish, 0))
+            self._requests.open(command.request, now, lambda now: self._unsubscribe(wish, 0))
         except UsageError:
             self._rooms.subscriptions.remove(wish)
             raise
@@ -301,7 +343,10 @@ class Session:
             return
         if command.request:
             self._requests.open(command.request, now)
-        self._conversation.unsubscribe(wish, command.request)
+        self._unsubscribe(wish, command.request)
+
+    def _unsubscribe(self, wish: Wish, request: int) -> None:
+        self._asking.unsubscribe(self._conversation.line, wish, request)
 
     def _tell_flush(self, command: commands.Flush, now: Instant) -> None:
         request = command.request
@@ -321,16 +366,29 @@ class Session:
             raise UsageError(f"a request must be JSON values: {error}") from None
         if size > CONTROL_BYTES_MAX or not isinstance(command.body, dict):
             raise UsageError(f"a request is a JSON object of at most {CONTROL_BYTES_MAX} bytes")
-        self._requests.open(command.request, now, lambda now: self._conversation.forget_ask(command.request))
-        self._conversation.ask(command, now)
+        self._requests.open(command.request, now, lambda now: self._asking.forget_ask(command.request))
+        self._asking.ask(self._conversation.line, command)
+
+    def _tell_inquire(self, command: commands.Inquire, now: Instant) -> None:
+        self._refuse_while_draining()
+        self._rooms.inquiries.add(command, self._stamp_us(now), now)
+        self._inquire(now)
+
+    def _inquire(self, now: Instant) -> None:
+        """Publish the requests that wait, if there is a broker where their answers can find us."""
+        inbox = self.inbox_topic
+        if inbox and self._rooms.inquiries.waiting:
+            self._conversation.listen(now)
+            self._rooms.inquiries.publish(inbox, self._stamp_us(now))
 
     def _tell_drain(self, command: commands.Drain, now: Instant) -> None:
         self._refuse_while_draining()
         self._requests.open(command.request, now, self.close)
         self._draining = True
         self._drain_request = command.request
+        self._roaming.allowed = False
         for wish in self._rooms.subscriptions:
-            self._conversation.unsubscribe(wish, 0)
+            self._unsubscribe(wish, 0)
         self._conversation.confirm_soon()
         self._review_drain(now)
 
@@ -352,17 +410,25 @@ class Session:
 
     # -- what the conversation tells ----------------------------------------------------------------------------
 
-    def welcomed(self, welcome: bodies.Welcome, now: Instant) -> None:
+    def welcomed(self, line: Line, now: Instant) -> None:
         """A broker is there, and has been told what we want."""
-        self.welcome = welcome
-        self._reach.welcomed()
+        self.welcome = line.welcome
+        self._reach.welcomed(line.target)
         for request in self._connects:
             self._rooms.timers.cancel(("connect", request))
-            self._requests.accept(request, welcome)
+            self._requests.accept(request, self.welcome)
         self._connects.clear()
+        if not line.inbox:
+            error = RefusedError(Reason.FEATURE_UNSUPPORTED, "this broker has no inboxes for answers")
+            self._rooms.inquiries.refuse_all(error)
+        self._inquire(now)
         if self._flushes or self._draining:
             self._conversation.confirm_soon()
         self.progressed(now)
+
+    def hinted(self, targets: list[Target]) -> None:
+        """The broker named others where we may go."""
+        self._reach.hint(targets)
 
     def progressed(self, now: Instant) -> None:
         """The broker confirmed or answered something."""
@@ -383,11 +449,7 @@ class Session:
     def _end(self, error: HeliographError | None) -> None:
         if self.ended:
             return
-        conversation = self._conversation
-        line = conversation.line
-        if line is not None:
-            conversation.pump(line)
-            conversation.hang_up(line, Reason.GOODBYE)
+        self._conversation.hang_up_all()
         self.ended = True
         self.error = error
         why = error if error is not None else ClosedError("the client was closed")
@@ -396,15 +458,15 @@ class Session:
             self._requests.refuse(request, why)
         self._connects.clear()
         self._requests.settle_all(why)
-        for wish in self._rooms.subscriptions:
-            self._rooms.subscriptions.remove(wish, error)
-        conversation.pressing.clear()
+        self._rooms.subscriptions.end(error)
         self._rooms.outbox.stop = True
 
     def _not_reached(self, reason: Reason, text: str, now: Instant) -> None:
         """A dial or handshake failed. A bad certificate stays bad; anything else may get better."""
+        hinted = self._reach.is_hinted
         self._reach.failed(reason, text, now)
-        if (reason in FATAL or (reason is Reason.TLS_FAILED and self.welcome is None)) and self._reach.tried_all:
+        fatal = reason in FATAL or (reason is Reason.TLS_FAILED and self.welcome is None)
+        if fatal and not hinted and self._reach.tried_all:
             self.refused(self._reach.error(), now)
         self._review_connects(now)
 
@@ -452,16 +514,3 @@ def _hello(config: ClientConfig, secret: bytes) -> bytes:
         hold=config.hold,
     )
     return control(Kind.HELLO, 0, bodies.encode(body))
-
-
-def _stays_here(peer: Peer) -> bool:
-    """False if the link certainly leaves this machine. A name, as in simulated worlds, was checked as a target."""
-    host = peer.address.rpartition(":")[0].strip("[]")
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return True
-
-
-def _full() -> RefusedError:
-    return RefusedError(Reason.REQUESTS_OVER_LIMIT, "too much is published that no broker has confirmed yet")

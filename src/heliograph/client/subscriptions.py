@@ -1,15 +1,18 @@
 """Subscriptions of a session: the client's own numbers, stable over reconnects, with an inbox each.
 
 In:    Subscribe commands; links that come and go; the broker's answers.
-Out:   SUBSCRIBE frames to send; which inboxes a delivery goes to.
+Out:   bodies of SUBSCRIBE frames; which inboxes a delivery goes to.
 State: a bounded table, and a bounded memory of which numbers lead to which inboxes.
-Not here: queues (client/inbox.py), who awaits an answer (client/requests.py).
+Not here: queues (client/inbox.py), asking a broker for them (client/asking.py), who awaits an answer
+          (client/requests.py).
+
+Two inboxes are not the program's subscriptions: ``answers`` (number 0) hears what comes to the session's own inbox
+topic, once somebody made a request; ``directed`` hears publications that name this session as a destination.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from struct import unpack
 
 from heliograph.client.commands import Request, Subscribe
@@ -22,53 +25,61 @@ from heliograph.wire import bodies
 SUBSCRIPTIONS_MAX = 100_000  # as many as a broker takes on one link by default
 SETS_MAX = 4_096  # remembered sets of numbers; beyond it the memory starts anew
 NUMBER_MAX = (1 << 32) - 1
-
-
-class Stage(Enum):
-    """How far a subscription is with the present link."""
-
-    WANTED = 1  # the broker does not know of it
-    ASKED = 2
-    IN_FORCE = 3
-    ENDING = 4  # the program has ended it, the broker has not confirmed
+ANSWERS = 0  # the number of the subscription to the session's own inbox topic
+DIRECTED = -1  # what names this session as a destination comes without a number
+DIRECTED_FRAMES_MAX = 4_096
+DIRECTED_BYTES_MAX = 16 << 20
 
 
 class Wish:
     """One subscription, as the session keeps it."""
 
-    __slots__ = ("echo", "filter", "inbox", "number", "policy", "request", "stage")
+    __slots__ = ("echo", "ending", "filter", "group", "inbox", "number", "policy", "request", "wide")
 
-    def __init__(self, number: int, command: Subscribe) -> None:
+    def __init__(self, number: int, command: Subscribe, inbox: Inbox | None = None) -> None:
         self.number = number
-        self.filter = command.filter
+        self.filter = command.filter  # empty: the session's own inbox, whatever it is at the present broker
         self.policy = command.policy
         self.echo = command.echo
+        self.group = command.group
+        self.wide = command.wide
         self.request: Request = command.request  # who awaits that it is in force; 0 once it was
-        self.stage = Stage.WANTED
-        self.inbox = Inbox(number, command.policy, command.inbox_frames_max, command.inbox_bytes_max)
+        self.ending = False  # the program has ended it, the broker has not confirmed
+        bounds = (command.inbox_frames_max, command.inbox_bytes_max)
+        self.inbox = inbox if inbox is not None else Inbox(number, command.policy, *bounds)
 
-    def body(self) -> bytes:
-        """The body of its SUBSCRIBE."""
+    def body(self, own_inbox: str) -> bytes:
+        """The body of its SUBSCRIBE. A later broker need not tell everybody once more before it confirms."""
         return bodies.encode(
-            bodies.Subscribe(number=self.number, filter=self.filter, policy=self.policy.value, echo=self.echo)
+            bodies.Subscribe(
+                number=self.number,
+                filter=self.filter or f"{own_inbox}/#",
+                policy=self.policy.value,
+                echo=self.echo,
+                group=self.group,
+                wide=self.wide and self.request != 0,
+            )
         )
 
 
 class Subscriptions:
     """All subscriptions of a session."""
 
-    __slots__ = ("_by_number", "_next_number", "_sets", "news")
+    __slots__ = ("_by_number", "_next_number", "_sets", "answers", "directed", "news", "pressing")
 
     def __init__(self) -> None:
         self._by_number: dict[int, Wish] = {}
         self._next_number = 1
         self._sets: dict[bytes, tuple[Wish, ...]] = {}
+        self.answers: Wish | None = None
+        self.directed = Inbox(DIRECTED, Policy.DROP_OLDEST, DIRECTED_FRAMES_MAX, DIRECTED_BYTES_MAX)
         self.news: dict[int, Inbox] = {}  # inboxes with something new since the program last asked
+        self.pressing: dict[int, Wish] = {}  # subscriptions whose inbox is full
 
     def add(self, command: Subscribe) -> Wish:
         """Keep a new subscription; UsageError for what no broker would take."""
         _check(command)
-        if len(self._by_number) >= SUBSCRIPTIONS_MAX or self._next_number > NUMBER_MAX:
+        if len(self._by_number) >= SUBSCRIPTIONS_MAX or self._next_number > NUMBER_MAX // 2:
             raise UsageError(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
         wish = Wish(self._next_number, command)
         self._next_number += 1
@@ -76,23 +87,40 @@ class Subscriptions:
         self._sets.clear()
         return wish
 
+    def listen(self, inbox: Inbox) -> Wish:
+        """From now on hear what comes to the session's own inbox topic."""
+        self._sets.clear()
+        self.answers = Wish(ANSWERS, Subscribe(0, ""), inbox)
+        return self.answers
+
     def get(self, number: int) -> Wish | None:
         """The subscription of this number, unless it has ended."""
-        return self._by_number.get(number)
+        return self._by_number.get(number) if number != ANSWERS else self.answers
 
     def remove(self, wish: Wish, error: HeliographError | None = None) -> None:
         """It has ended; what is in its inbox can still be read."""
-        if self._by_number.pop(wish.number, None) is not None:
+        self.pressing.pop(wish.number, None)
+        if wish is self.answers:
+            self.answers = None
+            self._sets.clear()
+        elif self._by_number.pop(wish.number, None) is not None:
             self._sets.clear()
             wish.inbox.end(error)
             self.news[wish.number] = wish.inbox
+
+    def end(self, error: HeliographError | None) -> None:
+        """The session has ended, and everything with it."""
+        for wish in self:
+            self.remove(wish, error)
+        self.directed.end(error)
+        self.news[DIRECTED] = self.directed
 
     def of(self, numbers: bytes) -> tuple[Wish, ...]:
         """The subscriptions that a delivery names; those that have ended meanwhile are left out."""
         known = self._sets.get(numbers)
         if known is None:
             named = unpack(f"<{len(numbers) // 4}I", numbers)
-            known = tuple(self._by_number[number] for number in named if number in self._by_number)
+            known = tuple(wish for number in named if (wish := self.get(number)) is not None)
             if len(self._sets) >= SETS_MAX:
                 self._sets.clear()
             self._sets[numbers] = known
@@ -103,6 +131,11 @@ class Subscriptions:
         inboxes = list(self.news.values())
         self.news.clear()
         return inboxes
+
+    def everything(self) -> list[Wish]:
+        """What a broker has to be asked for: the program's subscriptions and the session's own."""
+        wishes = list(self._by_number.values())
+        return wishes if self.answers is None else [self.answers, *wishes]
 
     def __iter__(self) -> Iterator[Wish]:
         return iter(list(self._by_number.values()))
@@ -119,5 +152,7 @@ def _check(command: Subscribe) -> None:
         raise UsageError(f"{command.filter!r} is not a topic filter: {fault}")
     if not isinstance(command.policy, Policy):
         raise UsageError(f"{command.policy!r} is not a policy: one of {', '.join(Policy)}")
+    if not isinstance(command.group, str):
+        raise UsageError(f"a group is named by a str, not {type(command.group).__name__}")
     if command.inbox_frames_max <= 0 or command.inbox_bytes_max <= 0:
         raise UsageError("an inbox has room for at least one publication")

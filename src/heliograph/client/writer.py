@@ -10,14 +10,15 @@ Most publications have no headers of their own, so the reserved ones are formatt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from heliograph.errors import UsageError
-from heliograph.model.topics import TOPIC_BYTES_MAX, topic_fault
+from heliograph.model.topics import TOPIC_BYTES_MAX, is_inbox, topic_fault
 from heliograph.wire.frames import BODY_BYTES, HEAD, Flag
-from heliograph.wire.limits import HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
+from heliograph.wire.limits import DESTINATIONS_MAX, HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 HEADERS_ROOM = HEADERS_BYTES_MAX - TOPIC_BYTES_MAX - HEAD_BYTES  # a frame has 64 KiB for everything but its payload
 TOPICS_MAX = 4_096  # remembered as valid; beyond it the memory starts anew
@@ -88,18 +89,29 @@ def plain_block(stamp_us: int) -> bytes:
 
 
 def header_block(
-    stamp_us: int | None, headers: Headers | None, expires_in_ms: int | None, content_type: str | None
+    stamp_us: int | None,
+    headers: Headers | None = None,
+    expires_in_ms: int | None = None,
+    content_type: str | None = None,
+    to: Sequence[str] | None = None,
+    reply_to: str | None = None,
 ) -> tuple[bytes, int]:
     """All headers as JSON, and the flags that go with them."""
     reserved: Headers = {} if stamp_us is None else {"$t": stamp_us, "$u": True}
     flags = 0
+    if to is not None:
+        reserved["$d"] = _destinations(to)
+        flags |= Flag.DIRECTED
+    if reply_to is not None:
+        reserved["$r"] = reply_to
+        flags |= Flag.REQUEST
     if expires_in_ms is not None:
         if stamp_us is None:
             raise UsageError("a publication cannot expire while nobody told the session what time it is")
         if expires_in_ms <= 0:
             raise UsageError("a publication expires in more than 0 ms")
         reserved["$x"] = stamp_us + expires_in_ms * 1_000
-        flags = Flag.EXPIRES
+        flags |= Flag.EXPIRES
     if content_type is not None:
         reserved["$y"] = content_type
     if headers:
@@ -116,3 +128,12 @@ def header_block(
     if len(block) > HEADERS_ROOM:
         raise UsageError(f"headers of {len(block)} bytes are too large: at most {HEADERS_ROOM} are taken")
     return block, int(flags)
+
+
+def _destinations(to: Sequence[str]) -> list[str]:
+    if isinstance(to, str) or not 0 < len(to) <= DESTINATIONS_MAX:
+        raise UsageError(f"a directed publication names 1 to {DESTINATIONS_MAX} inboxes in a list")
+    for inbox in to:
+        if not isinstance(inbox, str) or not is_inbox(inbox):
+            raise UsageError(f"{inbox!r} is not an inbox: what a client finds in its own ``inbox`` is one")
+    return list(to)

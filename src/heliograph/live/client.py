@@ -1,9 +1,10 @@
-"""The asyncio face of a client: ``await heliograph.connect(…)``, publish, subscribe, flush, drain, close.
+"""The asyncio face of a client: publish, subscribe, request, flush, drain, close.
 
-In:    calls of a program, on its event loop; addresses, files and environment variables.
+In:    calls of a program, on its event loop.
 Out:   commands for the session machine; futures settled by its outcomes.
 State: open requests, subscriptions, and who waits for room to publish.
-Not here: every decision (client/session.py), sockets (live/network.py), iterating (live/subscription.py).
+Not here: making one (live/connect.py), every decision (client/session.py), sockets (live/network.py), iterating
+          (live/subscription.py).
 
 ``publish`` makes no task and no write of its own: what is published in one turn of the loop leaves in one write at the
 end of the turn.
@@ -12,37 +13,24 @@ end of the turn.
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import stat
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic_ns
 from types import TracebackType
 from typing import Any
 
 from heliograph.client import commands
-from heliograph.client.config import ClientConfig, Target, parse_target
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
+from heliograph.client.subscriptions import DIRECTED
 from heliograph.errors import ClosedError, HeliographError, UsageError
 from heliograph.live.loop import Driver
-from heliograph.live.subscription import Callback, Subscribing, Subscription
-from heliograph.live.tls import TlsContexts, TlsFiles, client_context
+from heliograph.live.subscription import Callback, Incoming, Subscribing, Subscription
+from heliograph.live.tls import TlsContexts
+from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
+from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import Note
 
-DEFAULT_ADDRESS = "heliograph://127.0.0.1:4717"
-URL_VARIABLE = "HELIOGRAPH_URL"
-ENTITY_VARIABLE = "HELIOGRAPH_ENTITY"
-TOKEN_FILE_VARIABLE = "HELIOGRAPH_TOKEN_FILE"  # noqa: S105 a variable's name, not a token
-FILE_VARIABLES = {
-    "authority": "HELIOGRAPH_AUTHORITY",
-    "certificate": "HELIOGRAPH_CERTIFICATE",
-    "key": "HELIOGRAPH_KEY",
-}
-
-SECRET_BYTES = 32
 TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
 OVERHEAD_BYTES = 128  # what a publication costs beside its payload, roughly
@@ -73,7 +61,7 @@ class Client:
         self._requests: dict[int, asyncio.Future[Any]] = {}
         self._subscribing: dict[int, commands.Subscribe] = {}
         self._next_request = 1
-        self._subscriptions: dict[int, Subscription] = {}
+        self._subscriptions: dict[int, Incoming] = {}
         self._callbacks: set[asyncio.Task[None]] = set()  # subscriptions with a callback, while they last
         self._room: list[asyncio.Future[None]] = []  # who waits to publish
         self._sending = False  # a send at the end of this turn is arranged
@@ -108,6 +96,14 @@ class Client:
         """What we may be."""
         return tuple(self._session.welcome.roles) if self._session.welcome is not None else ()
 
+    @property
+    def inbox(self) -> str:
+        """Where this client is found by directed publications and answers; empty without a broker.
+
+        It belongs to the client's present broker: with another one, after a reconnect or a move, it is another.
+        """
+        return self._session.inbox_topic
+
     def report(self, question: str = "overview") -> Any:
         """The session about itself, as plain values: "overview" or "subscriptions"."""
         return self._session.report(question)
@@ -122,18 +118,20 @@ class Client:
         headers: Headers | None = None,
         expires_in: float | None = None,
         content_type: str | None = None,
+        to: Sequence[str] | None = None,
     ) -> None:
         """Publish. Text is sent as UTF-8; ``expires_in`` is in seconds. Waits only while there is no room.
 
-        It returns before the broker has the publication; ``flush`` waits for that, and tells of refusals.
+        It returns before the broker has the publication; ``flush`` waits for that, and tells of refusals. With ``to``,
+        a list of at most 64 clients' inboxes, it goes to these clients and to nobody else, subscribed or not.
         """
         session = self._session
         if not session.has_room or session.ended:
             await self._wait_for_room()
         if type(payload) is not bytes:
             payload = _bytes_of(payload)
-        expires_in_ms = None if expires_in is None else _milliseconds(expires_in)
-        session.publish(topic, payload, monotonic_ns(), headers, expires_in_ms, content_type)
+        expires_in_ms = None if expires_in is None else milliseconds(expires_in)
+        session.publish(topic, payload, monotonic_ns(), headers, expires_in_ms, content_type, to)
         if not self._sending:
             self._sending = True
             self._loop.call_soon(self._send)
@@ -151,7 +149,7 @@ class Client:
         content_type: str | None = None,
     ) -> None:
         """Publish many payloads on one topic, which is far cheaper than one by one. All get the same headers."""
-        expires_in_ms = None if expires_in is None else _milliseconds(expires_in)
+        expires_in_ms = None if expires_in is None else milliseconds(expires_in)
         for piece in _pieces(payloads):
             await self._wait_for_room()
             self._session.publish_batch(topic, piece, monotonic_ns(), headers, expires_in_ms, content_type)
@@ -165,12 +163,69 @@ class Client:
         """
         await self._request(commands.Flush)
 
+    # -- requests and answers -------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        topic: str,
+        payload: Payload,
+        *,
+        headers: Headers | None = None,
+        content_type: str | None = None,
+        timeout: float | None = None,
+    ) -> Publication:
+        """Publish a request to whoever subscribes to ``topic``, and wait for the first answer.
+
+        NoRespondersError, at once, if nobody is there to answer; NotConnectedError with reason ``time_out`` if nobody
+        answers within ``timeout`` seconds (None: the client's ``request_timeout``). If the link to the broker is lost
+        before the answer comes, NotConnectedError with another reason: the request may have been carried out or not,
+        and it is never repeated. A planned move to another broker (drain) waits for the answers instead.
+        """
+        await self._wait_for_room()
+        data = _bytes_of(payload)
+        wait_ms = None if timeout is None else milliseconds(timeout)
+        answer: Publication = await self._request(
+            lambda request: commands.Inquire(request, topic, data, headers, content_type, wait_ms)
+        )
+        return answer
+
+    async def reply(
+        self,
+        request: Publication,
+        payload: Payload,
+        *,
+        headers: Headers | None = None,
+        content_type: str | None = None,
+    ) -> None:
+        """Answer a request. UsageError if it awaits no answer, or one elsewhere than in a client's inbox.
+
+        Who asks chooses the topic of the answer: without that check, anybody could make this client publish anywhere.
+        """
+        topic = request.reply_to
+        if topic is None or not topic.startswith(f"{INBOX_ROOT.decode()}/"):
+            raise UsageError(f"{request!r} awaits no answer in an inbox: its reply topic is {topic!r}")
+        await self.publish(topic, payload, headers=headers, content_type=content_type)
+
+    def directed(self) -> Incoming:
+        """Publications that name this client's inbox as a destination: ``async for publication in client.directed()``.
+
+        At most 4,096 of them (16 MiB) wait to be read; then the oldest are dropped, and counted in ``lost``.
+        """
+        incoming = self._subscriptions.get(DIRECTED)
+        if incoming is None:
+            incoming = Incoming(self, self._session.directed)
+            if not incoming.is_closed:
+                self._subscriptions[DIRECTED] = incoming
+        return incoming
+
     # -- subscribing, asking --------------------------------------------------------------------------------------
 
     def subscribe(
         self,
         filter: str,
         *,
+        group: str = "",
+        wide: bool = False,
         policy: Policy | str = Policy.DROP_OLDEST,
         echo: bool = True,
         callback: Callback | None = None,
@@ -178,6 +233,10 @@ class Client:
         inbox_bytes_max: int = 64 << 20,
     ) -> Subscribing:
         """Subscribe to a topic filter: ``await`` it for a Subscription, or use it with ``async with``.
+
+        It is in force at this client's broker then; with ``wide`` at every broker that can be reached, so that nothing
+        published anywhere from now on is missed. Clients that name the same ``group`` share the filter: each
+        publication goes to one of them, to one at the publisher's own broker if there is one, else to the nearest.
 
         ``policy`` says what happens when this program does not keep up: "drop_oldest", "disconnect" or "hold".
         ``echo=False`` leaves out what this client publishes itself. With a ``callback``, plain or async, each
@@ -190,7 +249,8 @@ class Client:
 
         async def subscribe() -> Subscription:
             request = self._number()
-            command = commands.Subscribe(request, filter, chosen, echo, inbox_frames_max, inbox_bytes_max)
+            bounds = (inbox_frames_max, inbox_bytes_max)
+            command = commands.Subscribe(request, filter, chosen, echo, *bounds, group, wide)
             self._subscribing[request] = command  # stays if we are cancelled: see _settle_subscribe
             subscription: Subscription = await self._await(command, request)
             if callback is not None:
@@ -254,7 +314,7 @@ class Client:
 
     async def _connect(self, timeout: float | None) -> None:
         self._driver.start()
-        wait_ms = FOREVER_MS if timeout is None else _milliseconds(timeout)
+        wait_ms = FOREVER_MS if timeout is None else milliseconds(timeout)
         try:
             await self._request(lambda request: commands.Connect(request, wait_ms))
         except BaseException:
@@ -371,120 +431,8 @@ class Client:
         return subscription
 
 
-class Connecting:
-    """What ``heliograph.connect(…)`` returns: await it, or use it with ``async with``."""
-
-    def __init__(self, connect: Callable[[], Awaitable[Client]]) -> None:
-        self._connect = connect
-        self._client: Client | None = None
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        return self._connect().__await__()
-
-    async def __aenter__(self) -> Client:
-        self._client = await self._connect()
-        return self._client
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._client is not None
-        await self._client.__aexit__(kind, error, trace)
-
-
-def connect(
-    address: str | Sequence[str] | None = None,
-    *,
-    name: str = "",
-    entity: str | None = None,
-    token: str | None = None,
-    token_file: str | Path | None = None,
-    authority: str | Path | None = None,
-    certificate: str | Path | None = None,
-    key: str | Path | None = None,
-    server_name: str | None = None,
-    hold: bool = False,
-    timeout: float | None = 5.0,
-    request_timeout: float = 10.0,
-    keep_alive: float = 20.0,
-    give_up: float | None = None,
-    outgoing_bytes_max: int = 8 << 20,
-    on_refused: Callable[[RefusedPublication], None] | None = None,
-    on_note: Callable[[Note], None] | None = None,
-) -> Connecting:
-    """Connect to a broker: ``client = await connect(…)``, or ``async with connect(…) as client``.
-
-    ``address`` is one, or several to choose from; else $HELIOGRAPH_URL, else heliograph://127.0.0.1:4717. ``entity``
-    with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove who one is; ``authority`` is whom to trust
-    (heliographs:// only). Each of these has a variable too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE and so on.
-    ``hold`` lets this publisher wait for slow consumers that ask for it.
-
-    Times are in seconds. Each address is tried at least once, and again until ``timeout`` is over. Later, a lost link
-    is restored by itself, for ever or until ``give_up`` is over. ``on_refused`` hears of publications that the broker
-    refused, ``on_note`` of what the session observes (lost and restored links, losses).
-    """
-    config = ClientConfig(
-        targets=_targets(address, server_name),
-        name=name,
-        entity=os.environ.get(ENTITY_VARIABLE, "") if entity is None else entity,
-        token=_token(token, token_file),
-        hold=hold,
-        keep_alive_ms=_milliseconds(keep_alive),
-        request_ms_max=_milliseconds(request_timeout),
-        give_up_ms=None if give_up is None else _milliseconds(give_up),
-        outgoing_bytes_max=outgoing_bytes_max,
-    )
-    session = Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
-    given = {"authority": authority, "certificate": certificate, "key": key}
-    files = {what: _path(path, FILE_VARIABLES[what]) for what, path in given.items()}
-
-    async def open_client() -> Client:
-        if session.ended or session.welcome is not None:
-            raise UsageError("this connection was used before: call connect() again")
-        tls = _tls(files) if any(target.secure for target in config.targets) else None
-        client = Client(session, tls, on_refused, on_note)
-        await client._connect(timeout)
-        return client
-
-    return Connecting(open_client)
-
-
-def _targets(address: str | Sequence[str] | None, server_name: str | None) -> tuple[Target, ...]:
-    if address is None:
-        address = os.environ.get(URL_VARIABLE) or DEFAULT_ADDRESS
-    addresses = [address] if isinstance(address, str) else list(address)
-    return tuple(parse_target(one, server_name) for one in addresses)
-
-
-def _token(token: str | None, token_file: str | Path | None) -> str:
-    if token is not None and token_file is not None:
-        raise UsageError("give either token or token_file")
-    if token is not None:
-        return token
-    path = _path(token_file, TOKEN_FILE_VARIABLE)
-    if path is None:
-        return ""
-    try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise UsageError(f"token file {path}: others can read this token; run: chmod 600 {path}")
-        text = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"token file {path} cannot be read: {error}") from None
-    if not text:
-        raise UsageError(f"token file {path} is empty")
-    return text
-
-
-def _path(path: str | Path | None, variable: str) -> Path | None:
-    chosen = os.environ.get(variable) if path is None else path
-    return Path(chosen) if chosen else None
-
-
-def _tls(files: dict[str, Path | None]) -> TlsContexts:
-    return TlsContexts(client=client_context(TlsFiles(**files)))
-
-
-def _milliseconds(seconds: float) -> int:
+def milliseconds(seconds: float) -> int:
+    """A time in seconds as the session counts it."""
     if not 0 <= seconds < FOREVER_MS / 1_000:
         raise UsageError(f"{seconds} is not a time in seconds")
     return round(seconds * 1_000)

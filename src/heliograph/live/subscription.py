@@ -1,4 +1,4 @@
-"""A subscription as an asyncio program sees it: an async iterator over an inbox, or a callback.
+"""What comes to an asyncio program: an async iterator over an inbox; and a subscription, which can have a callback.
 
 In:    news of the session's inbox, by way of the client.
 Out:   publications; Taken commands when a full inbox has room again.
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from heliograph.client import commands
 from heliograph.client.inbox import Inbox
@@ -25,17 +25,13 @@ if TYPE_CHECKING:
 Callback = Callable[[Publication], Awaitable[Any] | Any]
 
 
-class Subscription:
-    """What comes: ``async for publication in subscription``. It ends when the subscription or its client is closed."""
+class Incoming:
+    """What comes: ``async for publication in incoming``. It ends when nothing will come any more."""
 
-    def __init__(self, client: Client, command: commands.Subscribe, inbox: Inbox) -> None:
-        self.filter = command.filter
-        self.policy = command.policy
-        self.number = inbox.number
+    def __init__(self, client: Client, inbox: Inbox) -> None:
         self._client = client
         self._inbox = inbox
         self._waiters: list[asyncio.Future[None]] = []
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> int:
@@ -75,14 +71,7 @@ class Subscription:
             else:
                 await self._wait()
 
-    async def close(self) -> None:
-        """Unsubscribe. What has come can still be read; then the iteration ends."""
-        if not self._inbox.ended:
-            await self._client._unsubscribe(self)
-        if self._task is not None and self._task is not asyncio.current_task():
-            await asyncio.wait([self._task])
-
-    def __aiter__(self) -> Subscription:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Publication:
@@ -99,17 +88,9 @@ class Subscription:
                 raise StopAsyncIteration
             await self._wait()
 
-    async def __aenter__(self) -> Subscription:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def _took(self) -> None:
         if self._inbox.pressing:
-            self._client._tell(commands.Taken(self.number))
+            self._client._tell(commands.Taken(self._inbox.number))
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -126,6 +107,33 @@ class Subscription:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+class Subscription(Incoming):
+    """What comes for one topic filter. It ends when the subscription or its client is closed."""
+
+    def __init__(self, client: Client, command: commands.Subscribe, inbox: Inbox) -> None:
+        super().__init__(client, inbox)
+        self.filter = command.filter
+        self.policy = command.policy
+        self.group = command.group
+        self.number = inbox.number
+        self._task: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Unsubscribe. What has come can still be read; then the iteration ends."""
+        if not self._inbox.ended:
+            await self._client._unsubscribe(self)
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Subscription:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     def _start(self, callback: Callback) -> asyncio.Task[None]:
         self._task = asyncio.get_running_loop().create_task(self._call(callback), name=f"subscription {self.filter}")

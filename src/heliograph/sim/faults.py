@@ -3,7 +3,7 @@
 In:    the faults of a scenario, a random stream of their own.
 Out:   calls on world and network; entries "fault" and "healed" in the journal; how often each fault struck.
 State: counters.
-Not here: what a broken link or a crashed host does (network.py, world.py).
+Not here: faults of many brokers (network_faults.py), what a broken link or a crashed host does (network.py, world.py).
 """
 
 from __future__ import annotations
@@ -16,19 +16,25 @@ from random import Random
 from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND, SECOND
 from heliograph.sim.network import End
-from heliograph.sim.scenario import OF_LINKS, Fault
+from heliograph.sim.network_faults import NetworkFaults, come_back, direction
+from heliograph.sim.scenario import OF_LINKS, OF_MANY, Fault
+from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
 
 
 class Faults:
     """Strikes as planned. Each fault draws from a stream of its own, so that adding one changes no other."""
 
-    def __init__(self, world: World, plan: tuple[Fault, ...], duration_s: float) -> None:
+    def __init__(self, world: World, plan: tuple[Fault, ...], duration_s: float, wiring: Wiring | None = None) -> None:
         self.counts = [0] * len(plan)
         self.plan = plan
         self._world = world
         self._random = [world.random(f"fault/{number}") for number in range(len(plan))]
+        self._network = NetworkFaults(world, wiring, self.begin)
         self._of_hosts: dict[str, Callable[[Fault, Host, Random], None]] = {
+            "stop": self._network.stop,
+            "replace": self._network.replace,
+            "clog": self._network.clog,
             "crash": self._crash,
             "power_cut": self._power_cut,
             "pause": self._pause,
@@ -40,10 +46,11 @@ class Faults:
             "partition": self._partition,
             "reset": self._reset,
             "drop_frame": self._drop_frame,
+            "unlink": self._network.unlink,
         }
         for number, fault in enumerate(plan):
             for strike in range(fault.times):
-                at_s = fault.at_s + strike * fault.every_s
+                at_s = fault.at_s + strike * fault.every_s + fault.within_s * self._random[number].random()
                 if at_s > duration_s:
                     break
                 world.loop.at(int(at_s * SECOND), self._strike, number)
@@ -56,8 +63,12 @@ class Faults:
         fault, random = self.plan[number], self._random[number]
         if random.random() >= fault.probability:
             return
-        if fault.kind in OF_LINKS:
+        if fault.kind in OF_MANY:
+            self.counts[number] += self._network.strike(fault, random)
+        elif fault.kind in OF_LINKS:
             ends = list(self._links(fault.target))
+            if fault.kind == "unlink":
+                ends = [end for end in ends if self._network.is_wired(end)]
             if ends:
                 self.counts[number] += 1
                 self._of_links[fault.kind](fault, random.choice(ends), random)
@@ -76,7 +87,8 @@ class Faults:
                     if not (end.pipe or end.over or end.far.over) and fnmatchcase(end.far.host.name, sink):
                         yield end
 
-    def _begin(self, fault: Fault, target: str, heal: Callable[[], None] | None) -> None:
+    def begin(self, fault: Fault, target: str, heal: Callable[[], None] | None) -> None:
+        """Write down what strikes, and see to its end."""
         self._world.journal.write("fault", target, fault.kind)
         if heal is not None:
             self._world.loop.at(self._world.loop.now + int(fault.for_s * SECOND), self._heal, (fault, target, heal))
@@ -90,19 +102,19 @@ class Faults:
 
     def _stall(self, fault: Fault, end: End, _random: Random) -> None:
         self._world.network.stop(end)
-        self._begin(fault, _direction(end), partial(self._world.network.let_go, end))
+        self.begin(fault, direction(end), partial(self._world.network.let_go, end))
 
     def _partition(self, fault: Fault, end: End, _random: Random) -> None:
         source, sink = end.host, end.far.host
         self._world.block(source, sink)
-        self._begin(fault, _direction(end), partial(self._world.unblock, source, sink))
+        self.begin(fault, direction(end), partial(self._world.unblock, source, sink))
 
     def _reset(self, fault: Fault, end: End, random: Random) -> None:
-        self._begin(fault, _direction(end), None)
+        self.begin(fault, direction(end), None)
         self._world.network.break_link(end, random.random())
 
     def _drop_frame(self, fault: Fault, end: End, _random: Random) -> None:
-        self._begin(fault, _direction(end), None)
+        self.begin(fault, direction(end), None)
         self._world.network.tamper(end)
 
     # Faults of hosts.
@@ -114,26 +126,18 @@ class Faults:
         self._go_down(fault, host, random.random(), silent=True)
 
     def _go_down(self, fault: Fault, host: Host, keep: float, *, silent: bool) -> None:
-        self._begin(fault, host.name, partial(self._come_back, host, host.incarnation))
+        self.begin(fault, host.name, partial(come_back, self._world, host, host.incarnation))
         self._world.crash(host, keep, silent)
 
-    def _come_back(self, host: Host, incarnation: int) -> None:
-        if not host.up and host.incarnation == incarnation:
-            self._world.start(host)
-
     def _pause(self, fault: Fault, host: Host, _random: Random) -> None:
-        self._begin(fault, host.name, partial(self._world.go_on, host))
+        self.begin(fault, host.name, partial(self._world.go_on, host))
         self._world.pause(host)
 
     def _slow(self, fault: Fault, host: Host, _random: Random) -> None:
         slower = int(host.service_ns_usual * fault.factor)
         host.service_ns += slower
-        self._begin(fault, host.name, partial(self._world.speed_up, host, slower))
+        self.begin(fault, host.name, partial(self._world.speed_up, host, slower))
 
     def _step_clock(self, fault: Fault, host: Host, _random: Random) -> None:
-        self._begin(fault, host.name, None)
+        self.begin(fault, host.name, None)
         self._world.step_clock(host, fault.step_ms * MILLISECOND)
-
-
-def _direction(end: End) -> str:
-    return f"{end.host.name} > {end.far.host.name}"

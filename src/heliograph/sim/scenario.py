@@ -3,7 +3,8 @@
 In:    TOML: [scenario], [network], [hosts], [topology], [[workload]], [[fault]], [checks].
 Out:   Scenario, a frozen value; or ConfigError with all problems at once.
 State: none.
-Not here: brokers and clients (topology.py), building the world (stage.py), what the words mean in action (workloads.py, faults.py, checkers/).
+Not here: brokers and clients (topology.py), building the world (stage.py), what the words mean in action (workloads.py,
+          faults.py, checkers/).
 
 In topics and filters, ``{n}`` is the client's number in its group and ``{k}`` a number drawn from 1 to ``spread``.
 """
@@ -52,6 +53,7 @@ FAULTS = {
     "unlink": "a link between brokers is removed, and added again after a while",
 }
 OF_LINKS = ("stall", "partition", "reset", "drop_frame", "unlink")  # their target is "from > to"
+OF_MANY = ("divide", "link")  # they draw from all brokers that fit
 SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
 SIZE_BYTES_MAX = 1 << 20
 
@@ -98,6 +100,7 @@ class Fault:
     kind: str
     target: str = "*"  # a host, or "from > to"; * stands for anything, and one of those that fit is drawn
     at_s: float = 0.0
+    within_s: float = 0.0  # each strike comes up to so much later, drawn from the seed
     every_s: float = 0.0  # again after so long …
     times: int = 1  # … so often in all
     probability: float = 1.0
@@ -222,6 +225,8 @@ def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:
         found.append(f'{path}.target = {fault.target!r}: a {fault.kind} needs "from > to", or "*"')
     if not 0 <= fault.at_s <= head.duration_s:
         found.append(f"{path}.at_s = {fault.at_s}: must lie within scenario.duration_s")
+    if not 0 <= fault.within_s <= DURATION_S_MAX:
+        found.append(f"{path}.within_s = {fault.within_s}: must be between 0 and {DURATION_S_MAX}")
     if not 0 < fault.probability <= 1:
         found.append(f"{path}.probability = {fault.probability}: must be above 0 and at most 1")
     if not 1 <= fault.times <= 1_000_000:

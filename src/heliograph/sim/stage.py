@@ -8,20 +8,23 @@ Not here: running it and saying how it went (run.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, ListenerConfig
+from heliograph.broker.config import DEFAULT_PORT
 from heliograph.client.commands import ClientConfig, Target
 from heliograph.client.session import Session
 from heliograph.model.identity import Identity, Role
-from heliograph.node import BROKER, Node, build
+from heliograph.node import Node
 from heliograph.notes import Note, PublicationsLost, SessionRestored
-from heliograph.sim.checkers import CHECKERS, Checker
+from heliograph.sim.checkers import CHECKERS, Checker, Maps
 from heliograph.sim.faults import Faults
 from heliograph.sim.host import Host
-from heliograph.sim.scenario import BrokerPlan, ClientPlan, Scenario, client_names, filled
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.topology import ClientPlan, client_names, drawn, filled, home
+from heliograph.sim.wiring import Wiring
 from heliograph.sim.workloads import Program
 from heliograph.sim.world import World
 
@@ -32,31 +35,22 @@ class Stage:
     """Everything that one run needs."""
 
     def __init__(self, scenario: Scenario, seed: int, *, keep_journal: bool = False) -> None:
-        self.scenario = scenario
         self.world = World(seed, network=scenario.network, hosts=scenario.hosts, keep_journal=keep_journal)
-        self.checkers: list[Checker] = [
-            CHECKERS[name](scenario, self.world.journal, self.ask) for name in scenario.checks.names
-        ]
+        topology = drawn(scenario.topology, self.world.random("topology"))
+        self.scenario = scenario = replace(scenario, topology=topology)
+        names = scenario.checks.names
+        if topology.links and Maps.name not in names:
+            names = (Maps.name, *names)  # it says when the network is settled, which others have to know
+        self.checkers: list[Checker] = [CHECKERS[name](scenario, self.world.journal, self.ask) for name in names]
         self.world.journal.watch("note", self._on_note)
-        for name, broker in scenario.topology.brokers.items():
-            self._add_broker(name, broker)
+        self.wiring = Wiring(self.world, topology)
         self.programs = self._programs()
-        self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s)
+        self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s, self.wiring)
 
     def ask(self, host: str, question: str) -> Any:
         """A report of a host's first machine (the broker, or the session); None while it does not run."""
         asked = self.world.hosts[host]
         return asked.seats[0].machine.report(question) if asked.up else None
-
-    def _add_broker(self, name: str, plan: BrokerPlan) -> None:
-        secure = plan.auth == "certificate"
-        listener = ListenerConfig(host=name, port=DEFAULT_PORT, secure=secure, auth=plan.auth)
-        config = BrokerConfig(name=name, listeners=(listener,), limits=plan.limits, access=plan.access)
-        seed = self.world.random(f"broker/{name}").getrandbits(63)
-        host = self.world.add(name, lambda incarnation: build(config, seed=seed, incarnation=incarnation))
-        host.settings = config
-        self.world.listen(host, (name, DEFAULT_PORT), listener.name, BROKER, secure)
-        self.world.start(host)
 
     def _programs(self) -> list[Program]:
         clients = self.scenario.topology.clients
@@ -71,9 +65,11 @@ class Stage:
         return programs
 
     def _add_client(self, name: str, number: int, plan: ClientPlan) -> Host:
-        secure = self.scenario.topology.brokers[plan.broker].auth == "certificate"
+        topology = self.scenario.topology
+        broker = home(topology, plan, number)
+        secure = topology.brokers[broker].auth == "certificate"
         config = ClientConfig(
-            targets=(Target(host=plan.broker, port=DEFAULT_PORT, secure=secure),),
+            targets=(Target(host=broker, port=DEFAULT_PORT, secure=secure),),
             name=name,
             hold=plan.hold,
             keep_alive_ms=plan.keep_alive_ms,

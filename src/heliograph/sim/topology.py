@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from random import Random
 
 from heliograph.broker.config import AccessConfig, LimitsConfig, NetworkConfig
@@ -138,15 +139,15 @@ def _links(shape: str, clusters: list[list[str]], random: Random) -> list[Pair]:
         return [(name, names[random.randrange(number)]) for number, name in enumerate(names[1:], 1)]
     if shape == "clusters":
         pairs = [pair for cluster in clusters for pair in _ring(cluster)]
-        neighbours = list(zip(clusters, clusters[1:], strict=False))
+        neighbours = list(pairwise(clusters))
         if len(clusters) > 2:
             neighbours.append((clusters[-1], clusters[0]))
         return pairs + [(random.choice(one), random.choice(other)) for one, other in neighbours]
-    return _ring(names) if shape == "ring" else list(zip(names, names[1:], strict=False))
+    return _ring(names) if shape == "ring" else list(pairwise(names))
 
 
 def _ring(names: list[str]) -> list[Pair]:
-    pairs = list(zip(names, names[1:], strict=False))
+    pairs = list(pairwise(names))
     return [*pairs, (names[-1], names[0])] if len(names) > 2 else pairs
 
 

@@ -124,7 +124,9 @@ class Program:
         self._tell(Subscribe(request, wanted, policy, workload.echo, inbox_frames_max=workload.inbox_frames_max))
 
     def _change(self, workload: Workload) -> None:
-        """End one subscription of this workload and make another."""
+        """End one subscription of this workload and make another, until the scenario's end."""
+        if self._world.loop.now >= self._end:
+            return
         mine = [number for number, (_, _, made_by) in self._inboxes.items() if made_by is workload]
         if mine:
             number = self._random.choice(mine)

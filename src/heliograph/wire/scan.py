@@ -1,9 +1,9 @@
 """The scan: one pass over received bytes that turns plain EVENT frames into runs with a route.
 
-In:    bytes, where to start, the session's route cache and its Seen.
+In:    bytes, where to start, the session's routes (looking a topic up works its route out) and its Seen.
 Out:   where it stopped and why, and (route, start, end) per run of frames with the same route, in order.
 State: none of its own; it moves ``seen.next`` and its counters.
-Not here: anything that is not a plain EVENT of a known topic. The scan stops there and the broker decides
+Not here: anything that is not a plain EVENT with a valid topic. The scan stops there and the broker decides
           (broker/broker.py), then scans on.
 
 This is the hot path. Frame by frame it costs one struct read, one slice and one dict look-up, and no object per frame.
@@ -23,7 +23,7 @@ from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES, HEADERS_BYTES_MA
 
 MORE = 0  # the rest is not a whole frame
 OTHER = 1  # not a plain EVENT: another kind, or an EVENT with flags
-MISS = 2  # a topic that the route cache does not have
+MISS = 2  # a topic that has no route, because it is no valid topic
 
 RETRY_BYTES = 4_096  # after frames of different lengths: so far on, look again whether they are alike
 PLAIN_EVENT = 1  # kind EVENT, no flags, in the low 16 bits of the word
@@ -51,7 +51,7 @@ def scan(
     size = len(data)
     last = size - HEAD_BYTES
     small = min(HEADERS_BYTES_MAX, payload_bytes_max)  # in a frame no longer than this, no part is over its limit
-    unpack, find = SCAN.unpack_from, routes.get
+    unpack, find = SCAN.unpack_from, routes.__getitem__
     origin = seen.origin
     expected = base = seen.next
     current: Any = None  # the route of the run that began at ``start``

@@ -22,13 +22,13 @@ KEY = b"k" * 32
 class Node(Talk):
     """A broker of a mesh. Links between brokers have numbers from 1000 on."""
 
-    def __init__(self, mesh: Mesh, name: str, config: BrokerConfig) -> None:
+    def __init__(self, mesh: Mesh, name: str, config: BrokerConfig, incarnation: int = 1) -> None:
         self.mesh = mesh
         self.name = name
         self.ends: dict[int, tuple[Node, int]] = {}
         self.next = 1000
-        super().__init__(config)
-        self.broker.clock(0, 0)
+        super().__init__(config, incarnation)
+        self.broker.clock(0, mesh.now)
 
     def take(self) -> None:
         """Writes and hangups on links to other brokers go to the mesh; the rest is heard as usual."""
@@ -60,15 +60,26 @@ class Mesh:
         self.stalled: set[frozenset[str]] = set()
         self.carried: dict[tuple[str, str], int] = {}
         self.nodes: dict[str, Node] = {}
+        self.key = key
+        self.network = network
         for name in dict.fromkeys([*links, *(other for others in links.values() for other in others)]):
-            dials = tuple(LinkConfig(host=other) for other in links.get(name, []))
-            cluster = (clusters or {}).get(name, "main")
-            config = NetworkConfig(cluster=cluster, key=key, links=dials, **network)
-            self.nodes[name] = Node(self, name, BrokerConfig(name=name, network=config))
+            self.nodes[name] = self._node(name, links.get(name, []), (clusters or {}).get(name, "main"))
         for node in self.nodes.values():
             node.take()
         self.run()
         self.pass_time(100)
+
+    def _node(self, name: str, links: list[str], cluster: str, incarnation: int = 1) -> Node:
+        dials = tuple(LinkConfig(host=other) for other in links)
+        config = NetworkConfig(cluster=cluster, key=self.key, links=dials, **self.network)
+        return Node(self, name, BrokerConfig(name=name, network=config), incarnation)
+
+    def add(self, name: str, links: list[str], cluster: str = "main", incarnation: int = 2) -> None:
+        """A broker begins, perhaps another life."""
+        node = self.nodes[name] = self._node(name, links, cluster, incarnation)
+        node.now = self.now
+        node.take()
+        self.run()
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]

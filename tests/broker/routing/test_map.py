@@ -115,3 +115,12 @@ def test_costs_agree_with_plain_relaxation(data: st.DataObject) -> None:
     assert costs == plain
     assert set(steps) == set(costs) - {0}
     assert all(step in edges[0] for step in steps.values())
+
+
+def test_a_member_is_reached_inside_the_cluster_even_where_a_way_through_another_one_is_shorter() -> None:
+    known = a_map((1, 2, 9_000))
+    known.learn(a_gateway(1, "a", 1, {7: 1}, {2: 9_000}))
+    known.learn(a_gateway(2, "a", 1, {7: 1}, {1: 9_000}))
+    known.learn(a_gateway(7, "z", 7, {1: 1, 2: 1}, {}))
+    assert known.paths.steps == {2: 2, 7: 7}, "a member's slot means nothing to the brokers of another cluster"
+    assert known.paths.costs[2] == 9_000

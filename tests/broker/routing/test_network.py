@@ -22,6 +22,18 @@ def test_a_publication_crosses_a_chain_of_brokers() -> None:
     assert heard.payloads == [b"one", b"two"]
 
 
+def test_a_large_batch_on_many_topics_keeps_its_order() -> None:
+    mesh = Mesh(CHAIN)
+    heard = [mesh.client("c", 1), mesh.client("c", 2)]
+    mesh.client("a", 3)
+    mesh.subscribe("c", 1, "x/1")
+    mesh.subscribe("c", 2, "x/2")
+    frames = [mesh["a"].an_event(3, f"x/{1 + n % 2}", b"%03d" % n) for n in range(300)]
+    mesh["a"].say(3, b"".join(frames))
+    mesh.run()
+    assert [heard[0].payloads, heard[1].payloads] == [[b"%03d" % n for n in range(m, 300, 2)] for m in (0, 1)]
+
+
 def test_only_brokers_on_the_way_see_a_publication() -> None:
     mesh = Mesh({"hub": [], "a": ["hub"], "b": ["hub"], "c": ["hub"]})
     heard = mesh.client("a", 1)
@@ -202,3 +214,41 @@ def test_a_slot_claimed_twice_goes_to_the_older_broker() -> None:
     mesh.subscribe("c", 1, "x")
     mesh.publish("a", 2, "x", b"one")
     assert heard.payloads == [b"one"]
+
+
+@pytest.mark.req("N4")
+def test_a_broker_that_was_a_gateway_in_an_earlier_life_says_that_it_is_none_any_more() -> None:
+    clusters = {"a1": "a", "a2": "a", "b1": "b"}
+    mesh = Mesh({"a1": ["a2"], "a2": ["b1"], "b1": ["a1"]}, clusters)
+    assert row(mesh, "b1", "gateways", "a1")["outside"] == {"b1": row(mesh, "b1", "neighbours", "a1")["cost"]}
+    mesh.kill("a1")
+    mesh.add("a1", ["a2"], "a")
+    mesh["b1"].broker._network.peering.drop(LinkConfig(host="a1"))
+    mesh.pass_time(500)
+    assert row(mesh, "b1", "gateways", "a1")["outside"] == {}
+
+
+@pytest.mark.req("N4", "N8")
+def test_a_gateway_whose_clock_was_set_back_is_believed_after_its_restart() -> None:
+    mesh = Mesh({"a": ["b", "c"], "b": ["d"]}, {"a": "1", "b": "2", "c": "3", "d": "4"})
+    mesh.kill("a")
+    mesh.add("a", ["b"], "1", incarnation=0)
+    mesh.pass_time(2_000)
+    assert row(mesh, "d", "gateways", "a")["outside"].keys() == {"b"}
+
+
+def test_a_link_that_is_removed_while_it_is_dialled_does_not_come_up() -> None:
+    mesh = Mesh({"a": [], "b": []})
+    peering = mesh["a"].broker._network.peering
+    peering.aim(LinkConfig(host="b"), mesh.now)
+    mesh["a"].take()
+    assert peering.drop(LinkConfig(host="b"))
+    mesh.run()
+    mesh.pass_time(3_000)
+    assert mesh.report("a", "map")["neighbours"] == []
+    assert mesh.report("b", "overview")["links"] == 0
+
+
+def row(mesh: Mesh, at: str, table: str, broker: str) -> dict:
+    """What a broker's map has about another."""
+    return next(row for row in mesh.report(at, "map")[table] if row["broker"] == broker)

@@ -24,11 +24,13 @@ BrokerId = int
 Cost = int
 Edges = dict[BrokerId, dict[BrokerId, Cost]]
 
+FORMER_MAX = 256  # names that parts of clusters had before
+
 
 class Paths:
     """Where to go from here. Valid until the map changes."""
 
-    __slots__ = ("cluster", "costs", "epoch", "members", "parts", "speaker", "steps")
+    __slots__ = ("cluster", "costs", "epoch", "former", "members", "parts", "speaker", "steps")
 
     def __init__(self) -> None:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
@@ -38,11 +40,12 @@ class Paths:
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
         self.parts: dict[BrokerId, BrokerId] = {}  # speaker of another part -> its nearest gateway
+        self.former: dict[BrokerId, BrokerId] = {}  # the same under earlier names, for parcels on their way
 
     def next_to_part(self, speaker: BrokerId) -> BrokerId | None:
         """The neighbour through which that part of a cluster is reached."""
-        gateway = self.parts.get(speaker)
-        return None if gateway is None else self.steps[gateway]
+        gateway = self.parts.get(speaker) or self.former.get(speaker)
+        return None if gateway is None else self.steps.get(gateway)
 
 
 class NetworkMap:
@@ -54,6 +57,7 @@ class NetworkMap:
         self.gateways: dict[BrokerId, Gateway] = {}
         self.version = 0  # raised by every change
         self._paths: Paths | None = None
+        self._former: dict[BrokerId, BrokerId] = {}  # part -> its gateway when it last had this name
 
     def learn(self, record: Record) -> bool:
         """Keep a record if it is newer than what is known; False if it tells nothing new."""
@@ -91,14 +95,14 @@ class NetworkMap:
 
     def costs_inside(self, others: list[BrokerId]) -> dict[BrokerId, Cost]:
         """What it costs to reach these members without leaving the cluster."""
-        costs, _ = shortest(self.me.broker, self._inner_edges())
-        return {broker: costs[broker] for broker in others if broker in costs}
+        paths = self.paths
+        return {broker: paths.costs[broker] for broker in others if broker in paths.cluster}
 
     def _work_out(self) -> Paths:
         paths = Paths()
         me = self.me.broker
         inner = self._inner_edges()
-        inner_costs, _ = shortest(me, inner)
+        inner_costs, inner_steps = shortest(me, inner)
         paths.cluster = {broker: self.members[broker] for broker in inner_costs}
         paths.speaker = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
         paths.epoch = max(member.epoch for member in paths.cluster.values()) & 0xFFFF
@@ -107,6 +111,10 @@ class NetworkMap:
             if broker in paths.cluster:
                 edges.setdefault(broker, {}).update(neighbours)
         paths.costs, paths.steps = shortest(me, edges)
+        # What is for members stays inside, also where a way through another cluster is shorter: their slots mean
+        # nothing to the brokers there.
+        paths.costs.update(inner_costs)
+        paths.steps.update(inner_steps)
         for broker, member in sorted(paths.cluster.items()):
             if broker != me:
                 paths.members.setdefault(member.slot, broker)
@@ -115,6 +123,7 @@ class NetworkMap:
                 nearest = paths.parts.get(gateway.speaker)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
                     paths.parts[gateway.speaker] = broker
+        paths.former = self._former = dict(list({**self._former, **paths.parts}.items())[-FORMER_MAX:])
         return paths
 
     def _inner_edges(self) -> Edges:

@@ -155,8 +155,7 @@ class Network:
         inside = self._linked(inside=True)
         record = replace(me, number=me.number + 1, links=inside)
         self._tell(record, None)
-        self.map.learn(record)
-        self._announce_gateway()
+        self.map.learn(record)  # links to other clusters are told by ``settle``, behind what a new speaker has to say
 
     def listen(self, address: str, now: Instant) -> None:
         """Clients can dial us there."""
@@ -185,11 +184,11 @@ class Network:
             if not neighbour.suspected and (neighbour.cluster == cluster) is inside
         }
 
-    def _announce_gateway(self) -> None:
+    def _announce_gateway(self, renew: bool = False) -> None:
         """Tell our links to other clusters, if there are any or were, and if anything about them is new."""
-        known = self.map.gateways.get(self.me)
+        known = None if renew else self.map.gateways.get(self.me)
         outside = self._linked(inside=False)
-        if known is None and not outside:
+        if known is None and not outside and not renew:
             return
         paths = self.map.paths
         gateways = [broker for broker in paths.cluster if broker != self.me and broker in self.map.gateways]
@@ -214,6 +213,8 @@ class Network:
         self.updates_heard += 1
         if record.broker == self.me:
             self._outlive(record.incarnation, record.number, now)
+            if isinstance(record, Gateway) and self.me not in self.map.gateways:
+                self._announce_gateway(renew=True)  # we were one in an earlier life, and others still believe it
             return
         if isinstance(record, Member) and record.cluster != self.map.me.cluster:
             return
@@ -237,6 +238,8 @@ class Network:
             self._tell_interests(self.wide.snapshot(), None)
         self._tell_interests(self.voice.snapshot(), None)
         self._announce(now)
+        if self.me in self.map.gateways:
+            self._announce_gateway(renew=True)
 
     def _settle_clash(self, other: Member, now: Instant) -> None:
         """The same slot claimed twice: the older incarnation keeps it."""
@@ -491,6 +494,8 @@ class Network:
 
     def elsewhere(self, topic: bytes, inside: bool) -> Elsewhere:
         """Where a topic goes besides our own clients."""
+        if not self.interests:
+            return Elsewhere()
         targets, groups = self.targets_of(topic, inside)
         shares = {share: [self._share(share, owner) for owner in owners] for share, owners in groups.items()}
         return Elsewhere(tuple(self._hops(targets)), shares)
@@ -571,8 +576,13 @@ class Network:
         return found
 
     def is_here(self, part: int) -> bool:
-        """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
-        return part == self.paths.speaker or part in self.paths.cluster
+        """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent.
+
+        A part is named after its speaker. If that member has left, parcels are still on their way under its name.
+        """
+        if part == self.paths.speaker or part in self.paths.cluster:
+            return True
+        return part in self.map.members and part not in self.paths.parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,9 @@ class Peering:
         aim = self._dials.pop(link.peer.ticket, None) if link.peer.ticket is not None else None
         if aim is None:
             return False
+        if self._aims.get((aim.config.host, aim.config.port)) is not aim:  # dropped while the dial was under way
+            self._links.hang_up(link, Reason.GOODBYE, "this link was removed")
+            return True
         aim.link = link
         greeting = self._greetings[link] = Greeting(self._nonce(), aim)
         at = now + HANDSHAKE_MS * NS_PER_MS
@@ -283,8 +286,8 @@ class Peering:
     def pong(self, neighbour: Neighbour, sent_at: int, now: Instant) -> None:
         """An echo of our own ping: how long it took is what the link costs."""
         round_trip = now - sent_at
-        if not 0 <= round_trip < self._config.dead_ms * NS_PER_MS:
-            return
+        if not 0 <= round_trip < self._config.suspect_ms * NS_PER_MS:
+            return  # an answer after a pause says nothing of the way
         first = not neighbour.round_trip_ns
         outside = neighbour.cluster != self._myself().cluster
         if neighbour.measure(round_trip, outside) or first:

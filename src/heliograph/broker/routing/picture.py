@@ -24,9 +24,11 @@ def describe(network: Network) -> dict[str, Any]:
         "slot": me.slot,
         "epoch": network.epoch,
         "speaker": network.name_of(paths.speaker),
+        "aims": [f"{host}:{port}" for host, port in network.peering.aims],
         "neighbours": [
             {
                 "broker": neighbour.name,
+                "link": neighbour.link.id,
                 "cluster": neighbour.cluster,
                 "cost": neighbour.cost,
                 "round_trip_us": neighbour.round_trip_ns // 1_000,

@@ -13,6 +13,7 @@ second, forgetting everything would resolve every publication anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,19 @@ class Route:
         return not self.sinks and not any(share.members or share.elsewhere for share in self.shares)
 
 
+class Routes(dict[bytes, Route]):
+    """Topic → Route. A topic that is not there is worked out when it is looked up; None if it is no valid topic."""
+
+    __slots__ = ("resolve",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resolve: Callable[[bytes], Route | None]
+
+    def __missing__(self, topic: bytes) -> Route | None:
+        return self.resolve(topic)
+
+
 class RouteTable:
     """The cached routes of one profile. ``routes`` is handed to the scan and never replaced."""
 
@@ -106,7 +120,7 @@ class RouteTable:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.routes: dict[bytes, Route] = {}
+        self.routes = Routes()
         self.links = 0  # how many links use this table
         self._topics = TopicSet()
         self._shared: dict[tuple[Sink, ...], Route] = {}

@@ -24,7 +24,7 @@ NS_PER_MS = 1_000_000
 class Seen:
     """What one origin has published. ``next`` is -1 until the first number sets the base."""
 
-    __slots__ = ("accepted", "duplicates", "gaps", "gaps_closed", "gaps_max", "next", "origin")
+    __slots__ = ("accepted", "duplicates", "gaps", "gaps_closed", "gaps_max", "late", "next", "origin")
 
     def __init__(self, origin: int, gaps_max: int) -> None:
         self.origin = origin
@@ -33,6 +33,7 @@ class Seen:
         self.gaps_max = gaps_max
         self.accepted = 0
         self.duplicates = 0
+        self.late = 0  # overtaken by a higher number, and admitted all the same
         self.gaps_closed = 0
 
     def admit(self, sequence: int) -> bool:
@@ -44,6 +45,8 @@ class Seen:
         elif not self._fill(sequence):
             self.duplicates += 1
             return False
+        else:
+            self.late += 1
         self.accepted += 1
         return True
 

@@ -6,10 +6,11 @@ from heliograph.sim.checkers.convergence import Convergence
 from heliograph.sim.checkers.delivery import Delivery
 from heliograph.sim.checkers.duplicates import Duplicates
 from heliograph.sim.checkers.isolation import Isolation
+from heliograph.sim.checkers.maps import Maps
 from heliograph.sim.checkers.order import Order
 
 CHECKERS: dict[str, type[Checker]] = {
-    checker.name: checker for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence)
+    checker.name: checker for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps)
 }
 
-__all__ = ["CHECKERS", "Checker", "Violation"]
+__all__ = ["CHECKERS", "Checker", "Maps", "Violation"]

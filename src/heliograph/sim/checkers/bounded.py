@@ -1,6 +1,6 @@
 """Bounded: no table or queue of a broker grows beyond its limit.
 
-In:    the brokers' reports "overview", "links" and "limits", again and again.
+In:    the brokers' reports "overview", "links", "map" and "limits", again and again.
 Out:   a violation when something is above its limit.
 State: none.
 Not here: memory of the process (a benchmark's matter).
@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from heliograph.broker.config import NetworkConfig
+from heliograph.broker.routing.neighbours import UNCONFIRMED_BYTES_MAX
 from heliograph.sim.checkers.base import Checker
+from heliograph.wire.limits import PARCEL_BYTES_MAX
+from heliograph.wire.network import MEMBERS_MAX
+
+AT_ONCE_MAX = 3  # brokers looked at each time
 
 TABLES = {  # in the overview -> the limit
     "links": "links_max",
@@ -31,19 +37,45 @@ class Bounded(Checker):
 
     name = "bounded"
 
+    def prepare(self) -> None:
+        """Nobody was looked at yet."""
+        self._looks = 0
+
     def look(self) -> None:
-        """Compare every broker's tables and queues with its limits."""
-        for broker in self.scenario.topology.brokers:
-            limits = self.ask(broker, "limits")
-            if limits is None:
-                continue
-            self._compare(broker, self.ask(broker, "overview"), TABLES, limits)
-            for link in self.ask(broker, "links"):
-                self._compare(f"{broker}: link {link['link']} ({link['name']})", link, QUEUES, limits)
+        """Compare tables and queues with their limits: every broker's, where there are many a few at a time."""
+        brokers = list(self.scenario.topology.brokers)
+        count = min(len(brokers), AT_ONCE_MAX)
+        for number in range(count):
+            self._compare_all(brokers[(self._looks + number) % len(brokers)])
+        self._looks = (self._looks + count) % len(brokers)
 
     def end(self) -> None:
-        """Also at the end."""
-        self.look()
+        """Also at the end, everybody."""
+        for broker in self.scenario.topology.brokers:
+            self._compare_all(broker)
+
+    def _compare_all(self, broker: str) -> None:
+        limits = self.ask(broker, "limits")
+        if limits is None:
+            return
+        self._compare(broker, self.ask(broker, "overview"), TABLES, limits)
+        for link in self.ask(broker, "links"):
+            self._compare(f"{broker}: link {link['link']} ({link['name']})", link, QUEUES, limits)
+        if self.scenario.topology.links:
+            self._compare_map(broker, self.ask(broker, "map"))
+
+    def _compare_map(self, broker: str, report: dict[str, Any]) -> None:
+        """What a broker keeps of others: of each neighbour what it has not confirmed, and interests."""
+        for row in report["neighbours"]:
+            if row["unconfirmed_bytes"] > UNCONFIRMED_BYTES_MAX + PARCEL_BYTES_MAX:
+                self.blame(f"{broker}: {row['unconfirmed_bytes']} bytes wait for {row['broker']} to confirm them")
+        in_cluster = [row for row in report["members"] if row["cost"] is not None]
+        if len(in_cluster) > MEMBERS_MAX:
+            self.blame(f"{broker}: {len(in_cluster)} members, above {MEMBERS_MAX}")
+        most = NetworkConfig().interests_max
+        for row in [*report["members"], *report["clusters"]]:
+            if row["interests"] > most:
+                self.blame(f"{broker}: {row['interests']} interests of one owner, above interests_max = {most}")
 
     def _compare(self, what: str, report: dict[str, Any], names: dict[str, str], limits: dict[str, int]) -> None:
         for name, limit in names.items():

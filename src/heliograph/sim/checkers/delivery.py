@@ -1,6 +1,7 @@
 """Delivery: what was published and confirmed reaches everyone who was there for it and kept up.
 
-In:    "published", "flushed", "received", and everything that begins or ends a subscription's being in force.
+In:    "published", "flushed", "received", and everything that begins or ends a subscription's being in force; "settled"
+       and "disturbed".
 Out:   a violation for each missing publication, at the step at which it was published; losses that a broker or a full
        inbox counted are no violation, but losses that nobody counted are.
 State: per subscription in force the publications that it still has to get.
@@ -10,13 +11,22 @@ Paper: [grid] §1; N15, what happens to a slow consumer is counted.
 A publication is due to a subscription that was in force before it was published. It is excused if the subscription
 ended, or the subscriber's link broke, before it was read: brokers keep nothing for those who are away. It is due for
 certain once the publisher's flush was confirmed.
+
+Across brokers it is due only while the route is stable: the network was settled (maps.py) when it was published, and for
+GRACE after the flush was confirmed; and the subscription was in force for SPREAD before, so that all brokers knew.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from heliograph.model.topics import matches
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import may, people
+from heliograph.sim.loop import SECOND
+
+GRACE_NS = SECOND
+SPREAD_NS = SECOND
 
 Key = tuple[str, int]
 """A subscription: (client, number)."""
@@ -37,6 +47,10 @@ class Delivery(Checker):
         self._sessions: dict[str, int] = {}  # publisher -> the first number of its present session
         self._last: dict[str, int] = {}  # publisher -> its newest number
         self._confirmed: dict[str, list[tuple[int, int]]] = {}  # publisher -> spans [first, last]
+        self._flushes: dict[str, list[tuple[int, int]]] = {}  # publisher -> (number, when it was confirmed)
+        self._began: dict[Key, int] = {}  # when it came into force
+        self._settled = False
+        self._stable: dict[Key, dict[tuple[str, int], None]] = {}  # of what is due: what came from other brokers
 
     # What is in force.
 
@@ -80,9 +94,12 @@ class Delivery(Checker):
     def _begin(self, key: Key) -> None:
         if key in self._filters and key not in self._due:
             self._due[key] = {}
+            self._stable[key] = {}
+            self._began[key] = self.journal.instant
             self._takers.clear()
 
     def _end(self, key: Key) -> None:
+        self._stable.pop(key, None)
         if self._due.pop(key, None) is not None:
             self._takers.clear()
 
@@ -100,9 +117,15 @@ class Delivery(Checker):
         if takers is None:
             takers = self._takers[who, topic] = [key for key in self._due if self._wants(key, who, topic)]
         if takers:
-            published = (topic, self.journal.step, self.journal.instant)
+            now = self.journal.instant
+            published = (topic, self.journal.step, now)
+            here = self._people[who].broker
             for key in takers:
-                self._due[key][who, number] = published
+                if self._people[key[0]].broker == here:
+                    self._due[key][who, number] = published
+                elif self._settled and now - self._began[key] >= SPREAD_NS:
+                    self._due[key][who, number] = published
+                    self._stable[key][who, number] = None
 
     def on_received(
         self, who: str, subscription: int, publisher: str, _session: int, number: int, _topic: str, _payload: bytes
@@ -111,6 +134,25 @@ class Delivery(Checker):
         due = self._due.get((who, subscription))
         if due is not None:
             due.pop((publisher, number), None)
+            self._stable[who, subscription].pop((publisher, number), None)
+
+    def on_settled(self, _: str) -> None:
+        """All brokers know the network as it is."""
+        self._settled = True
+
+    def on_disturbed(self, _: str) -> None:
+        """What is still on its way between brokers may be lost."""
+        self._settled = False
+        for key, publications in self._stable.items():
+            for publication in publications:
+                if self.journal.instant - self._entered_by(*publication) < GRACE_NS:
+                    self._due[key].pop(publication, None)
+
+    def _entered_by(self, publisher: str, number: int) -> int:
+        """When a publication was at its broker for certain; now, if that is not confirmed yet."""
+        flushes = self._flushes.get(publisher, [])
+        at = bisect_left(flushes, (number, 0))
+        return flushes[at][1] if at < len(flushes) else self.journal.instant
 
     def on_flushed(self, who: str, number: int) -> None:
         """A broker confirmed everything that this session of the publisher published up to here."""
@@ -118,6 +160,7 @@ class Delivery(Checker):
         if spans and spans[-1][0] == first:
             spans.pop()
         spans.append((first, number))
+        self._flushes.setdefault(who, []).append((number, self.journal.instant))
 
     def _wants(self, key: Key, publisher: str, topic: str) -> bool:
         question = (key[0], *self._filters[key], publisher, topic)
@@ -129,7 +172,7 @@ class Delivery(Checker):
     def _judge(self, who: str, pattern: str, echo: bool, publisher: str, topic: str) -> bool:
         subscriber, sender = self._people[who], self._people[publisher]
         return (
-            subscriber.broker == sender.broker
+            (subscriber.broker == sender.broker or bool(self.scenario.topology.links))
             and (echo or publisher != who)
             and matches(pattern.encode(), topic.encode())
             and may(self.scenario, sender, "publish", topic)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from heliograph.broker.config import RuleConfig
 from heliograph.model.topics import SYSTEM_ROOTS, matches
-from heliograph.sim.scenario import Scenario, client_names, filled
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.topology import client_names, filled, home
 
 PRIVILEGED = ("admin", "broker")
 
@@ -29,9 +30,10 @@ def people(scenario: Scenario) -> dict[str, Person]:
     found = {}
     for group, plan in scenario.topology.clients.items():
         for number, name in enumerate(client_names(group, plan), 1):
-            proven = scenario.topology.brokers[plan.broker].auth == "certificate"
+            broker = home(scenario.topology, plan, number)
+            proven = scenario.topology.brokers[broker].auth == "certificate"
             entity = filled(plan.entity, number, 0) if proven else "anonymous"
-            found[name] = Person(plan.broker, entity, plan.roles if proven else ("client",))
+            found[name] = Person(broker, entity, plan.roles if proven else ("client",))
     return found
 
 

@@ -1,0 +1,184 @@
+"""Maps: when nothing is wrong, every broker knows the network as it is. Others are told when that is the case.
+
+In:    faults as they begin and end, links as they are added and removed; the brokers' report "map", while it matters.
+Out:   "disturbed" and "settled" in the journal; a violation for each broker that is wrong when the run is over.
+State: how many faults of brokers and their links are active; the links there should be.
+Not here: what gets lost meanwhile (delivery.py).
+Paper: [grid] §1.1, the broker network map; N4, N8.
+
+The network is settled when no fault of a broker, or of a link between brokers, is active, and all maps agree with the
+world: neighbours, members and gateways in reach, their links, the speakers, and how many interests each has told. A
+stepped clock does not disturb it: brokers do not live by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliograph.sim.checkers.base import Checker
+
+AT_ONCE = ("reset", "drop_frame", "link", "unlink")  # over as soon as they have struck; a link's end is told as well
+HARMLESS = ("clock_step",)
+
+Graph = dict[str, dict[str, None]]
+
+
+class Maps(Checker):
+    """The network knows itself."""
+
+    name = "maps"
+
+    def prepare(self) -> None:
+        """Nothing is wrong, and nobody knows anything."""
+        self._clusters = {name: plan.cluster for name, plan in self.scenario.topology.brokers.items()}
+        self._active = 0
+        self._settled = False
+        self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
+
+    def on_linked(self, one: str, other: str) -> None:
+        """A link was added."""
+        self._links[one, other] = None
+        self._disturb()
+
+    def on_unlinked(self, one: str, other: str) -> None:
+        """A link was removed."""
+        del self._links[one, other]
+        self._disturb()
+
+    def on_fault(self, target: str, kind: str) -> None:
+        """Something went wrong."""
+        if self._concerns(target, kind):
+            self._active += kind not in AT_ONCE
+            self._disturb()
+
+    def on_healed(self, target: str, kind: str) -> None:
+        """It is over."""
+        if self._concerns(target, kind) and kind not in AT_ONCE:
+            self._active -= 1
+
+    def _concerns(self, target: str, kind: str) -> bool:
+        hosts = target.replace(" > ", ",").split(",")
+        return kind not in HARMLESS and all(host in self._clusters for host in hosts)
+
+    def _disturb(self) -> None:
+        if self._settled:
+            self._settled = False
+            self.journal.write("disturbed", "the network")
+
+    def look(self) -> None:
+        """Have they found out?"""
+        if not self._active and not self._settled and not self.complaints():
+            self._settled = True
+            self.journal.write("settled", "the network")
+
+    def end(self) -> None:
+        """After the last fault they must have."""
+        for complaint in self.complaints():
+            self.blame(complaint)
+
+    def complaints(self) -> list[str]:
+        """What is wrong in the brokers' maps."""
+        reports = {host: self.ask(host, "map") for host in self._clusters}
+        silent = [f"{host} does not run" for host, report in reports.items() if report is None]
+        return silent or _Truth(self._clusters, self._links, reports).complaints()
+
+
+class _Truth:
+    """The world as it is, under the names that brokers have now, beside what their maps say.
+
+    A speaker that is no gateway is known to other clusters by its id only.
+    """
+
+    def __init__(
+        self, clusters: dict[str, str], links: dict[tuple[str, str], None], reports: dict[str, dict[str, Any]]
+    ) -> None:
+        names = {host: report["broker"] for host, report in reports.items()}
+        self.reports = {report["broker"]: report for report in reports.values()}
+        self.ids = {report["id"]: report["broker"] for report in reports.values()}
+        self.inside: Graph = {name: {} for name in names.values()}
+        self.outside: Graph = {name: {} for name in names.values()}
+        for one, other in links:
+            graph = self.inside if clusters[one] == clusters[other] else self.outside
+            graph[names[one]][names[other]] = None
+            graph[names[other]][names[one]] = None
+        self.whole = {name: {**self.inside[name], **self.outside[name]} for name in self.inside}
+        self.gateways = {name for name in self.outside if self.outside[name]}
+        self.speakers = {name: self._speaker(name) for name in self.inside}
+
+    def _speaker(self, name: str) -> str:
+        return min(reach(name, self.inside), key=lambda each: int(self.reports[each]["slot"]))
+
+    def complaints(self) -> list[str]:
+        """Everything in which a map differs from the truth."""
+        found = []
+        for name, report in self.reports.items():
+            found += self._about_neighbours(name, report)
+            found += self._about_members(name, report)
+            found += self._about_gateways(name, report)
+        if not found:
+            found = self._about_interests()
+        return found
+
+    def _about_neighbours(self, name: str, report: dict[str, Any]) -> list[str]:
+        has = {row["broker"] for row in report["neighbours"] if not row["suspected"]}
+        return _compared(f"{name} is linked to", has, set(self.whole[name]))
+
+    def _about_members(self, name: str, report: dict[str, Any]) -> list[str]:
+        rows = {row["broker"]: row for row in report["members"] if row["cost"] is not None}
+        found = _compared(f"{name} has as members in reach", set(rows), reach(name, self.inside))
+        for other, row in rows.items():
+            found += _compared(f"{name} has as links of {other}", set(row["links"]), set(self.inside.get(other, {})))
+        slots = [row["slot"] for row in rows.values()]
+        if len(set(slots)) < len(slots):
+            found.append(f"{name} has a slot twice: {sorted(slots)}")
+        if report["speaker"] != self.speakers[name]:
+            found.append(f"{name} has {report['speaker']} as speaker, but it is {self.speakers[name]}")
+        return found
+
+    def _about_gateways(self, name: str, report: dict[str, Any]) -> list[str]:
+        rows = {row["broker"]: row for row in report["gateways"] if row["cost"] is not None and row["outside"]}
+        in_reach = reach(name, self.whole)
+        found = _compared(f"{name} has as gateways in reach", set(rows), self.gateways & in_reach)
+        for other, row in rows.items():
+            outside = set(self.outside.get(other, {}))
+            found += _compared(f"{name} has as links of gateway {other}", set(row["outside"]), outside)
+        parts = {self.ids.get(row["speaker"], row["speaker"]) for row in report["clusters"]}
+        true_parts = {self.speakers[other] for other in in_reach} - {self.speakers[name]}
+        return found + _compared(f"{name} has as speakers of other parts", parts, true_parts)
+
+    def _about_interests(self) -> list[str]:
+        """Everybody has as many filters of a broker as it has told; of a cluster, all have equally many."""
+        told = {
+            name: row["interests"]
+            for name, report in self.reports.items()
+            for row in report["members"]
+            if row["broker"] == name
+        }
+        found = []
+        wide: dict[str, int] = {}
+        for name, report in self.reports.items():
+            for row in report["members"]:
+                if row["cost"] is not None and row["interests"] != told[row["broker"]]:
+                    other, count = row["broker"], row["interests"]
+                    found.append(f"{name} has {count} interests of {other}, which told {told[other]}")
+            for row in report["clusters"]:
+                speaker, count = self.ids.get(row["speaker"], row["speaker"]), row["interests"]
+                if wide.setdefault(speaker, count) != count:
+                    found.append(f"{name} has {count} interests of the part of {speaker}, others have {wide[speaker]}")
+        return found
+
+
+def reach(start: str, graph: Graph) -> set[str]:
+    """Whom a way leads to, the start included."""
+    found = {start}
+    ahead = [start]
+    while ahead:
+        for other in graph[ahead.pop()]:
+            if other not in found:
+                found.add(other)
+                ahead.append(other)
+    return found
+
+
+def _compared(what: str, has: set[str], should: set[str]) -> list[str]:
+    return [] if has == should else [f"{what} {sorted(has)}, but should have {sorted(should)}"]

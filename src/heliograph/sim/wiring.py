@@ -1,0 +1,98 @@
+"""Wiring: which brokers are to be linked, as their operators want it; links come and go while the world runs.
+
+In:    the links of a topology; then links to add and remove, brokers to rename.
+Out:   orders to running brokers; settings for those that start; entries "linked" and "unlinked" in the journal.
+State: the pairs, and the name that the broker of each host has now.
+Not here: when that happens (faults.py), whether the brokers' maps agree with it (checkers/maps.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from heliograph.broker.commands import Listening
+from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
+from heliograph.node import BROKER, Node, build
+from heliograph.sim.host import Host
+from heliograph.sim.loop import MILLISECOND
+from heliograph.sim.topology import BrokerPlan, Pair, Topology
+from heliograph.sim.world import World
+from heliograph.wire.frames import service
+
+ORDER = 1 << 40  # the number of our orders: the admin service, whose pipe carries them, has none so high
+
+
+class Wiring:
+    """The brokers of a world, and the links that they are to have: the first of a pair dials the second."""
+
+    def __init__(self, world: World, topology: Topology) -> None:
+        self.pairs: dict[Pair, None] = dict.fromkeys(topology.links)
+        self._world = world
+        self._topology = topology
+        self._names = dict.fromkeys(topology.brokers, 1)  # how many names it has had
+        for name, plan in topology.brokers.items():
+            self._add(name, plan)
+
+    def _add(self, name: str, plan: BrokerPlan) -> None:
+        world = self._world
+        seed = world.random(f"broker/{name}").getrandbits(63)
+        host = world.add(name, lambda _: self._build(host, plan, seed))
+        world.listen(host, (name, DEFAULT_PORT), "main", BROKER, plan.auth == "certificate")
+        if self.pairs:
+            host.on_start = lambda: host.tell(host.seat(BROKER), Listening((f"{name}:{DEFAULT_PORT}",)))
+        world.start(host)
+
+    def _build(self, host: Host, plan: BrokerPlan, seed: int) -> Node:
+        """A broker as its file says now. As in live, its incarnation is what its clock shows, right or wrong."""
+        config = host.settings = self._config(host.name, plan)
+        incarnation = host.wall.wall_ns(self._world.loop.now) // MILLISECOND
+        return build(config, seed=seed + host.incarnation, incarnation=incarnation)
+
+    def _config(self, host: str, plan: BrokerPlan) -> BrokerConfig:
+        secure = plan.auth == "certificate"
+        topology = self._topology
+        names = self._names[host]
+        return BrokerConfig(
+            name=host if names == 1 else f"{host}.{names}",
+            listeners=(ListenerConfig(host=host, secure=secure, auth=plan.auth),),
+            limits=plan.limits,
+            access=plan.access,
+            network=NetworkConfig(
+                cluster=plan.cluster,
+                slot=plan.slot,
+                key=topology.key.encode(),
+                links=tuple(LinkConfig(host=other) for one, other in self.pairs if one == host),
+                heartbeat_ms=topology.heartbeat_ms,
+                suspect_ms=topology.suspect_ms,
+                dead_ms=topology.dead_ms,
+            ),
+        )
+
+    def rename(self, host: Host) -> None:
+        """Whoever is started there next is somebody else."""
+        self._names[host.name] += 1
+
+    def pair(self, one: str, other: str) -> Pair | None:
+        """The link between two hosts, as it was drawn."""
+        return next((pair for pair in ((one, other), (other, one)) if pair in self.pairs), None)
+
+    def add(self, pair: Pair) -> None:
+        """The operator of the first adds a link to the second."""
+        self.pairs[pair] = None
+        self._world.journal.write("linked", *pair)
+        self._order(pair[0], {"do": "link", "host": pair[1], "port": DEFAULT_PORT})
+
+    def remove(self, pair: Pair) -> None:
+        """… and removes it."""
+        del self.pairs[pair]
+        self._world.journal.write("unlinked", *pair)
+        self._order(pair[0], {"do": "unlink", "host": pair[1], "port": DEFAULT_PORT})
+
+    def _order(self, name: str, order: dict[str, Any]) -> None:
+        """Tell a broker, as its admin service would; one that does not run reads its file when it starts."""
+        host = self._world.hosts[name]
+        if host.up:
+            pipe = next(end for end in host.ends.values() if end.pipe and end.seat.name == BROKER)
+            frame = service(b"broker", json.dumps(order).encode(), ORDER)
+            self._world.network.write(pipe.far, frame, self._world.loop.now)
