@@ -22,7 +22,7 @@ from benchmarks.generator import RunError
 from benchmarks.peers import SYSTEMS
 from benchmarks.peers.server import ServerError
 
-NAMES = ("route", "latency", "start", "sim")
+NAMES = ("route", "latency", "hop", "start", "sim")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ Not here: how long to run (route.py), the loop (flow.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import sleep
 
 from benchmarks.batches import FRAMES, Load
 from benchmarks.flow import Flow, Pump, Reader
@@ -17,6 +18,7 @@ from benchmarks.peers.system import System
 
 TOPICS_WIDE = 455 * FRAMES  # 100,100: whole batches
 CHANGES_PER_S = 100
+SPREAD_S = 0.2  # until the other brokers of any system know of a subscription: a hundred times what it takes
 CHANGES_PER_S_MIN = 90  # with fewer, a run of churn shows nothing
 
 
@@ -58,21 +60,23 @@ CASES = {
 }
 
 
-def build(case: Case, system: System, port: int, ca_file: str | None) -> Pump:
-    """Connect and subscribe everyone; nothing has been published yet."""
-    flows = [_flow(case, number, system, port, ca_file) for number in range(case.flows)]
+def build(case: Case, system: System, port: int, ca_file: str | None, far_port: int | None = None) -> Pump:
+    """Connect and subscribe everyone, at another broker if there is a far port; nothing has been published yet."""
+    flows = [_flow(case, number, system, port, ca_file, far_port or port) for number in range(case.flows)]
+    if far_port is not None:
+        sleep(SPREAD_S)
     actors = [Changer(port, ca_file, CHANGES_PER_S)] if case.changes else []
     return Pump(flows, actors)
 
 
-def _flow(case: Case, number: int, system: System, port: int, ca_file: str | None) -> Flow:
+def _flow(case: Case, number: int, system: System, port: int, ca_file: str | None, far_port: int) -> Flow:
     load = load_of(case, number)
     wanted = (
         ["plant/bench/#"] if case.wide else [load.topics[place % len(load.topics)] for place in range(case.subscribers)]
     )
     readers = []
     for topic in wanted:
-        link = system.connect(port, ca_file)
+        link = system.connect(far_port, ca_file)
         system.subscribe(link, topic)
         link.loaded()
         readers.append(Reader(link, system.sink(load.topics[0], load.payload_bytes)))

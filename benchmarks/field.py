@@ -22,12 +22,12 @@ from benchmarks.peers.server import Server
 class Field:
     """Who takes part."""
 
-    def __init__(self, chosen: Sequence[str] | None = None) -> None:
-        names = list(SYSTEMS) if chosen is None else [name for name in SYSTEMS if name in chosen]
+    def __init__(self, chosen: Sequence[str] | None = None, able: Sequence[str] = tuple(SYSTEMS)) -> None:
+        names = [name for name in able if chosen is None or name in chosen]
         reasons = {name: SYSTEMS[name].absent() for name in names}
         self.present = [name for name in names if reasons[name] is None]
         self.absent = {name: reason for name, reason in reasons.items() if reason is not None}
-        self.absent |= {name: "left out of this run" for name in SYSTEMS if name not in names}
+        self.absent |= {name: "left out of this run" for name in able if name not in names}
 
     @property
     def peers(self) -> list[str]:

@@ -18,12 +18,12 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from types import TracebackType
 from typing import Any
 
 from benchmarks.batches import Load
-from benchmarks.cases import CASES, build
+from benchmarks.cases import CASES, SPREAD_S, build
 from benchmarks.flow import Usage
 from benchmarks.links import LinkEndedError
 from benchmarks.machine import confined, cpu_seconds, rss_mib, waited_seconds
@@ -42,8 +42,8 @@ class RunError(Exception):
 class Generator:
     """The benchmark's end of the generator process."""
 
-    def __init__(self, on_cores: Iterable[int]) -> None:
-        command = [sys.executable, "-m", "benchmarks.generator"]
+    def __init__(self, on_cores: Iterable[int], module: str = "benchmarks.generator") -> None:
+        command = [sys.executable, "-m", module]
         root = Path(__file__).parent.parent
         with confined(on_cores):
             self._process = subprocess.Popen(
@@ -84,11 +84,19 @@ class Station:
         return {}
 
     def measure(
-        self, system: str, port: int, ca_file: str | None, case: str, pids: list[int], warm_s: float, measure_s: float
+        self,
+        system: str,
+        port: int,
+        ca_file: str | None,
+        case: str,
+        pids: list[int],
+        warm_s: float,
+        measure_s: float,
+        far_port: int | None = None,
     ) -> dict[str, Any]:
-        """One case under load."""
+        """One case under load; the subscribers are at ``far_port`` if it is given."""
         self._tend()
-        pump = build(CASES[case], SYSTEMS[system], port, ca_file)
+        pump = build(CASES[case], SYSTEMS[system], port, ca_file, far_port)
         try:
             interval = pump.measure(warm_s, measure_s, lambda: _usage(pids))
             rss = rss_mib(pids)
@@ -107,11 +115,19 @@ class Station:
         }
 
     def pingpong(
-        self, system: str, port: int, ca_file: str | None, payload_bytes: int, messages: int, warm: int, pids: list[int]
+        self,
+        system: str,
+        port: int,
+        ca_file: str | None,
+        payload_bytes: int,
+        messages: int,
+        warm: int,
+        pids: list[int],
+        far_port: int | None = None,
     ) -> dict[str, Any]:
         """One message at a time; each is checked, after the clock has been read."""
         self._tend()
-        pair = Pair(SYSTEMS[system], port, ca_file, payload_bytes)
+        pair = Pair(SYSTEMS[system], port, ca_file, payload_bytes, far_port)
         try:
             for _ in range(warm):
                 pair.exchange()
@@ -134,10 +150,14 @@ class Station:
 class Pair:
     """A publisher and its subscriber, in blocking mode."""
 
-    def __init__(self, system: System, port: int, ca_file: str | None, payload_bytes: int) -> None:
+    def __init__(
+        self, system: System, port: int, ca_file: str | None, payload_bytes: int, far_port: int | None = None
+    ) -> None:
         load = Load(("plant/bench/00/00",), payload_bytes=payload_bytes)
-        self._subscriber, self._publisher = (system.connect(port, ca_file) for _ in range(2))
+        self._subscriber, self._publisher = (system.connect(to, ca_file) for to in (far_port or port, port))
         system.subscribe(self._subscriber, load.topics[0])
+        if far_port is not None:
+            sleep(SPREAD_S)
         self._batches = system.batches(load, self._publisher)
         self._sink = system.sink(load.topics[0], payload_bytes)
         self._frames: list[bytes] = []

@@ -3,7 +3,7 @@
 In:    see system.py.
 Out:   a Mosquitto system.
 State: none.
-Not here: QoS 1 and 2, retained messages, bridges.
+Not here: QoS 1 and 2, retained messages.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.batches import Batches, FixedBatches, Load
 from benchmarks.certificates import TlsFiles
 from benchmarks.links import Link
+from benchmarks.peers.network import Place
 from benchmarks.peers.system import find, not_installed, written
 from benchmarks.sinks import Sink
 
@@ -37,10 +38,17 @@ class Mosquitto:
 
     def command(self, folder: Path, port: int, tls: TlsFiles | None) -> list[str]:
         """Queues have no limit, so that nothing is lost; small packets leave at once, as in the other systems."""
-        lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", "max_queued_messages 0"]
-        lines += ["set_tcp_nodelay true", f"user {getpass.getuser()}"]
+        lines = _settings(port)
         if tls is not None:
             lines += [f"cafile {tls.ca}", f"certfile {tls.certificate}", f"keyfile {tls.key}"]
+        return [str(find("mosquitto")), "-c", written(folder, "mosquitto.conf", lines)]
+
+    def linked(self, folder: Path, place: Place) -> list[str]:
+        """Bridges that carry everything, in both directions, at QoS 0."""
+        lines = _settings(place.port)
+        for port, _ in place.dials:
+            lines += [f"connection {place.name}-{port}", f"address 127.0.0.1:{port}", "topic # both 0"]
+            lines += ["cleansession true", "notifications false", "restart_timeout 1"]
         return [str(find("mosquitto")), "-c", written(folder, "mosquitto.conf", lines)]
 
     def connect(self, port: int, ca_file: str | None) -> Link:
@@ -67,6 +75,11 @@ class Mosquitto:
     def sink(self, topic: str, payload_bytes: int) -> Sink:
         """Nothing but messages comes here."""
         return Sink(len(publish(topic, bytes(payload_bytes))))
+
+
+def _settings(port: int) -> list[str]:
+    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", "max_queued_messages 0"]
+    return [*lines, "set_tcp_nodelay true", f"user {getpass.getuser()}"]
 
 
 def publish(topic: str, payload: bytes) -> bytes:

@@ -3,7 +3,7 @@
 In:    see system.py.
 Out:   a Nats system.
 State: none.
-Not here: NATS clustering and JetStream; this is core publish/subscribe.
+Not here: NATS clusters and JetStream; this is core publish/subscribe, and leaf nodes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.batches import Batches, FixedBatches, Load
 from benchmarks.certificates import TlsFiles
 from benchmarks.links import Link
+from benchmarks.peers.network import Place
 from benchmarks.peers.system import find, not_installed, written
 from benchmarks.sinks import Sink
 
@@ -42,6 +43,13 @@ class Nats:
         lines = [f'listen: "127.0.0.1:{port}"', 'ping_interval: "1h"']
         if tls is not None:
             lines.append(f'tls {{ cert_file: "{tls.certificate}", key_file: "{tls.key}" }}')
+        return [str(find("nats-server")), "-c", written(folder, "nats.conf", lines)]
+
+    def linked(self, folder: Path, place: Place) -> list[str]:
+        """Leaf nodes: the one that dials is the leaf, the other its hub."""
+        remotes = ", ".join(f'{{ url: "nats-leaf://127.0.0.1:{links_port}" }}' for _, links_port in place.dials)
+        lines = [f'server_name: "{place.name}"', f'listen: "127.0.0.1:{place.port}"', 'ping_interval: "1h"']
+        lines += [f'leafnodes {{ listen: "127.0.0.1:{place.links_port}", remotes: [{remotes}] }}']
         return [str(find("nats-server")), "-c", written(folder, "nats.conf", lines)]
 
     def connect(self, port: int, ca_file: str | None) -> Link:

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from benchmarks.batches import Batches, Load
 from benchmarks.certificates import TlsFiles
 from benchmarks.links import Link
+from benchmarks.peers.network import Place
 from benchmarks.peers.system import written
 from benchmarks.sinks import MismatchError, Sink
 
@@ -90,18 +91,19 @@ class Heliograph:
 
     def command(self, folder: Path, port: int, tls: TlsFiles | None) -> list[str]:
         """A hundred access rules of which only the last fits what the benchmarks do."""
-        lines = ["[[listener]]", 'name = "main"', 'host = "127.0.0.1"', f"port = {port}"]
+        lines = _listener(port)
         if tls is not None:
             lines += ["secure = true", "[tls]", f'certificate = "{tls.certificate}"', f'key = "{tls.key}"']
             lines += [f'authority = "{tls.ca}"']
-        lines += ["[access]", 'default = "deny"']
-        for number in range(RULES - 1):
-            effect = "deny" if number % 3 else "allow"
-            lines += ["[[access.rules]]", f'effect = "{effect}"', f'topics = ["private/{number}/#", "area/+/{number}"]']
-            lines += [f'who = ["sensor-{number}", "gateway-{number}-*"]' if number % 2 else 'who = ["*"]']
-        lines += ["[[access.rules]]", 'effect = "allow"', 'topics = ["plant/#"]']
-        path = written(folder, "heliograph.toml", lines)
-        return [sys.executable, "-m", "heliograph.cli.main", "broker", "run", "--config", path]
+        return _command(written(folder, "heliograph.toml", lines + _access()))
+
+    def linked(self, folder: Path, place: Place) -> list[str]:
+        """With a network key; one side dials. The access rules are the same at every broker."""
+        lines = ["[broker]", f'name = "{place.name}"', *_listener(place.port)]
+        lines += ["[network]", f'key_file = "{place.key_file}"']
+        for port, _ in place.dials:
+            lines += ["[[network.links]]", 'host = "127.0.0.1"', f"port = {port}"]
+        return _command(written(folder, "heliograph.toml", lines + _access()))
 
     def connect(self, port: int, ca_file: str | None) -> Link:
         """HELLO, answered by WELCOME."""
@@ -120,6 +122,23 @@ class Heliograph:
     def sink(self, topic: str, payload_bytes: int) -> Sink:
         """A sink that takes DELIVERY frames apart."""
         return DeliverySink(HEAD.size + len(topic) + payload_bytes)
+
+
+def _listener(port: int) -> list[str]:
+    return ["[[listener]]", 'name = "main"', 'host = "127.0.0.1"', f"port = {port}"]
+
+
+def _access() -> list[str]:
+    lines = ["[access]", 'default = "deny"']
+    for number in range(RULES - 1):
+        effect = "deny" if number % 3 else "allow"
+        lines += ["[[access.rules]]", f'effect = "{effect}"', f'topics = ["private/{number}/#", "area/+/{number}"]']
+        lines += [f'who = ["sensor-{number}", "gateway-{number}-*"]' if number % 2 else 'who = ["*"]']
+    return [*lines, "[[access.rules]]", 'effect = "allow"', 'topics = ["plant/#"]']
+
+
+def _command(path: str) -> list[str]:
+    return [sys.executable, "-m", "heliograph.cli.main", "broker", "run", "--config", path]
 
 
 class NumberedBatches:

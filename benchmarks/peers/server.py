@@ -8,6 +8,7 @@ Not here: what to run (the systems' own files).
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import tempfile
@@ -32,10 +33,12 @@ class ServerError(Exception):
 class Server:
     """One running broker. A context manager: it ends with the block, whatever happens."""
 
-    def __init__(self, system: System, on_cores: Iterable[int], tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self, system: System, on_cores: Iterable[int], tls: TlsFiles | None = None, port: int | None = None
+    ) -> None:
         self.system = system
         self.tls = tls
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         self._cores = set(on_cores)
         self._folder = tempfile.TemporaryDirectory(prefix=f"bench-{system.name}-")
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,6 +81,7 @@ class Server:
         begin = time.perf_counter()
         if process.poll() is None:
             process.terminate()
+            process.send_signal(signal.SIGCONT)  # a paused one must wake up to end
         try:
             self.stop_code = process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -85,6 +89,11 @@ class Server:
             process.wait()
         self.stop_s = time.perf_counter() - begin
         self._folder.cleanup()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Pause it, wake it up, or kill it."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def check_running(self) -> None:
         """Raise if it has ended."""

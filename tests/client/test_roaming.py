@@ -222,10 +222,12 @@ def test_if_the_draining_broker_dies_at_any_moment_of_the_move_the_next_one_is_t
     seed: int, steps: int
 ) -> None:
     net, last = a_net("chain", seed)
-    net.session("reader", "a")
+    session = net.session("reader", "a")
     net.session("far", last)
     net.subscribe("reader", "t")
     net.drain("a")
+    while not session.report("overview")["roaming"]:
+        net.step()
     for turn in range(steps):
         net.publish("far", "t", b"%d" % turn)
         net.step()

@@ -177,7 +177,8 @@ BODIES: dict[str, bodies.Body] = {
 def test_every_kind_of_frame_on_the_page_has_golden_bytes() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/protocol.md").read_text()
     listed = {int(kind) for kind in re.findall(r"^\| (\d+) \| [A-Z]+ \|", page, re.MULTILINE)}
-    assert {bytes.fromhex(text)[4] for text in GOLDEN.values()} == listed
+    between_clients_and_brokers = {kind for kind in listed if kind < 32}
+    assert {bytes.fromhex(text)[4] for text in GOLDEN.values()} == between_clients_and_brokers
 
 
 @pytest.mark.parametrize("name", GOLDEN)

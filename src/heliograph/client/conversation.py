@@ -225,7 +225,7 @@ class Conversation:
         pressing = self._rooms.subscriptions.pressing
         if line is None or not line.is_ready or not (pressing or line.held):
             return
-        times = UNANSWERED_TIMES if len(self._rooms.requests) or line.leaving else 1
+        times = UNANSWERED_TIMES if len(self._rooms.requests) or self.roaming.settles else 1
         held = any(times == 1 or wish.inbox.fills(times) for wish in pressing.values())
         if held != line.held:
             self.hold(line, held, now)

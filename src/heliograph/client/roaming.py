@@ -6,11 +6,12 @@ State: where the session could go, the line that rises, what was delivered on it
 Not here: finding a broker after a link was lost (client/reach.py), frames (client/conversation.py).
 Paper: [grid] §1.1, roaming clients (N8).
 
-The move has two steps, each ended by a mark: a subscription that is confirmed when every broker in reach has heard of
-it, and that stands, on each link between brokers, behind everything that was sent there before.
+A move goes from mark to mark: a mark is a subscription that is confirmed when every broker in reach has heard of it,
+and that stands, on each link between brokers, behind everything that was sent there before.
 
-1. Looking. The next broker is asked for all subscriptions, then for a mark. Until that is confirmed nothing else
-   changes: the present line is used as before, and what the next broker delivers is kept back.
+1. Looking. When the next broker has welcomed us, the present one is asked for a mark, so that everybody knows of the
+   newest subscription there, too; then the next one for all subscriptions and a mark. Nothing else changes so far: the
+   present line is used as before, only new subscriptions wait, and what the next broker delivers is kept back.
 2. Moving. Every broker now sends us what we want both ways. New publications wait. The present broker is asked to take
    us out of groups (which choose one of their members), to confirm what we published, and for a mark: behind it
    nothing is on its way to us that the next broker does not deliver too, and nothing of ours is still on its way that
@@ -131,18 +132,18 @@ class Roaming:
         self.line = self._conversation.begin(link, self._target, now, rising=True)
 
     def welcomed(self, line: Line, now: Instant) -> None:
-        """The next broker takes us: ask for everything that the present one has."""
-        if line.inbox:
-            self._conversation.asking.ask_for_all(line, now)
+        """The next broker takes us. Who subscribes to nothing need not wait until everybody knows that."""
+        present = self._conversation.line
+        if not line.inbox or present is None or not present.inbox:
+            self._conversation.hang_up(line, Reason.GOODBYE, "there are no inboxes")
+        elif self._rooms.subscriptions.everything():
+            self._set_mark(present)
         else:
-            self._conversation.hang_up(line, Reason.GOODBYE, "you have no inboxes")
+            self._move(now)
 
     def asked_all(self, line: Line, now: Instant) -> None:
-        """The next broker was asked for everything. Who wants nothing need not wait until everybody knows."""
-        if not line.asked:
-            self._move(now)
-        elif not self._awaited:
-            self._set_mark(line)
+        """The next broker was asked for everything that the present one has."""
+        self._set_mark(line)
 
     def refused(self, line: Line, error: RefusedError, now: Instant) -> None:
         """The next broker denies us something that the present one allows: it is not the right one."""
@@ -159,13 +160,17 @@ class Roaming:
 
     def passed(self, line: Line, answer: int, now: Instant) -> None:
         """A mark was answered."""
-        if answer != self._awaited:
+        if answer != self._awaited or self.line is None:
             return
-        if self._step is Step.LOOKING and line is self.line:
-            self._conversation.asking.part(line, self._mark)
-            self._move(now)
-        elif self._step is Step.MOVING and line is self._conversation.line:
+        self._awaited = 0
+        if self._step is Step.MOVING:
             self._complete(now)
+            return
+        self._conversation.asking.part(line, self._mark)
+        if line is self.line:
+            self._move(now)
+        else:
+            self._conversation.asking.ask_for_all(self.line, now)
 
     def _set_mark(self, line: Line) -> None:
         self._mark -= 1
@@ -184,11 +189,8 @@ class Roaming:
             if wish.group and wish.number in present.asked and not wish.ending:
                 conversation.asking.part(present, wish.number)
         present.out.append(self._rooms.outgoing.ping(present.pings.ping))
-        if present.inbox:
-            self._set_mark(present)
+        self._set_mark(present)
         self._rooms.timers.set("roam", self._last_moment(now), self._too_late)
-        if not present.inbox:
-            self._complete(now)
 
     def _complete(self, now: Instant) -> None:
         conversation, present, following = self._conversation, self._conversation.line, self.line

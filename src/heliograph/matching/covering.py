@@ -132,12 +132,9 @@ class CoverSet:
                         following.append(node[b"+"])
             nodes = following
         for node in nodes:
-            if _END in node:
-                found = node[_END]
-                return found
-            if b"#" in node:
-                found = node[b"#"][_END]
-                return found
+            coverer: bytes | None = node.get(_END) or (node[b"#"][_END] if b"#" in node else None)
+            if coverer is not None:
+                return coverer
         return None
 
     def _covered(self, pattern: bytes) -> list[bytes]:

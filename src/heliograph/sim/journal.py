@@ -31,6 +31,8 @@ KINDS = {
     "unlinked": "an operator removed a link between brokers",
     "disturbed": "a fault struck brokers or their links: their maps may be wrong from now on",
     "settled": "no such fault is active, and the map of every broker agrees with the world",
+    "carried": "a broker sent a publication to another broker (only where a checker asks for it)",
+    "measured": "a checker measured something",
     "published": "a client's program published",
     "flushed": "a broker confirmed what a client had published",
     "received": "a client's program read a publication",

@@ -12,6 +12,7 @@ whose buffer fills when the far side does not read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappush
 from random import Random
@@ -125,6 +126,7 @@ class Network:
         self.links_made = 0
         self.bytes_lost = 0
         self.frames_lost = 0  # by tampering
+        self.tap: Callable[[End, bytes], None] | None = None  # sees what is written to links made after it was set
         self._settings = settings
         self._loop = loop
         self._draw = random.random
@@ -180,7 +182,7 @@ class Network:
         for end in (here, there):
             end.delay = int(self._settings.delay_ms * MILLISECOND)
             end.last = instant
-            end.odd = self._ns_per_kib > 0
+            end.odd = self._ns_per_kib > 0 or self.tap is not None
             end.stops = self.blocked.get((end.host.name, end.far.host.name), 0)
             end.high = max(MARK_BYTES_MIN, int(self._settings.buffer_kib * 1024 * (0.5 + self._draw())))
             end.low = end.high // 4
@@ -244,6 +246,8 @@ class Network:
             return instant, b""
         if end.tamper:
             data = self._tampered(end, data)
+        if self.tap is not None:
+            self.tap(end, data)
         if self._ns_per_kib:
             instant = end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
         return instant, data

@@ -19,13 +19,15 @@ from heliograph.client.session import Session
 from heliograph.model.identity import Identity, Role
 from heliograph.node import Node
 from heliograph.notes import Note, PublicationsLost, SessionRestored
-from heliograph.sim.checkers import CHECKERS, Checker, Maps
+from heliograph.sim.checkers import CHECKERS, Checker, Maps, Ways
 from heliograph.sim.faults import Faults
 from heliograph.sim.host import Host
+from heliograph.sim.network import End
 from heliograph.sim.scenario import Scenario
+from heliograph.sim.tamper import payloads_of_parcels
 from heliograph.sim.topology import ClientPlan, client_names, drawn, filled, home
 from heliograph.sim.wiring import Wiring
-from heliograph.sim.workloads import Program
+from heliograph.sim.workloads import MARK, Program
 from heliograph.sim.world import World
 
 SESSION = "session"
@@ -43,6 +45,9 @@ class Stage:
             names = (Maps.name, *names)  # it says when the network is settled, which others have to know
         self.checkers: list[Checker] = [CHECKERS[name](scenario, self.world.journal, self.ask) for name in names]
         self.world.journal.watch("note", self._on_note)
+        if Ways.name in names:
+            self.world.network.tap = self._see_parcels
+        self._clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
         self.wiring = Wiring(self.world, topology)
         self.programs = self._programs()
         self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s, self.wiring)
@@ -52,9 +57,15 @@ class Stage:
         asked = self.world.hosts[host]
         return asked.seats[0].machine.report(question) if asked.up else None
 
+    def _see_parcels(self, end: End, data: bytes) -> None:
+        """Write down which publications travel between brokers."""
+        for payload in payloads_of_parcels(data):
+            index, _, number = MARK.unpack_from(payload)
+            self.world.journal.write("carried", end.host.name, end.far.host.name, self._clients[index], number)
+
     def _programs(self) -> list[Program]:
         clients = self.scenario.topology.clients
-        names = [name for group, plan in clients.items() for name in client_names(group, plan)]
+        names = self._clients
         programs = []
         for group, plan in clients.items():
             workloads = [workload for workload in self.scenario.workload if workload.client == group]

@@ -8,9 +8,10 @@ from heliograph.sim.checkers.duplicates import Duplicates
 from heliograph.sim.checkers.isolation import Isolation
 from heliograph.sim.checkers.maps import Maps
 from heliograph.sim.checkers.order import Order
+from heliograph.sim.checkers.ways import Ways
 
 CHECKERS: dict[str, type[Checker]] = {
-    checker.name: checker for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps)
+    checker.name: checker for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps, Ways)
 }
 
-__all__ = ["CHECKERS", "Checker", "Maps", "Violation"]
+__all__ = ["CHECKERS", "Checker", "Maps", "Violation", "Ways"]

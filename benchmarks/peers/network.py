@@ -1,0 +1,131 @@
+"""Networks: several servers of one system, linked by the means that the system has for it.
+
+In:    a system that can be linked, names, and which of them dials which.
+Out:   running servers, by name, between whom publications flow.
+State: the servers.
+Not here: how a system writes its links down (the systems' own files), one server (server.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from benchmarks.certificates import TlsFiles
+from benchmarks.peers.server import Server, free_port
+from benchmarks.peers.system import System
+
+CHAIN = ("a", "b", "c")
+CHAIN_LINKS = (("a", "b"), ("b", "c"))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One server in its network."""
+
+    name: str
+    port: int  # for clients
+    links_port: int  # for other servers, where a system has two
+    dials: tuple[tuple[int, int], ...]  # the same two of each server that this one dials
+    key_file: Path  # a secret that all servers of the network know
+
+
+class Linkable(System, Protocol):
+    """A system whose servers can be linked."""
+
+    def linked(self, folder: Path, place: Place) -> list[str]:
+        """As ``command``, for a server with links."""
+        ...
+
+
+class Network:
+    """Linked servers. A context manager: all of them end with the block, whatever happens."""
+
+    def __init__(
+        self, system: Linkable, names: Sequence[str], links: Sequence[tuple[str, str]], on_cores: Iterable[int]
+    ) -> None:
+        self.servers: dict[str, Server] = {}
+        self._system = system
+        self._names = names
+        self._links = links
+        self._cores = set(on_cores)
+        self._stack = ExitStack()
+
+    @property
+    def pids(self) -> list[int]:
+        """All processes."""
+        return [pid for server in self.servers.values() for pid in server.pids]
+
+    def port(self, name: str) -> int:
+        """Where clients dial this one."""
+        return self.servers[name].port
+
+    def check_running(self) -> None:
+        """Raise if one has ended."""
+        for server in self.servers.values():
+            server.check_running()
+
+    def __enter__(self) -> Network:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-network-")))
+            key_file = folder / "network.key"
+            key_file.touch(mode=0o600)
+            key_file.write_text(secrets.token_hex(32) + "\n")
+            for place in places(self._names, self._links, key_file):
+                member = Member(self._system, place)
+                self.servers[place.name] = stack.enter_context(Server(member, self._cores, port=place.port))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+class Member:
+    """A system with a place: what server.py starts is one of many."""
+
+    def __init__(self, system: Linkable, place: Place) -> None:
+        self.name = system.name
+        self.window = system.window
+        self.absent, self.version = system.absent, system.version
+        self.connect, self.subscribe = system.connect, system.subscribe
+        self.batches, self.sink = system.batches, system.sink
+        self._system = system
+        self._place = place
+
+    def command(self, folder: Path, port: int, tls: TlsFiles | None) -> list[str]:
+        """With its links; these are not secured by TLS in any system."""
+        assert port == self._place.port
+        assert tls is None
+        return self._system.linked(folder, self._place)
+
+
+def places(names: Sequence[str], links: Sequence[tuple[str, str]], key_file: Path) -> list[Place]:
+    """Everyone's ports and whom they dial. Who is dialled comes first, so that no dial fails and is tried later."""
+    ports = dict(zip(names, zip(*[iter(free_ports(2 * len(names)))] * 2, strict=True), strict=True))
+    dialled = {name: [other for one, other in links if one == name] for name in names}
+    order: list[str] = []
+    while len(order) < len(names):
+        ready = [name for name in names if name not in order and all(other in order for other in dialled[name])]
+        assert ready, "two servers that dial each other, directly or through others"
+        order += ready
+    return [
+        Place(name, *ports[name], dials=tuple(ports[other] for other in dialled[name]), key_file=key_file)
+        for name in order
+    ]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ones."""
+    found: dict[int, None] = {}
+    while len(found) < count:
+        found[free_port()] = None
+    return list(found)
