@@ -18,7 +18,7 @@ from benchmarks.peers.system import System
 
 TOPICS_WIDE = 455 * FRAMES  # 100,100: whole batches
 CHANGES_PER_S = 100
-SPREAD_S = 0.2  # until the other brokers of any system know of a subscription: a hundred times what it takes
+SPREAD_S = 0.1  # until the other brokers of any system know of a subscription: fifty times what it takes
 CHANGES_PER_S_MIN = 90  # with fewer, a run of churn shows nothing
 
 

@@ -42,7 +42,7 @@ HOW = [
 def run(quick: bool, *, systems: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure everyone in turns."""
     field, facts = Field(systems, ABLE), machine.facts()
-    rounds_max = 5 if quick else 15
+    rounds_max = 4 if quick else 12
     core, other = {machine.cores()[0]}, {machine.cores()[-1]}
     facts["pinned"] = f"all on core {min(core)}, for all systems alike; under load, the generator on core {min(other)}"
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ class Course:
 
     def __init__(self, stack: ExitStack, field: Field, core: set[int], other: set[int], quick: bool) -> None:
         self.rounds: list[dict[str, Any]] = []
-        self._messages, self._warm_s, self._measure_s = (2_000, 0.06, 0.3) if quick else (5_000, 0.4, 2.0)
+        self._messages, self._warm_s, self._measure_s = (1_000, 0.06, 0.25) if quick else (5_000, 0.4, 2.0)
         self._singles: dict[str, Server] = {}
         self._chains: dict[str, Network] = {}
         self._beside = stack.enter_context(Generator(core))

@@ -21,7 +21,7 @@ from benchmarks.field import Field, say
 from benchmarks.figures import budget, budget_lines, medians, ratios, spread, table, values
 from benchmarks.generator import RunError
 from benchmarks.peers import OURS, SYSTEMS
-from benchmarks.peers.server import Server
+from benchmarks.peers.server import Server, plain_environment
 
 SAYS = "exec to ready, memory, SIGTERM to end, and the time of `heliograph --help`"
 CASE = "start"
@@ -59,7 +59,7 @@ def _help() -> float:
     script = Path(sys.executable).with_name("heliograph")
     command = [str(script)] if script.exists() else [sys.executable, "-m", "heliograph.cli.main"]
     begin = time.perf_counter()
-    done = subprocess.run([*command, "--help"], check=False, capture_output=True)
+    done = subprocess.run([*command, "--help"], check=False, capture_output=True, env=plain_environment())
     if done.returncode:
         raise RunError(f"heliograph --help ended with {done.returncode}: {done.stderr.decode()[-500:]}")
     return (time.perf_counter() - begin) * 1e3

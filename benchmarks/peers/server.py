@@ -8,6 +8,7 @@ Not here: what to run (the systems' own files).
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -26,8 +27,18 @@ READY_S = 15.0
 STOP_S = 10.0
 
 
+def plain_environment() -> dict[str, str]:
+    """The environment of an ordinary user: Python may keep its compiled modules, as it does by default."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
 class ServerError(Exception):
     """A server did not start, or ended on its own."""
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment of an ordinary user: Python may keep its compiled modules, as it does by default."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Server:
@@ -64,7 +75,7 @@ class Server:
         with (folder / "output").open("wb") as output, confined(self._cores):
             begin = time.perf_counter()
             self._process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, cwd=folder, env=plain_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         try:
             self._await_ready(begin)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from random import Random
+from typing import TypeVar
 
 from heliograph.broker.config import AccessConfig, LimitsConfig, NetworkConfig
 from heliograph.model.identity import Role, entity_is_valid
@@ -23,7 +24,7 @@ SHAPES = {
     "ring": "a line whose ends are linked",
     "star": "the first broker is linked to all others",
     "random": "a tree drawn from the seed",
-    "clusters": "rings of brokers; each cluster is linked to the next, all round, by brokers drawn from the seed",
+    "clusters": "rings of brokers, each linked to the next, all round, by bridges whose ends are drawn from the seed",
 }
 BROKERS_MAX = 10_000
 CLIENTS_MAX = 20_000
@@ -32,6 +33,7 @@ DRAWS_MAX = 100  # for one chord, before the graph counts as full
 
 Range = tuple[float, float]
 Pair = tuple[str, str]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,8 @@ class Shape:
     shape: str
     brokers: int
     clusters: int = 1  # of equal size, as far as that goes
-    chords: int = 0  # so many more links, between brokers drawn from the seed
+    bridges: int = 1  # links between a cluster and the next, in the shape "clusters"
+    chords: int = 0  # so many more links, each between brokers of one cluster, drawn from the seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,38 +129,43 @@ def drawn(topology: Topology, random: Random) -> Topology:
         plan = BrokerPlan(cluster=f"c{cluster + 1}", slot=len(clusters[cluster]) % MEMBERS_MAX)
         brokers.setdefault(name, plan)
         clusters[cluster].append(name)
-    links = dict.fromkeys([*topology.links, *_links(shape.shape, clusters, random)])
-    _add_chords(links, [name for cluster in clusters for name in cluster], shape.chords, random)
+    links = dict.fromkeys([*topology.links, *_links(shape, clusters, random)])
+    for number in range(shape.chords):
+        _add(links, clusters[number % len(clusters)], clusters[number % len(clusters)], random)
+    if shape.shape == "clusters":
+        for one, other in _in_turn(clusters):
+            for _ in range(shape.bridges):
+                _add(links, one, other, random)
     return replace(topology, brokers=brokers, links=tuple(links), generate=None)
 
 
-def _links(shape: str, clusters: list[list[str]], random: Random) -> list[Pair]:
+def _links(shape: Shape, clusters: list[list[str]], random: Random) -> list[Pair]:
     names = [name for cluster in clusters for name in cluster]
-    if shape == "star":
-        return [(name, names[0]) for name in names[1:]]
-    if shape == "random":
-        return [(name, names[random.randrange(number)]) for number, name in enumerate(names[1:], 1)]
-    if shape == "clusters":
-        pairs = [pair for cluster in clusters for pair in _ring(cluster)]
-        neighbours = list(pairwise(clusters))
-        if len(clusters) > 2:
-            neighbours.append((clusters[-1], clusters[0]))
-        return pairs + [(random.choice(one), random.choice(other)) for one, other in neighbours]
-    return _ring(names) if shape == "ring" else list(pairwise(names))
+    match shape.shape:
+        case "star":
+            return [(name, names[0]) for name in names[1:]]
+        case "random":
+            return [(name, names[random.randrange(number)]) for number, name in enumerate(names[1:], 1)]
+        case "ring":
+            return _in_turn(names)
+        case "clusters":
+            return [pair for cluster in clusters for pair in _in_turn(cluster)]
+    return list(pairwise(names))
 
 
-def _ring(names: list[str]) -> list[Pair]:
-    pairs = list(pairwise(names))
-    return [*pairs, (names[-1], names[0])] if len(names) > 2 else pairs
+def _in_turn(things: list[_T]) -> list[tuple[_T, _T]]:
+    """Each with the next, all round."""
+    pairs = list(pairwise(things))
+    return [*pairs, (things[-1], things[0])] if len(things) > 2 else pairs
 
 
-def _add_chords(links: dict[Pair, None], names: list[str], count: int, random: Random) -> None:
-    for _ in range(count):
-        for _ in range(DRAWS_MAX):
-            one, other = random.choice(names), random.choice(names)
-            if one != other and (one, other) not in links and (other, one) not in links:
-                links[one, other] = None
-                break
+def _add(links: dict[Pair, None], ones: list[str], others: list[str], random: Random) -> None:
+    """One more link between the two sides, unless they are as good as full."""
+    for _ in range(DRAWS_MAX):
+        one, other = random.choice(ones), random.choice(others)
+        if one != other and (one, other) not in links and (other, one) not in links:
+            links[one, other] = None
+            return
 
 
 # Problems.
@@ -172,8 +180,9 @@ def _shape_problems(shape: Shape) -> list[str]:
         found.append(f"{path}.brokers = {shape.brokers}: must be between 1 and {BROKERS_MAX}")
     elif not 1 <= shape.clusters <= shape.brokers <= shape.clusters * MEMBERS_MAX:
         found.append(f"{path}.clusters = {shape.clusters}: a cluster has between 1 and {MEMBERS_MAX} brokers")
-    if not 0 <= shape.chords <= BROKERS_MAX:
-        found.append(f"{path}.chords = {shape.chords}: must be between 0 and {BROKERS_MAX}")
+    for name, least in (("chords", 0), ("bridges", 1)):
+        if not least <= getattr(shape, name) <= BROKERS_MAX:
+            found.append(f"{path}.{name} = {getattr(shape, name)}: must be between {least} and {BROKERS_MAX}")
     return found
 
 

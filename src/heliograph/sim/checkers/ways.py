@@ -14,6 +14,7 @@ their ends measured.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -141,9 +142,7 @@ class Atlas:
 
     def cost(self, way: list[str]) -> int:
         """What a way costs."""
-        return sum(
-            self._edges[self._numbers[one]][self._numbers[other]] for one, other in zip(way, way[1:], strict=False)
-        )
+        return sum(self._edges[self._numbers[one]][self._numbers[other]] for one, other in pairwise(way))
 
     def shortest(self, start: str, target: str) -> int:
         """What the shortest way would cost, if everybody knew everything."""
