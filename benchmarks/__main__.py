@@ -19,10 +19,10 @@ from typing import Any
 
 from benchmarks.cases import CASES
 from benchmarks.generator import RunError
-from benchmarks.peers import SYSTEMS
+from benchmarks.peers import LINKABLE, SYSTEMS
 from benchmarks.peers.server import ServerError
 
-NAMES = ("route", "latency", "hop", "start", "sim")
+NAMES = ("route", "latency", "hop", "interest", "reroute", "start", "sim")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,13 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    systems = {**SYSTEMS, **LINKABLE}
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure Heliograph, and other brokers beside it."
     )
     parser.add_argument("name", choices=(*NAMES, "all", "list"), help="which one; `list` says what each measures")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: within a minute each")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
-    parser.add_argument("--systems", type=_names(SYSTEMS), help=f"only these of {','.join(SYSTEMS)}")
+    parser.add_argument("--systems", type=_names(systems), help=f"only these of {','.join(systems)}")
     parser.add_argument("--cases", type=_names(CASES), help=f"only these cases of route: {','.join(CASES)}")
     return parser.parse_args(arguments)
 

@@ -1,6 +1,6 @@
 """The field: the systems that take part in a run, and what is known about those that cannot.
 
-In:    names of systems, or none for all.
+In:    names of systems, or none for all that are able.
 Out:   which are present, which are absent and why; running servers with everything around them.
 State: none.
 Not here: measuring (route.py, latency.py, start.py).
@@ -9,7 +9,7 @@ Not here: measuring (route.py, latency.py, start.py).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,14 +17,16 @@ from benchmarks.certificates import TlsFiles
 from benchmarks.generator import Generator
 from benchmarks.peers import OURS, SYSTEMS
 from benchmarks.peers.server import Server
+from benchmarks.peers.system import Startable
 
 
 class Field:
     """Who takes part."""
 
-    def __init__(self, chosen: Sequence[str] | None = None, able: Sequence[str] = tuple(SYSTEMS)) -> None:
+    def __init__(self, chosen: Sequence[str] | None = None, able: Mapping[str, Startable] = SYSTEMS) -> None:
         names = [name for name in able if chosen is None or name in chosen]
-        reasons = {name: SYSTEMS[name].absent() for name in names}
+        reasons = {name: able[name].absent() for name in names}
+        self._able = able
         self.present = [name for name in names if reasons[name] is None]
         self.absent = {name: reason for name, reason in reasons.items() if reason is not None}
         self.absent |= {name: "left out of this run" for name in able if name not in names}
@@ -47,7 +49,7 @@ class Field:
         return [*names[shift:], *names[:shift]]
 
     def _one(self, name: str, figures: dict[str, Any]) -> dict[str, Any]:
-        return {"version": SYSTEMS[name].version(), **figures.get(name, {})}
+        return {"version": self._able[name].version(), **figures.get(name, {})}
 
 
 def serve(stack: ExitStack, generator: Generator, name: str, cores: Iterable[int], tls: TlsFiles | None) -> Server:

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import Any
 
 from benchmarks import machine
 from benchmarks.field import Field, say
 from benchmarks.figures import budget, budget_lines, medians, ratios, spread, table, values
 from benchmarks.generator import Generator
 from benchmarks.latency import PAYLOAD_BYTES, WARM
-from benchmarks.peers import OURS, SYSTEMS
-from benchmarks.peers.network import CHAIN, CHAIN_LINKS, Linkable, Network
+from benchmarks.peers import LINKABLE, OURS, SYSTEMS
+from benchmarks.peers.network import CHAIN, CHAIN_LINKS, Network
 from benchmarks.peers.server import Server
 
 SAYS = "a chain of 3 brokers: added p50 per hop on one core, CPU per broker under load; against nats, mosquitto"
-ABLE = ("ours", "nats", "mosquitto")
+ABLE = {name: system for name, system in LINKABLE.items() if name in SYSTEMS}
 PINGPONG, BATCHED = "pingpong", "batched"
 FIGURES = {PINGPONG: ("hop_us", "p50_us", "p50_one_us", "p99_us"), BATCHED: ("by_one", "cpu_us", "cpu_one_us", "kmsg_s")}
 HOP_US, HOP_BY_NATS, BY_ONE = 50.0, 0.75, 1.5
@@ -67,8 +67,7 @@ class Course:
         for name in field.present:
             say(f"starting {name}, once alone and {len(CHAIN)} in a chain")
             self._singles[name] = stack.enter_context(Server(SYSTEMS[name], core))
-            system = cast(Linkable, SYSTEMS[name])
-            self._chains[name] = stack.enter_context(Network(system, CHAIN, CHAIN_LINKS, core))
+            self._chains[name] = stack.enter_context(Network(LINKABLE[name], CHAIN, CHAIN_LINKS, core))
 
     def measure(self, number: int, name: str) -> None:
         """One system's turn."""

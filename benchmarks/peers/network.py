@@ -19,7 +19,7 @@ from typing import Protocol
 
 from benchmarks.certificates import TlsFiles
 from benchmarks.peers.server import Server, free_port
-from benchmarks.peers.system import System
+from benchmarks.peers.system import Startable
 
 CHAIN = ("a", "b", "c")
 CHAIN_LINKS = (("a", "b"), ("b", "c"))
@@ -36,7 +36,7 @@ class Place:
     key_file: Path  # a secret that all servers of the network know
 
 
-class Linkable(System, Protocol):
+class Linkable(Startable, Protocol):
     """A system whose servers can be linked."""
 
     def linked(self, folder: Path, place: Place) -> list[str]:
@@ -94,10 +94,7 @@ class Member:
 
     def __init__(self, system: Linkable, place: Place) -> None:
         self.name = system.name
-        self.window = system.window
-        self.absent, self.version = system.absent, system.version
-        self.connect, self.subscribe = system.connect, system.subscribe
-        self.batches, self.sink = system.batches, system.sink
+        self.absent, self.version, self.connect = system.absent, system.version, system.connect
         self._system = system
         self._place = place
 

@@ -226,9 +226,10 @@ def control(kind: int, number: int = 0, body: dict[str, Any] | None = None) -> b
 @lru_cache(maxsize=8)
 def _template(load: Load) -> bytes:
     """All batches of a load, with origin and sequence left 0."""
-    return b"".join(_event(topic, body) for turn in range(load.variants) for topic, body in load.items(turn))
+    return b"".join(event(topic, body) for turn in range(load.variants) for topic, body in load.items(turn))
 
 
-def _event(topic: str, payload: bytes) -> bytes:
+def event(topic: str, payload: bytes, origin: int = 0, number: int = 0) -> bytes:
+    """What a publisher writes."""
     name = topic.encode()
-    return HEAD.pack(HEAD.size - 4 + len(name) + len(payload), EVENT, 0, len(name), 0, 0, 0) + name + payload
+    return HEAD.pack(HEAD.size - 4 + len(name) + len(payload), EVENT, 0, len(name), origin, number, 0) + name + payload

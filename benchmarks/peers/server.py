@@ -1,6 +1,6 @@
 """Servers: real processes on loopback, each in a folder of its own, ended by their id.
 
-In:    a System, the core it may use, TLS files where it is to be secure.
+In:    a broker that can be started, the core it may use, TLS files where it is to be secure.
 Out:   a running server with its port; how long it took to start and to stop.
 State: the process and its folder.
 Not here: what to run (the systems' own files).
@@ -21,7 +21,7 @@ from types import TracebackType
 from benchmarks.certificates import TlsFiles
 from benchmarks.links import LinkEndedError
 from benchmarks.machine import confined, family
-from benchmarks.peers.system import System
+from benchmarks.peers.system import Startable
 
 READY_S = 15.0
 STOP_S = 10.0
@@ -45,7 +45,7 @@ class Server:
     """One running broker. A context manager: it ends with the block, whatever happens."""
 
     def __init__(
-        self, system: System, on_cores: Iterable[int], tls: TlsFiles | None = None, port: int | None = None
+        self, system: Startable, on_cores: Iterable[int], tls: TlsFiles | None = None, port: int | None = None
     ) -> None:
         self.system = system
         self.tls = tls

@@ -19,11 +19,10 @@ from benchmarks.links import Link
 from benchmarks.sinks import Sink
 
 
-class System(Protocol):
-    """A broker, seen from outside. Topics are given with "/" and become what the system uses."""
+class Startable(Protocol):
+    """A broker that can be started."""
 
     name: str
-    window: int  # frames on the way in batched cases: as many as the system can use, at most 16,384
 
     def absent(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -40,6 +39,12 @@ class System(Protocol):
     def connect(self, port: int, ca_file: str | None) -> Link:
         """A link with its handshake done."""
         ...
+
+
+class System(Startable, Protocol):
+    """A broker that can be put under load. Topics are given with "/" and become what the system uses."""
+
+    window: int  # frames on the way in batched cases: as many as the system can use, at most 16,384
 
     def subscribe(self, link: Link, topic: str) -> None:
         """The subscription is in force when this returns. One per link."""

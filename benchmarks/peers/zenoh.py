@@ -1,9 +1,9 @@
-"""zenoh: routers in processes of their own, from PyPI's eclipse-zenoh; ``python -m benchmarks.peers.zenoh CONFIG``.
+"""zenoh: routers in processes of their own, made of PyPI's eclipse-zenoh.
 
-In:    see system.py; a place in a network.
-Out:   a Zenoh system that can be linked, without batches: it takes part in ``interest`` only.
+In:    a place in a network.
+Out:   a Zenoh that can be started and linked.
 State: none; a router is a process.
-Not here: its clients (probes.py). The package is imported in processes of the peer only.
+Not here: the router's process (zenoh_router.py), its clients (probes.py). Only those processes import the package.
 """
 
 from __future__ import annotations
@@ -11,26 +11,24 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.batches import Batches, Load
 from benchmarks.certificates import TlsFiles
 from benchmarks.links import Link
 from benchmarks.peers.network import Place
 from benchmarks.peers.system import written
-from benchmarks.sinks import Sink
 
 PACKAGE = "eclipse-zenoh"
+ROUTER = Path(__file__).with_name("zenoh_router.py")
 
 
 class Zenoh:
     """A zenoh router."""
 
     name = "zenoh"
-    window = 1
 
     def absent(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -42,31 +40,28 @@ class Zenoh:
 
     def command(self, folder: Path, port: int, tls: TlsFiles | None) -> list[str]:
         """A router on its own."""
-        return self.linked(folder, Place("a", port, port, (), folder))
+        return _run(folder, settings("router", port, ()))
 
     def linked(self, folder: Path, place: Place) -> list[str]:
         """A router that dials others."""
-        settings = settings_of("router", [port for port, _ in place.dials], place.port)
-        return [sys.executable, "-m", "benchmarks.peers.zenoh", written(folder, "zenoh.json", [settings])]
+        return _run(folder, settings("router", place.port, [port for port, _ in place.dials]))
 
     def connect(self, port: int, ca_file: str | None) -> Link:
-        """It listens: more cannot be told without its protocol."""
+        """That it takes calls is all that can be told without its library."""
         return Link(port)
 
-    def subscribe(self, link: Link, topic: str) -> None:
-        """Clients use its own library."""
-        raise NotImplementedError
 
-    batches: Any
-    sink: Any
-
-
-def settings_of(mode: str, dials: list[int], port: int | None = None) -> str:
+def settings(mode: str, port: int | None, dials: Sequence[int]) -> str:
     """Only the links that are drawn: no scouting, no gossip."""
-    settings: dict[str, Any] = {
+    chosen: dict[str, Any] = {
         "mode": mode,
         "connect": {"endpoints": [f"tcp/127.0.0.1:{dialled}" for dialled in dials]},
-        "listen": {"endpoints": [f"tcp/127.0.0.1:{port}"] if port else []},
+        "listen": {"endpoints": [] if port is None else [f"tcp/127.0.0.1:{port}"]},
         "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
     }
-    return json.dumps(settings)
+    return json.dumps(chosen)
+
+
+def _run(folder: Path, chosen: str) -> list[str]:
+    # -P: the folder of the script, where this file is another "zenoh", stays out of the search path.
+    return [sys.executable, "-P", str(ROUTER), written(folder, "zenoh.json5", [chosen])]

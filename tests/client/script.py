@@ -63,8 +63,8 @@ class Script:
         self.session = Session(config, secret=SECRET, seed=1)
         self.machine: Machine = self.session
         self.now = 1
-        self.link = 0
-        self.written: list[Frame] = []  # since the last `heard`
+        self.link = 0  # the newest
+        self.written: dict[int, list[Frame]] = {}  # per link, since the last `heard`
         self.dials: list[tuple[int, Dial]] = []
         self.hangups: list[tuple[int, Reason]] = []
         self.held: dict[int, bool] = {}
@@ -81,9 +81,9 @@ class Script:
     def take(self) -> None:
         effects = self.machine.take()
         for link, frames in effects.writes:
-            assert link == self.link
+            assert 0 < link <= self.link
             assert all(type(frame) is bytes for frame in frames)
-            self.written += frames_in(b"".join(frames))
+            self.written.setdefault(link, []).extend(frames_in(b"".join(frames)))
         self.dials += effects.dials
         self.hangups += effects.hangups
         self.held.update(effects.holds)
@@ -130,6 +130,10 @@ class Script:
         self.welcome(seen, **welcome)
         return self.heard()
 
+    def inbox(self, broker: int = 1) -> str:
+        """The session's inbox at this broker."""
+        return f"Inbox/{broker:016x}/{self.session.origin:016x}"
+
     def welcome(self, seen: int | str | None = None, **more: Any) -> None:
         body = {
             "version": 1,
@@ -141,29 +145,35 @@ class Script:
             "features": [],
             "limits": {"payload_bytes_max": 1 << 20},
             "keep_alive_ms": 20_000,
+            "inbox": self.inbox(),
             "seen": f"{seen:016x}" if isinstance(seen, int) else seen or "",
         } | more
         self.say_json(Kind.WELCOME, 0, body)
 
-    def say(self, data: bytes) -> None:
-        self.machine.receive(self.link, data, self.now)
+    def say(self, data: bytes, link: int | None = None) -> None:
+        self.machine.receive(link or self.link, data, self.now)
         self.take()
 
-    def say_json(self, kind: Kind, number: int, body: dict[str, Any]) -> None:
-        self.say(control(kind, number, json.dumps(body).encode()))
+    def say_json(self, kind: Kind, number: int, body: dict[str, Any], link: int | None = None) -> None:
+        self.say(control(kind, number, json.dumps(body).encode()), link)
 
-    def confirm(self, frame: Frame) -> None:
-        self.say(control(Kind.CONFIRMED, frame.sequence))
+    def confirm(self, frame: Frame, link: int | None = None) -> None:
+        self.say(control(Kind.CONFIRMED, frame.sequence), link)
 
-    def pong(self, frame: Frame) -> None:
-        self.say(control(Kind.PONG, frame.sequence))
+    def refuse(self, frame: Frame | None, reason: Reason, link: int | None = None, **more: Any) -> None:
+        """Refuse what was asked for, or without it a publication."""
+        body = {"reason": reason.word, "code": int(reason), "text": "because", **more}
+        self.say_json(Kind.REFUSED, 0 if frame is None else frame.sequence, body, link)
 
-    def goodbye(self, reason: Reason, grace_ms: int = 0) -> None:
+    def pong(self, frame: Frame, link: int | None = None) -> None:
+        self.say(control(Kind.PONG, frame.sequence), link)
+
+    def goodbye(self, reason: Reason, grace_ms: int = 0, others: tuple[str, ...] = ()) -> None:
         body = {"reason": reason.word, "code": int(reason), "text": "because", "grace_ms": grace_ms}
-        self.say_json(Kind.GOODBYE, 0, body)
+        self.say_json(Kind.GOODBYE, 0, body | {"others": others})
 
-    def lose(self, reason: Reason = Reason.RESET) -> None:
-        self.machine.detach(self.link, reason, self.now)
+    def lose(self, reason: Reason = Reason.RESET, link: int | None = None) -> None:
+        self.machine.detach(link or self.link, reason, self.now)
         self.take()
 
     def tell(self, command: Any) -> None:
@@ -172,13 +182,12 @@ class Script:
 
     # -- looking --------------------------------------------------------------------------------------------------
 
-    def heard(self) -> list[Frame]:
-        """What the session wrote since this was last asked."""
-        written, self.written = self.written, []
-        return written
+    def heard(self, link: int | None = None) -> list[Frame]:
+        """What the session wrote to a link, the newest unless told otherwise, since this was last asked."""
+        return self.written.pop(link or self.link, [])
 
-    def heard_of(self, kind: Kind) -> list[Frame]:
-        return [frame for frame in self.heard() if frame.kind == kind]
+    def heard_of(self, kind: Kind, link: int | None = None) -> list[Frame]:
+        return [frame for frame in self.heard(link) if frame.kind == kind]
 
     def number(self) -> int:
         """A request number that was not used before."""

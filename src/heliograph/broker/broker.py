@@ -97,6 +97,7 @@ class Broker:
         self._subscriptions.changed = network.local_change
         self._subscriptions.spread = network.waves.when_known
         peering = network.peering
+        self._links.leaving = lambda link: peering.lose(link, self._now)
         peering.up = network.neighbour_up
         peering.changed = self._neighbour_changed
         peering.down = self._neighbour_down

@@ -175,6 +175,7 @@ class Links:
         self.refused: dict[str, int] = {}  # reason word -> how often it was said, for reports
         self.frames_dropped = 0
         self.bytes_dropped = 0
+        self.leaving: Callable[[Link], None]  # told of a neighbour whose link we end
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -254,6 +255,8 @@ class Links:
         if link.state == GONE:
             return
         self.count(reason)
+        if link.neighbour is not None:
+            self.leaving(link)  # before the driver says that it is gone: what comes meanwhile must go another way
         link.backlog.clear()
         link.droppable.clear()
         link.backlog_bytes = link.backlog_frames = 0

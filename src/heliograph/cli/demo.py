@@ -16,7 +16,7 @@ import typer
 from heliograph.cli.shape import fail
 
 if TYPE_CHECKING:
-    from heliograph.cli.demo_scenes import Report
+    from heliograph.cli.demo_report import Report
 
 SCENARIO = "storm"
 SEEDS = range(1, 6)
@@ -28,7 +28,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _demo() -> None:
-    from heliograph.cli.demo_scenes import Report, play
+    from heliograph.cli.demo_report import Report
+    from heliograph.cli.demo_scenes import play
     from heliograph.live.loop import run
 
     began = monotonic()

@@ -17,6 +17,8 @@ from time import monotonic
 from typing import Any
 
 from heliograph.cli.demo_broker import SETTINGS, BrokerProcess, broker_process
+from heliograph.cli.demo_network import play_network
+from heliograph.cli.demo_report import Report
 from heliograph.errors import RefusedError
 from heliograph.live.client import Client
 from heliograph.live.connect import Connecting, connect
@@ -38,29 +40,6 @@ QUIET_S = 0.5
 SCENE_S_MAX = 30.0  # per policy; a scene takes a second or two
 
 
-@dataclass(slots=True)
-class Report:
-    """What was measured, and what was not as it should be."""
-
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    _scenes: int = 0
-
-    def begin(self, title: str) -> None:
-        """A new scene."""
-        self._scenes += 1
-        print(f"\n{self._scenes}  {title}", flush=True)
-
-    def add(self, name: str, text: str) -> None:
-        """A line of the summary."""
-        self.lines.append((name, text))
-
-    def check(self, holds: bool, otherwise: str) -> None:
-        """Remember what should have held and did not."""
-        if not holds:
-            self.problems.append(otherwise)
-
-
 async def play(report: Report) -> None:
     """All scenes that need a broker."""
     with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as folder:
@@ -72,6 +51,7 @@ async def play(report: Report) -> None:
             await _slow_consumers(broker, report)
             await _denials(broker, report)
             await _administration(broker, report)
+        await play_network(Path(folder) / "network", report)
 
 
 def _connect(broker: BrokerProcess, name: str, **more: Any) -> Connecting:

@@ -249,6 +249,19 @@ def test_a_link_that_is_removed_while_it_is_dialled_does_not_come_up() -> None:
     assert mesh.report("b", "overview")["links"] == 0
 
 
+@pytest.mark.req("N5")
+def test_what_comes_while_a_removed_link_is_closing_goes_another_way() -> None:
+    mesh = Mesh({"a": ["b", "c"], "c": ["b"]})
+    heard = mesh.client("b", 1)
+    mesh.subscribe("b", 1, "x")
+    mesh.client("a", 2)
+    mesh.publish("a", 2, "x", b"before")
+    assert mesh["a"].broker._network.peering.drop(LinkConfig(host="b"))
+    mesh["a"].publish(2, "x", b"meanwhile")
+    mesh.run()
+    assert heard.payloads == [b"before", b"meanwhile"]
+
+
 def row(mesh: Mesh, at: str, table: str, broker: str) -> dict:
     """What a broker's map has about another."""
     return next(row for row in mesh.report(at, "map")[table] if row["broker"] == broker)

@@ -224,7 +224,6 @@ class Peering:
                 self._links.hang_up(link, Reason.DUPLICATE, "these brokers have a link already")
                 return
             self._links.hang_up(known.link, Reason.TAKEN_OVER, "a newer link between these brokers")
-            self._fall(known, now)
         greeting = self._greetings.pop(link, None)
         if greeting is not None and greeting.aim is not None:
             greeting.aim.retry_ms = RETRY_MS
@@ -298,9 +297,7 @@ class Peering:
     def leave(self, link: Link, now: Instant) -> None:
         """A link is gone; if it was one of our aims, dial again."""
         greeting = self._greetings.pop(link, None)
-        neighbour = link.neighbour
-        if neighbour is not None and self.neighbours.get(neighbour.broker) is neighbour:
-            self._fall(neighbour, now)
+        self.lose(link, now)
         for key in ("beat", "watch"):
             self._timers.cancel((key, link.id))
         aims = [aim for aim in self._aims.values() if aim.link is link]
@@ -310,9 +307,12 @@ class Peering:
             aim.link = None
             self._dial_later(aim, Reason.CLOSED, now)
 
-    def _fall(self, neighbour: Neighbour, now: Instant) -> None:
-        del self.neighbours[neighbour.broker]
-        self.down(neighbour, now)
+    def lose(self, link: Link, now: Instant) -> None:
+        """A neighbour's link is gone, or about to be: nothing goes that way any more."""
+        neighbour = link.neighbour
+        if neighbour is not None and self.neighbours.get(neighbour.broker) is neighbour:
+            del self.neighbours[neighbour.broker]
+            self.down(neighbour, now)
 
     @property
     def aims(self) -> list[tuple[str, int]]:
