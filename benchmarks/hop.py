@@ -28,13 +28,16 @@ from benchmarks.peers.server import Server
 SAYS = "a chain of 3 brokers: added p50 per hop on one core, CPU per broker under load; against nats, mosquitto"
 ABLE = {name: system for name, system in LINKABLE.items() if name in SYSTEMS}
 PINGPONG, BATCHED = "pingpong", "batched"
-FIGURES = {PINGPONG: ("hop_us", "p50_us", "p50_one_us", "p99_us"), BATCHED: ("by_one", "cpu_us", "cpu_one_us", "kmsg_s")}
+FIGURES = {
+    PINGPONG: ("hop_us", "p50_us", "p50_one_us", "p99_us"),
+    BATCHED: ("by_one", "cpu_us", "cpu_one_us", "kmsg_s"),
+}
 HOP_US, HOP_BY_NATS, BY_ONE = 50.0, 0.75, 1.5
 HOW = [
     "chains: ours with a network key, nats by leaf nodes, mosquitto by bridges that carry everything at QoS 0",
     "ours: 100 access rules at every broker, the last one fits; duplicates detected; no other subscriptions",
     f"hop_us = (p50 of {len(CHAIN)} brokers - p50 of one) / {len(CHAIN) - 1}, both in the same turn, best of 3 series",
-    "by_one = CPU per message of the chain's brokers, by their number, by that of a single broker; 256 B, 1to1 of route",
+    "by_one = CPU per message of each of the chain's brokers, by that of a single broker; 256 B, 1to1 of route",
     "p99 and CPU are disturbed by other work on the machine, differences of p50 and ratios much less",
 ]
 

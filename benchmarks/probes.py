@@ -5,11 +5,12 @@ Out:   per trial the two times below, in µs.
 State: the two links, or sessions, of each system.
 Not here: starting the brokers and the order of measurements (interest.py).
 
-A trial: subscribe at the far end to a topic that is new, and publish numbered probes to it at the near end, one every
-100 µs, the first one after a random part of that. The first probe that arrives tells two things: when it was sent the
-subscription was in force (or became so while the probe went to its broker), and when it arrived all was done. Probes
-are so few that the near broker is idle most of the time, and the random start makes the grid's mean error half a step.
-Every system gets the same loop; what differs is how a probe is sent and waited for, in two small classes.
+A trial: subscribe at the far end to a topic that is new, wait for a delay, publish one probe to it at the near end. It
+arrives or it does not. If it did, the next trial's delay is a step shorter, otherwise a step longer. So the delays
+gather where half of the probes arrive, and their median is the median time until a subscription is in force (as the
+publisher sees it: the probe's way to the first broker is not in it). Nothing but one probe is ever on the way; a stream
+of them would keep the brokers busy and measure that. Every system gets the same loop; what differs is how a probe is
+sent and waited for, in two small classes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from random import Random
 from time import perf_counter_ns, sleep
 from typing import Any, Protocol
 
@@ -32,9 +32,11 @@ from benchmarks.peers.ours import SUBSCRIBE, UNSUBSCRIBE, Session, control, even
 from benchmarks.peers.zenoh import settings
 from benchmarks.sinks import MismatchError
 
-STEP_NS = 100_000
-TRIAL_S = 2.0  # a subscription that is not in force by then never will be
-QUIET_S = 0.005  # between trials
+FIRST_NS = 1_000_000
+STEPS_NS = (100_000, 20_000)  # while the delay is being found, and then
+ARRIVE_S = 0.01  # a probe that has not arrived by then met no subscription
+DELAY_S_MAX = 1.0  # a subscription that is not in force by then never will be
+QUIET_S = 0.002  # between trials
 PAYLOAD_BYTES = 16
 
 
@@ -70,13 +72,10 @@ class OurEnds:
         self._arrivals = Arrivals()
         self._waiting: list[tuple[int, int]] = []
         self._asked = 0
-        self._base = 1  # the sequence that stands for probe 0
-        self._next = 1
 
     def subscribe(self, topic: str) -> None:
         """A new number for each."""
         self._asked += 1
-        self._base = self._next
         self._far.send_all(control(SUBSCRIBE, self._asked, {"number": self._asked, "filter": topic}))
 
     def unsubscribe(self) -> None:
@@ -85,8 +84,7 @@ class OurEnds:
 
     def publish(self, topic: str, number: int) -> None:
         """Its sequence carries the number."""
-        self._next = self._base + number + 1
-        self._near.send_all(event(topic, bytes(PAYLOAD_BYTES), self._near.origin, self._base + number))
+        self._near.send_all(event(topic, bytes(PAYLOAD_BYTES), self._near.origin, number))
 
     def arrived(self, timeout_s: float) -> tuple[int, int] | None:
         """Read once, at most; confirmations are not arrivals."""
@@ -95,7 +93,7 @@ class OurEnds:
             now = perf_counter_ns()
             if not data:
                 raise LinkEndedError("the broker closed the subscriber's link")
-            self._waiting = [(number - self._base, now) for number in self._arrivals.feed(data)]
+            self._waiting = [(number, now) for number in self._arrivals.feed(data)]
         return self._waiting.pop(0) if self._waiting else None
 
     def close(self) -> None:
@@ -108,10 +106,11 @@ class ZenohEnds:
     """Two sessions in client mode."""
 
     def __init__(self, near_port: int, far_port: int) -> None:
-        import zenoh  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: PLC0415 absent elsewhere
+        import zenoh  # here, where it is surely installed
 
         opened = [zenoh.open(zenoh.Config.from_json5(settings("client", None, [to]))) for to in (far_port, near_port)]
-        self._far, self._near = opened
+        self._far: Any = opened[0]
+        self._near: Any = opened[1]
         self._subscription: Any = None
         self._waiting: SimpleQueue[tuple[int, int]] = SimpleQueue()
 
@@ -133,7 +132,7 @@ class ZenohEnds:
     def arrived(self, timeout_s: float) -> tuple[int, int] | None:
         """From the other thread."""
         with suppress(Empty):
-            return self._waiting.get(timeout=timeout_s) if timeout_s > 0 else self._waiting.get_nowait()
+            return self._waiting.get(timeout=timeout_s)
         return None
 
     def close(self) -> None:
@@ -145,23 +144,30 @@ class ZenohEnds:
 ENDS: dict[str, Callable[[int, int], Ends]] = {"ours": OurEnds, "zenoh": ZenohEnds}
 
 
-def trial(ends: Ends, topic: str, offset_ns: int) -> tuple[int, int]:
-    """Nanoseconds from subscribing until the first probe that arrives was sent, and until it arrived."""
-    sent: list[int] = []
-    begin = now = perf_counter_ns()
+def trial(ends: Ends, topic: str, number: int, delay_ns: int) -> tuple[int, int | None]:
+    """Nanoseconds from subscribing until the probe was sent, and until it arrived if it did."""
+    begin = perf_counter_ns()
     ends.subscribe(topic)
-    due = begin + offset_ns
-    while now < begin + TRIAL_S * 1e9:
-        arrival = ends.arrived(max(0.0, (due - now) / 1e9))
-        if arrival is not None:
-            number, at = arrival
-            return sent[number] - begin, at - begin
-        now = perf_counter_ns()
-        if now >= due:
-            sent.append(now)
-            ends.publish(topic, len(sent) - 1)
-            due = max(due + STEP_NS, now)
-    raise MismatchError(f"not in force after {TRIAL_S} s and {len(sent)} probes")
+    sleep(max(0, begin + delay_ns - perf_counter_ns()) / 1e9)
+    sent = perf_counter_ns()
+    ends.publish(topic, number)
+    arrival, end = None, sent + ARRIVE_S * 1e9
+    while (now := perf_counter_ns()) < end and (arrival is None or arrival[0] != number):
+        arrival = ends.arrived((end - now) / 1e9)
+    return sent - begin, None if arrival is None else arrival[1] - begin
+
+
+class Staircase:
+    """The delay of the next trial."""
+
+    def __init__(self) -> None:
+        self.delay_ns = FIRST_NS
+
+    def step(self, arrived: bool, step_ns: int) -> None:
+        """Down if the probe arrived, up if it did not."""
+        self.delay_ns = max(0, self.delay_ns + (-step_ns if arrived else step_ns))
+        if self.delay_ns > DELAY_S_MAX * 1e9:
+            raise MismatchError(f"subscriptions are not in force after {DELAY_S_MAX} s")
 
 
 class Station:
@@ -169,31 +175,33 @@ class Station:
 
     def __init__(self) -> None:
         self._ends: dict[str, Ends] = {}
+        self._stairs: dict[str, Staircase] = {}
         self._trials = 0
-        self._random = Random(1)
 
     def open(self, system: str, near_port: int, far_port: int) -> dict[str, Any]:
         """Connect to both ends."""
         self._ends[system] = ENDS[system](near_port, far_port)
+        self._stairs[system] = Staircase()
         return {}
 
-    def trials(self, system: str, count: int) -> dict[str, Any]:
-        """Some, one after another."""
-        return {"trials": [self._one(self._ends[system]) for _ in range(count)]}
+    def trials(self, system: str, count: int, settled: bool) -> dict[str, Any]:
+        """Some, one after another: when each probe was sent and when it arrived, if it did, in µs."""
+        found = []
+        for _ in range(count):
+            self._trials += 1
+            sent, arrived = trial(
+                self._ends[system], f"plant/probe/{self._trials}", self._trials, self._stairs[system].delay_ns
+            )
+            self._stairs[system].step(arrived is not None, STEPS_NS[settled])
+            found.append((sent / 1e3, None if arrived is None else arrived / 1e3))
+            self._ends[system].unsubscribe()
+            sleep(QUIET_S)
+        return {"trials": found}
 
     def close(self) -> None:
         """End all links."""
         for ends in self._ends.values():
             ends.close()
-
-    def _one(self, ends: Ends) -> tuple[float, float]:
-        self._trials += 1
-        in_force, arrived = trial(ends, f"plant/probe/{self._trials}", self._random.randrange(STEP_NS))
-        ends.unsubscribe()
-        sleep(QUIET_S)
-        while ends.arrived(0.0) is not None:
-            pass
-        return in_force / 1e3, arrived / 1e3
 
 
 def main() -> None:

@@ -88,10 +88,9 @@ def _in_use(network: Network, stream: Stream) -> str:
 
 def figures(log: Log, began: float, ended: float) -> dict[str, float]:
     """What a fault at ``began`` did to the stream."""
-    start = min(log.sent.values())
     return {
         "gap_ms": log.gap(began, ended, PERIOD_S) * 1e3,
-        "quiet_gap_ms": log.gap(start, began, PERIOD_S) * 1e3,
+        "quiet_gap_ms": log.quiet_gap(began, PERIOD_S) * 1e3,
         "delay_ms": log.delay(began - PERIOD_S, ended) * 1e3,
         "lost": log.lost,
         "repeated": log.repeated,

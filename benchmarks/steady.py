@@ -11,6 +11,7 @@ from __future__ import annotations
 import select
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import perf_counter, sleep
 
 from benchmarks.arrivals import Arrivals
@@ -51,8 +52,12 @@ class Log:
 
     def gap(self, begin: float, end: float, period: float) -> float:
         """The longest interval between arrivals that touches this time, less what lies between two publications."""
-        times = [at for at, _ in self.arrived]
-        return longest(times, begin, end) - period
+        return longest([at for at, _ in self.arrived], begin, end) - period
+
+    def quiet_gap(self, until: float, period: float) -> float:
+        """The same of all that arrived until then."""
+        times = [at for at, _ in self.arrived if at <= until]
+        return longest(times, times[0], until) - period
 
     def delay(self, begin: float, end: float) -> float:
         """The longest way of a publication that was sent within this time, first arrivals only."""
@@ -64,8 +69,7 @@ class Log:
 
 def longest(times: Sequence[float], begin: float, end: float) -> float:
     """The longest interval between neighbours in ``times`` that has a part within begin and end."""
-    pairs = zip(times, times[1:], strict=False)
-    return max((after - before for before, after in pairs if after > begin and before < end), default=0.0)
+    return max((after - before for before, after in pairwise(times) if after > begin and before < end), default=0.0)
 
 
 class Stream:

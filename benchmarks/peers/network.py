@@ -107,7 +107,8 @@ class Member:
 
 def places(names: Sequence[str], links: Sequence[tuple[str, str]], key_file: Path) -> list[Place]:
     """Everyone's ports and whom they dial. Who is dialled comes first, so that no dial fails and is tried later."""
-    ports = dict(zip(names, zip(*[iter(free_ports(2 * len(names)))] * 2, strict=True), strict=True))
+    free = free_ports(2 * len(names))
+    ports = {name: (free[2 * number], free[2 * number + 1]) for number, name in enumerate(names)}
     dialled = {name: [other for one, other in links if one == name] for name in names}
     order: list[str] = []
     while len(order) < len(names):
@@ -115,7 +116,7 @@ def places(names: Sequence[str], links: Sequence[tuple[str, str]], key_file: Pat
         assert ready, "two servers that dial each other, directly or through others"
         order += ready
     return [
-        Place(name, *ports[name], dials=tuple(ports[other] for other in dialled[name]), key_file=key_file)
+        Place(name, ports[name][0], ports[name][1], tuple(ports[other] for other in dialled[name]), key_file)
         for name in order
     ]
 

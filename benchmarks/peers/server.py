@@ -27,11 +27,6 @@ READY_S = 15.0
 STOP_S = 10.0
 
 
-def plain_environment() -> dict[str, str]:
-    """The environment of an ordinary user: Python may keep its compiled modules, as it does by default."""
-    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-
-
 class ServerError(Exception):
     """A server did not start, or ended on its own."""
 

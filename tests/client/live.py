@@ -1,6 +1,6 @@
-"""A real broker on a real port, in the test's own process, and a loop to run tests on.
+"""Real brokers on real ports, in the test's own process, and a loop to run tests on.
 
-In:    a BrokerConfig.
+In:    a BrokerConfig; or which brokers there are and who dials whom.
 Out:   LiveBroker: its address; it can be stopped and started again on the same port.
 State: the driver of the running broker.
 Not here: processes and signals (tests/live).
@@ -16,8 +16,8 @@ from functools import wraps
 from typing import Any
 
 from heliograph import node
-from heliograph.broker.commands import Drain
-from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.broker.commands import Drain, Listening
+from heliograph.broker.config import BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
 from heliograph.live.loop import Driver, run
 from heliograph.live.tls import TlsContexts
 
@@ -65,12 +65,18 @@ class LiveBroker:
         self._driver.start()
         listener = replace(self.config.listeners[0], port=self.port)
         self.port = (await self._driver.listen(node.BROKER, listener))[1]
+        self._driver.tell(node.BROKER, Listening((self.address,)))
 
     async def stop(self) -> None:
         if self._driver is not None:
             assert self._driver.failure is None
             await self._driver.stop()
             self._driver = None
+
+    @property
+    def has_ended(self) -> bool:
+        assert self._driver is not None
+        return self._driver.stopped.is_set()
 
     def drain(self, grace_ms: int) -> None:
         assert self._driver is not None
@@ -93,6 +99,27 @@ async def a_broker(
         yield broker
     finally:
         await broker.stop()
+
+
+@asynccontextmanager
+async def a_network(
+    links: dict[str, list[str]], tls: TlsContexts | None = None, **listener: Any
+) -> AsyncIterator[dict[str, LiveBroker]]:
+    """Running brokers that know each other; ``links`` maps a broker to those before it that it dials."""
+    brokers: dict[str, LiveBroker] = {}
+    host, secure = ("localhost", True) if tls is not None else ("127.0.0.1", False)
+    listeners = (ListenerConfig(port=0, secure=secure, **listener),)
+    try:
+        for name, others in links.items():
+            dialled = tuple(LinkConfig(host=host, port=brokers[other].port, secure=secure) for other in others)
+            network = NetworkConfig(key=b"k" * 32, links=dialled)
+            brokers[name] = LiveBroker(BrokerConfig(name=name, listeners=listeners, network=network), tls)
+            await brokers[name].start()
+        await until(lambda: all(len(broker.report("map")["members"]) == len(links) for broker in brokers.values()))
+        yield brokers
+    finally:
+        for broker in brokers.values():
+            await broker.stop()
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 import heliograph
 from heliograph.errors import NotConnectedError, Reason, RefusedError
-from heliograph.live.tls import TlsContexts, TlsFiles, server_context
+from heliograph.live.tls import TlsContexts, TlsFiles, client_context, server_context
 from heliograph.model.identity import Role
 from heliograph.trust.certificates import Pair, issue, make_authority
-from tests.client.live import a_broker, on_the_loop
+from tests.client.live import a_broker, a_network, on_the_loop, until
 
 pytestmark = [pytest.mark.live, pytest.mark.req("N14")]
 
@@ -107,3 +107,20 @@ async def test_a_client_that_must_show_a_certificate_in_the_handshake_is_told_th
     async with a_broker(tls=tls, secure=True, auth="certificate") as broker:
         with pytest.raises(NotConnectedError, match=r"asks? for a certificate"):
             await heliograph.connect(broker.address, authority=files.authority, timeout=0)
+
+
+@pytest.mark.req("N8", "O6")
+@on_the_loop
+async def test_a_move_stays_with_tls_and_with_who_one_is(files: Files) -> None:
+    tls = TlsContexts(server_context(files.broker, require_certificate=True), client_context(files.broker))
+    async with a_network({"a": [], "b": ["a"]}, tls, auth="certificate") as brokers:
+        own = {"certificate": files.certificate, "key": files.key}
+        async with heliograph.connect(brokers["a"].address, authority=files.authority, **own) as client:
+            subscription = await client.subscribe("t")
+            brokers["a"].drain(20_000)
+            await until(lambda: client.report()["roamed"] == 1)
+            assert client.report()["target"] == brokers["b"].address
+            assert brokers["b"].address.startswith("heliographs://")
+            assert client.entity == "sensor-7"
+            await client.publish("t", b"over there")
+            assert (await subscription.next(timeout=10)).payload == b"over there"

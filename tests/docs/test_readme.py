@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ def broker(environment: dict[str, str]) -> Iterator[dict[str, str]]:
 
 @pytest.mark.req("O2", "O1")
 def test_what_one_terminal_publishes_the_other_prints(broker: dict[str, str]) -> None:
-    _, subscribe, publish = commands()
+    _, subscribe, publish = commands()[:3]
     subscriber = start(subscribe, broker, stderr=subprocess.PIPE)
     try:
         assert subscriber.stdout is not None
@@ -77,6 +78,41 @@ def test_the_ten_lines_run(broker: dict[str, str]) -> None:
         [sys.executable, "-c", program], env=broker, capture_output=True, text=True, timeout=DEADLINE_S
     )
     assert (ran.stdout, ran.stderr) == ("sensors/kitchen 21.5\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.req("N4", "N5", "N8")
+def test_the_network_goes_on_when_a_broker_on_the_way_is_killed(environment: dict[str, str]) -> None:
+    up, show, subscribe, publish, trace, down = [*commands()[3:], ["heliograph", "network", "down"]]
+    del environment["HELIOGRAPH_LISTENER__MAIN__PORT"]
+
+    def run(command: list[str]) -> str:
+        process = start(command, environment, stderr=subprocess.PIPE)
+        out, err = process.communicate(timeout=2 * DEADLINE_S)
+        assert process.returncode == 0, err
+        return out
+
+    try:
+        rows = re.findall(r"^\s*(\w+)\s.*127\.0\.0\.1:(\d+)\s+(\d+)", run(up), re.MULTILINE)
+        ports, pids = {name: port for name, port, _ in rows}, {name: int(pid) for name, _, pid in rows}
+        assert len(ports) == 9
+        assert all(name in run(show) for name in ports)
+        subscriber = start([word.replace("PORT_OF_C3", ports["c3"]) for word in subscribe], environment, stderr=-1)
+        assert subscriber.stderr is not None
+        assert subscriber.stdout is not None
+        assert "sensors/#" in subscriber.stderr.readline()
+        publish = [word.replace("PORT_OF_A1", ports["a1"]) for word in publish]
+        run(publish)
+        assert subscriber.stdout.readline() == "sensors/kitchen 21.5\n"
+        way = next(line for line in run(trace).splitlines() if "→ c3" in line)
+        victim = re.findall(r"\w+", way.partition("(")[0])[1]
+        os.kill(pids[victim], signal.SIGKILL)
+        run(publish)
+        assert subscriber.stdout.readline() == "sensors/kitchen 21.5\n"
+        subscriber.terminate()
+        subscriber.communicate(timeout=DEADLINE_S)
+    finally:
+        run(down)
 
 
 @pytest.mark.slow

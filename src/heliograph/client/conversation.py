@@ -113,6 +113,8 @@ class Conversation:
             return
         line.heard_at = now
         self._hear(line, line.splitter.split(data), now)
+        if line.leaving:
+            self.leave_if_done(line)
         self.review_hold(now)
 
     def _hear(self, line: Line, frames: Iterable[bytes], now: Instant) -> None:
@@ -327,6 +329,8 @@ class Conversation:
             self._directed(rooms.reader.read(raw, start), now)
             return
         wishes = rooms.subscriptions.of(numbers)
+        if line is not self.line:  # we have moved: all but answers comes on the new line, for later subscriptions too
+            wishes = tuple(wish for wish in wishes if wish.number == ANSWERS)
         if not wishes:  # ended meanwhile
             return
         share = wishes[0].number if len(wishes) == 1 and wishes[0].group else 0
@@ -361,18 +365,18 @@ class Conversation:
         number = Frame(raw).sequence
         line.pings.pong(number)
         self._rooms.outgoing.confirm(number)
-        self._progressed(line, now)
+        self.owner.progressed(now)
 
     def _confirmed(self, line: Line, raw: bytes, now: Instant) -> None:
         self.asking.confirmed(line, Frame(raw), now)
-        self._progressed(line, now)
+        self.owner.progressed(now)
 
     def _refused(self, line: Line, raw: bytes, now: Instant) -> None:
         frame = Frame(raw)
         refusal = bodies.decode(bodies.Refusal, frame.payload)
         if frame.sequence:
             self.asking.refused(line, frame, refusal, now)
-            self._progressed(line, now)
+            self.owner.progressed(now)
         elif refusal.code == Reason.RESPONDERS_MISSING:
             self._rooms.inquiries.unanswerable(refusal.subject, refusal.text)
         else:
@@ -381,11 +385,6 @@ class Conversation:
 
     def _service(self, line: Line, raw: bytes, now: Instant) -> None:
         self.asking.served(line, Frame(raw))
-        self.leave_if_done(line)
-
-    def _progressed(self, line: Line, now: Instant) -> None:
-        self.owner.progressed(now)
-        self.leave_if_done(line)
 
     def _goodbye(self, line: Line, raw: bytes, now: Instant) -> None:
         body = bodies.decode(bodies.Goodbye, Frame(raw).payload)
@@ -423,9 +422,9 @@ class Conversation:
         line.leaving = True
         line.said = (Reason.DRAINING, "the broker asked us to leave")
         line.out.append(self._rooms.outgoing.ping(line.pings.ping))
-        self.leave_at(line, (now + until) // 2, now)
+        self.leave_at(line, (now + until) // 2)
 
-    def leave_at(self, line: Line, at: Instant, now: Instant) -> None:
+    def leave_at(self, line: Line, at: Instant) -> None:
         """Leave when nothing more is due on this line, and at this instant in any case."""
         line.leaving = True
         timers = self._rooms.timers

@@ -17,6 +17,7 @@ from heliograph.errors import HeliographError, NotConnectedError, ProtocolError,
 from heliograph.machine import Instant, LinkId, Timers
 
 NS_PER_MS = 1_000_000
+DUE = ("ask", "unsubscribe")  # answers that no other broker could give
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Requests:
 
     __slots__ = (
         "_count_max",
+        "_due",
         "_expected",
         "_expected_count",
         "_next_number",
@@ -51,6 +53,7 @@ class Requests:
         self._outcomes: list[Outcome] = []
         self._expected: dict[LinkId, dict[int, Expected]] = {}
         self._expected_count = 0
+        self._due: dict[LinkId, int] = {}
         self._next_number = 1
 
     # -- the program's side -------------------------------------------------------------------------------------
@@ -123,6 +126,7 @@ class Requests:
         self._next_number += 1
         self._expected.setdefault(link, {})[number] = expected
         self._expected_count += 1
+        self._due[link] = self._due.get(link, 0) + (expected.verb in DUE)
         return number
 
     def answered(self, link: LinkId, number: int) -> Expected:
@@ -131,17 +135,19 @@ class Requests:
         if expected is None:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer that nobody asked for")
         self._expected_count -= 1
+        self._due[link] -= expected.verb in DUE
         return expected
 
     def forget_link(self, link: LinkId) -> list[Expected]:
         """The link is gone, and with it these answers."""
         lost = list(self._expected.pop(link, {}).values())
         self._expected_count -= len(lost)
+        self._due.pop(link, None)
         return lost
 
     def answers_due(self, link: LinkId) -> int:
-        """How many answers are on their way on this link."""
-        return len(self._expected.get(link, ()))
+        """How many answers are on their way on this link that no other link could bring."""
+        return self._due.get(link, 0)
 
 
 def _nothing(now: Instant) -> None:

@@ -200,7 +200,7 @@ class Roaming:
         self.count += 1
         self._rooms.outbox.note(SessionRoamed(str(present.target), str(following.target)))
         conversation.adopt(following, kept, now, planned=True)
-        conversation.leave_at(present, at, now)
+        conversation.leave_at(present, at)
 
     # -- when it does not go well -------------------------------------------------------------------------------
 

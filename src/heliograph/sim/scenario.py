@@ -114,6 +114,7 @@ class Checks:
     """What must hold."""
 
     names: tuple[str, ...] = ("delivery", "duplicates", "order", "isolation", "bounded", "convergence")
+    harmless: tuple[str, ...] = ("clock_step",)  # faults that must not cost anything, not even while they are active
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +137,9 @@ class Scenario:
             found += _workload_problems(workload, self.topology, f"workload[{number}]")
         for number, fault in enumerate(self.fault):
             found += _fault_problems(fault, self.scenario, f"fault[{number}]")
+        found += [
+            f"checks.harmless has {k!r}: {suggest(k, list(FAULTS))}" for k in self.checks.harmless if k not in FAULTS
+        ]
         found += [f"checks.names has {n!r}: {suggest(n, checkers)}" for n in self.checks.names if n not in checkers]
         return found
 

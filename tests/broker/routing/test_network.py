@@ -262,6 +262,21 @@ def test_what_comes_while_a_removed_link_is_closing_goes_another_way() -> None:
     assert heard.payloads == [b"before", b"meanwhile"]
 
 
+@pytest.mark.req("N5", "N8")
+def test_what_a_broken_link_had_not_confirmed_turns_back_where_that_is_the_only_way() -> None:
+    mesh = Mesh({"a": ["b", "d"], "c": ["b", "d"]})
+    heard = mesh.client("c", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("c", 1, "x")
+    network = mesh["a"].broker._network
+    via = network.name_of(network.paths.steps[mesh["c"].broker._network.me])
+    mesh.stalled.add(frozenset((via, "c")))
+    mesh.publish("a", 2, "x", b"one")
+    assert heard.payloads == []
+    mesh.pass_time(2_600)
+    assert heard.payloads == [b"one"]
+
+
 def row(mesh: Mesh, at: str, table: str, broker: str) -> dict:
     """What a broker's map has about another."""
     return next(row for row in mesh.report(at, "map")[table] if row["broker"] == broker)

@@ -23,6 +23,7 @@ from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import Frame, Kind, control, hops_of
 from heliograph.wire.limits import TRACE_MAX
 
+VISITS_MAX = 3  # a parcel turns back where a link broke, or where views differ while a change spreads; but not for ever
 CONFIRM_PARCELS = 16  # received before a count is sent at once …
 CONFIRM_MS = 5  # … or so long after the first unconfirmed one
 
@@ -68,7 +69,7 @@ class Parcels:
     def forward(
         self, source: Link, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> bool:
-        """Send frames on to their targets, never back to where they have been; False if none of them can be reached."""
+        """Send frames on to their targets; False if none of them can be reached."""
         network = self._network
         passed = (*trace, network.me)[-TRACE_MAX:]
         reached_members = 0
@@ -77,7 +78,7 @@ class Parcels:
         for neighbour, some in network.split(targets):
             reached_members |= some.members
             reached_parts += len(some.parts)
-            if ttl <= 0 or neighbour.broker in trace:
+            if ttl <= 0 or trace.count(neighbour.broker) >= VISITS_MAX:
                 self.unroutable += 1
                 continue
             sink = neighbour.sink(some, ttl, network.epoch, passed)

@@ -7,18 +7,22 @@ Not here: what gets lost meanwhile (delivery.py).
 Paper: [grid] §1.1, the broker network map; N4, N8.
 
 The network is settled when no fault of a broker, or of a link between brokers, is active, and all maps agree with the
-world: neighbours, members and gateways in reach, their links, the speakers, and how many interests each has told. A
-stepped clock does not disturb it: brokers do not live by it.
+world: neighbours, members and gateways in reach, their links, the speakers, and how many interests each has told.
+Faults that a scenario calls harmless do not disturb it: a stepped clock, by which brokers do not live, or broken links
+where there are others.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from heliograph.broker.routing.network import FORGET_MS
 from heliograph.sim.checkers.base import Checker
+from heliograph.sim.loop import MILLISECOND, SECOND
 
 AT_ONCE = ("reset", "drop_frame", "link", "unlink")  # over as soon as they have struck; a link's end is told as well
-HARMLESS = ("clock_step",)
+
+FORGOTTEN_NS = (FORGET_MS + 20_000) * MILLISECOND  # it takes a while until the last has noticed
 
 Graph = dict[str, dict[str, None]]
 
@@ -34,16 +38,30 @@ class Maps(Checker):
         self._active = 0
         self._settled = False
         self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
+        self._names: dict[str, str] = {}  # host -> its broker's name
+        self._replaced: dict[str, int] = {}  # name of a broker that is no more -> since when
+
+    def on_started(self, who: str, _incarnation: int) -> None:
+        """A broker begins, perhaps in the place of another."""
+        if who in self._clusters:
+            before, now = self._names.get(who), self.ask(who, "overview")["broker"]
+            self._names[who] = now
+            if before not in (None, now):
+                self._replaced[str(before)] = self.journal.instant
 
     def on_linked(self, one: str, other: str) -> None:
         """A link was added."""
         self._links[one, other] = None
-        self._disturb()
+        self._change()
 
     def on_unlinked(self, one: str, other: str) -> None:
         """A link was removed."""
         del self._links[one, other]
-        self._disturb()
+        self._change()
+
+    def _change(self) -> None:
+        if not {"link", "unlink"} <= set(self.scenario.checks.harmless):
+            self._disturb()
 
     def on_fault(self, target: str, kind: str) -> None:
         """Something went wrong."""
@@ -58,7 +76,7 @@ class Maps(Checker):
 
     def _concerns(self, target: str, kind: str) -> bool:
         hosts = target.replace(" > ", ",").split(",")
-        return kind not in HARMLESS and all(host in self._clusters for host in hosts)
+        return kind not in self.scenario.checks.harmless and all(host in self._clusters for host in hosts)
 
     def _disturb(self) -> None:
         if self._settled:
@@ -72,9 +90,14 @@ class Maps(Checker):
             self.journal.write("settled", "the network")
 
     def end(self) -> None:
-        """After the last fault they must have."""
+        """After the last fault they must have; and whoever is long gone must be forgotten."""
         for complaint in self.complaints():
             self.blame(complaint)
+        for host in self._clusters:
+            for name in (self.ask(host, "map") or {"out_of_reach": ()})["out_of_reach"]:
+                gone_ns = self.journal.instant - self._replaced.get(name, self.journal.instant)
+                if gone_ns > FORGOTTEN_NS:
+                    self.blame(f"{host} still remembers {name}, which was replaced {gone_ns / SECOND:.0f} s ago")
 
     def complaints(self) -> list[str]:
         """What is wrong in the brokers' maps."""
