@@ -97,14 +97,14 @@ def test_the_network_goes_on_when_a_broker_on_the_way_is_killed(environment: dic
         ports, pids = {name: port for name, port, _ in rows}, {name: int(pid) for name, _, pid in rows}
         assert len(ports) == 9
         assert all(name in run(show) for name in ports)
-        subscriber = start([word.replace("PORT_OF_C3", ports["c3"]) for word in subscribe], environment, stderr=-1)
+        subscriber = start([word.replace("PORT_OF_C1", ports["c1"]) for word in subscribe], environment, stderr=-1)
         assert subscriber.stderr is not None
         assert subscriber.stdout is not None
         assert "sensors/#" in subscriber.stderr.readline()
         publish = [word.replace("PORT_OF_A1", ports["a1"]) for word in publish]
         run(publish)
         assert subscriber.stdout.readline() == "sensors/kitchen 21.5\n"
-        way = next(line for line in run(trace).splitlines() if "→ c3" in line)
+        way = next(line for line in run(trace).splitlines() if "→ c1" in line)
         victim = re.findall(r"\w+", way.partition("(")[0])[1]
         os.kill(pids[victim], signal.SIGKILL)
         run(publish)

@@ -33,6 +33,7 @@ _HINTS = {
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
     Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
     Reason.TLS_FAILED: "does the broker speak TLS there? heliograph:// is for one that does not",
+    Reason.RESPONDERS_MISSING: "`heliograph reply TOPIC --echo` would be somebody",
     Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
 }
 # A broker that misses our certificate says so after our side of the handshake is done; the link may be gone by then.

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from heliograph.cli import broker, ca, config, demo, network, publish, simulate, subscribe, token, version
+from heliograph.cli import broker, ca, config, demo, network, publish, request, simulate, subscribe, token, version
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
 
@@ -44,6 +44,7 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 publish.register(app)
 subscribe.register(app)
+request.register(app)
 simulate.register(app)
 demo.register(app)
 app.add_typer(config.app, name="config")

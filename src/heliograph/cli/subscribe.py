@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "heliograph subscribe 'sensors/#'",
             "heliograph subscribe 'sensors/+/temperature' alarms --json",
-            "heliograph subscribe jobs --count 1",
+            "heliograph subscribe jobs --group workers --count 1",
         ),
     )(c.with_connection(_subscribe))
 
@@ -44,11 +44,14 @@ def _subscribe(
     filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topics; + is one level, # the rest.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many publications.")] = None,
+    group: Annotated[str, typer.Option("--group", help="Share the filters with others who name this group.")] = "",
+    wide: Annotated[bool, typer.Option("--wide", help="Wait until every broker in reach knows of it.")] = False,
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
 ) -> None:
     try:
-        c.run(_work(there, filters, policy, echo=echo, as_json=as_json, count=count))
+        how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
+        c.run(_work(there, filters, how, as_json=as_json, count=count))
     except BrokenPipeError:
         # Whoever read our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -57,14 +60,14 @@ def _subscribe(
 
 
 async def _work(
-    there: c.Connection, filters: list[str], policy: Policy, *, echo: bool, as_json: bool, count: int | None
+    there: c.Connection, filters: list[str], how: dict[str, Any], *, as_json: bool, count: int | None
 ) -> None:
     from heliograph.cli.payload import as_json as json_line
     from heliograph.cli.payload import as_text
 
     line = json_line if as_json else as_text
     async with c.connected(there, name="heliograph subscribe", on_note=_Remarks().heard) as client:
-        subscriptions = [await client.subscribe(each, policy=policy, echo=echo) for each in dict.fromkeys(filters)]
+        subscriptions = [await client.subscribe(each, **how) for each in dict.fromkeys(filters)]
         say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.url}; Ctrl-C ends")
         async for publication in _merged(subscriptions):
             sys.stdout.write(f"{line(publication)}\n")
@@ -117,7 +120,7 @@ class _Remarks:
 
     def heard(self, note: Note) -> None:
         """A note of the session."""
-        from heliograph.notes import DialFailed, PublicationsLost, SessionRestored
+        from heliograph.notes import DialFailed, PublicationsLost, SessionRestored, SessionRoamed
 
         if isinstance(note, DialFailed) and not self._away:
             self._away = True
@@ -125,5 +128,8 @@ class _Remarks:
         elif isinstance(note, SessionRestored) and self._away:
             self._away = False
             say(f"heliograph: connected to {note.address} again")
+        elif isinstance(note, SessionRoamed):
+            self._away = False
+            say(f"heliograph: moved to {note.new}, because {note.old} is being drained")
         elif isinstance(note, PublicationsLost):
             say(f"heliograph: {note.frames} publications lost: this side is too slow")

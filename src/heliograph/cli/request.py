@@ -1,0 +1,138 @@
+"""`heliograph request` and `heliograph reply`: ask whoever subscribes to a topic, and be the one who answers.
+
+In:    a topic and a payload; or a command that turns requests into answers.
+Out:   the answer on standard output; or answers to their askers.
+State: none.
+Not here: connecting (connection.py), what a line looks like (payload.py), answers and inboxes (client/inquiries.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heliograph.cli import connection as c
+from heliograph.cli.shape import examples, say
+from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from heliograph.live.client import Client
+    from heliograph.model.publication import Publication
+
+STDIN = "-"
+
+
+def register(app: typer.Typer) -> None:
+    """Add both commands."""
+    app.command(
+        name="request",
+        help="Ask whoever subscribes to a topic, and print the answer.",
+        epilog=examples(
+            "heliograph request services/time ''",
+            "heliograph request services/resize - --timeout 30 < photo.png > small.png",
+            "heliograph request services/time '' --json",
+        ),
+    )(c.with_connection(_request))
+    app.command(
+        name="reply",
+        help="Answer requests on a topic, one after the other, until Ctrl-C.",
+        epilog=examples(
+            "heliograph reply services/time --command date",
+            "heliograph reply services/count --command 'wc -c' --group counters",
+            "heliograph reply services/ping --echo",
+        ),
+    )(c.with_connection(_reply))
+
+
+def _request(
+    there: c.Connection,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where somebody answers.")],
+    payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="The request; - reads all of standard input.")],
+    header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for the answer.")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as a JSON object.")] = False,
+) -> None:
+    from heliograph.cli.payload import header as parse_header
+
+    headers = dict(parse_header(text) for text in header or [])
+    c.run(_ask(there, topic, payload, headers, timeout, as_json=as_json))
+
+
+async def _ask(
+    there: c.Connection, topic: str, payload: str, headers: dict[str, Any], timeout: float, *, as_json: bool
+) -> None:
+    from heliograph.cli.lines import read_whole
+    from heliograph.cli.payload import as_json as json_line
+    from heliograph.cli.payload import readable
+
+    data = await read_whole(sys.stdin.fileno()) if payload == STDIN else payload.encode(errors="surrogateescape")
+    async with c.connected(there, name="heliograph request") as client:
+        answer = await client.request(topic, data, headers=headers or None, timeout=timeout)
+    if as_json:
+        print(json_line(answer))
+    elif sys.stdout.isatty():
+        print(readable(answer.payload.rstrip(b"\n")))
+    else:
+        sys.stdout.buffer.write(answer.payload)  # as it came, for files and other programs
+
+
+def _reply(
+    there: c.Connection,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, or filter, of the requests.")],
+    command: Annotated[
+        str | None,
+        typer.Option("--command", help="Gets a request on standard input; what it prints is the answer. No shell."),
+    ] = None,
+    echo: Annotated[bool, typer.Option("--echo", help="Answer with the request itself.")] = False,
+    group: Annotated[str, typer.Option("--group", help="Share the requests with others who name this group.")] = "",
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many answers.")] = None,
+) -> None:
+    import shlex
+
+    if (command is None) is not echo:
+        raise UsageError("give either --command or --echo")
+    try:
+        words = shlex.split(command or "")
+    except ValueError as error:
+        raise UsageError(f"--command {command!r}: {error}") from None
+    if not words and not echo:
+        raise UsageError("--command names nothing to run")
+    try:
+        c.run(_answer_all(there, topic, words, group, count))
+    except KeyboardInterrupt:
+        pass  # this is how it is meant to end
+
+
+async def _answer_all(there: c.Connection, topic: str, words: list[str], group: str, count: int | None) -> None:
+    async with c.connected(there, name="heliograph reply") as client:
+        subscription = await client.subscribe(topic, group=group, wide=True)
+        say(f"answering on {topic} at {there.url}; Ctrl-C ends")
+        async for request in subscription:
+            if request.reply_to is None:
+                continue
+            await _answer(client, request, words)
+            if count is not None:
+                count -= 1
+                if count == 0:
+                    return
+
+
+async def _answer(client: Client, request: Publication, words: list[str]) -> None:
+    """A command that fails answers all the same, with its exit code in the header ``exit``."""
+    payload, code = await _run(words, request.payload) if words else (request.payload, 0)
+    try:
+        await client.reply(request, payload, headers={"exit": code} if code else None)
+    except UsageError as error:  # its reply topic is no inbox, or the answer is too large: not our fault, and not fatal
+        say(f"heliograph: a request was not answered: {error}")
+
+
+async def _run(words: list[str], data: bytes) -> tuple[bytes, int]:
+    import asyncio
+    from asyncio.subprocess import PIPE
+
+    process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
+    out, _ = await process.communicate(data)
+    assert process.returncode is not None
+    return out, process.returncode
