@@ -151,12 +151,13 @@ def show(result: dict[str, Any]) -> str:
     systems = {"ours": result["ours"], **result["peers"]}
     rows = [
         [name, *_latency(system[PINGPONG]), result["spread"]["hop_us"][name], result["ratios"].get(name)]
-        + [system[BATCHED][figure] for figure in ("cpu_us", "by_one", "kmsg_s")]
+        + [system[BATCHED]["cpu_us"], system[BATCHED]["by_one"], result["spread"]["by_one"][name]]
+        + [system[BATCHED]["kmsg_s"]]
         for name, system in systems.items()
         if "absent" not in system
     ]
     head = ["system", "1 broker p50 µs", "3 brokers", "per hop", "[min, max]", "ours by it"]
-    head += ["CPU-µs/msg/broker", "by one broker", "kmsg/s"]
+    head += ["CPU-µs/msg/broker", "by one broker", "[min, max]", "kmsg/s"]
     missing = [f"{name}: {system['absent']}" for name, system in systems.items() if "absent" in system]
     return "\n".join([table(head, rows), "", budget_lines(result), *missing, result["machine"]["pinned"]])
 

@@ -42,7 +42,9 @@ FIGURES = ("gap_ms", "quiet_gap_ms", "delay_ms", "lost", "repeated", "overtaken"
 HOW = [
     "one publication of 64 B every millisecond from a to d; links a-b, a-c, b-d, c-d; default settings of the network",
     "gap_ms = longest interval between arrivals around the fault, less 1 ms; quiet_gap_ms = the same before the fault",
-    "delay_ms = the longest way of a publication sent around the fault; a new network for every fault of every round",
+    "delay_ms = the longest way of a publication sent around the fault; where a changed cost has moved the stream "
+    "meanwhile, the gap is short, and this still shows how long those waited that the stopped broker had",
+    "a new network for every fault of every round; overtaken = arrivals behind a publication that was sent later",
 ]
 
 
@@ -62,21 +64,25 @@ def run(quick: bool) -> dict[str, Any]:
 
 
 def _fault(case: str) -> dict[str, Any]:
-    broker_cores, _ = machine.split_cores()
-    with Network(LINKABLE[OURS], NAMES, LINKS, broker_cores) as network:
+    broker_cores, stream_cores = machine.split_cores()
+    with Network(LINKABLE[OURS], NAMES, LINKS, broker_cores) as network, machine.confined(stream_cores):
         sleep(SETTLE_S)
         with closing(Stream(network.port("a"), network.port("d"), PERIOD_S)) as stream:
-            stream.run(QUIET_S)
-            used = _in_use(network, stream)
-            began = perf_counter()
-            network.servers[used].signal(SIGNALS[case])
-            stream.run(WATCH_S[case])
-            ended = perf_counter()
-            if case == STOPPED:
-                network.servers[used].signal(signal.SIGCONT)
-            stream.run(AFTER_S)
-            stream.drain()
-            return {"transit": used, **figures(stream.log, began, ended)}
+            return _watch(case, network, stream)
+
+
+def _watch(case: str, network: Network, stream: Stream) -> dict[str, Any]:
+    stream.run(QUIET_S)
+    used = _in_use(network, stream)
+    began = perf_counter()
+    network.servers[used].signal(SIGNALS[case])
+    stream.run(WATCH_S[case])
+    ended = perf_counter()
+    if case == STOPPED:
+        network.servers[used].signal(signal.SIGCONT)
+    stream.run(AFTER_S)
+    stream.drain()
+    return {"transit": used, **figures(stream.log, began, ended)}
 
 
 def _in_use(network: Network, stream: Stream) -> str:
@@ -117,6 +123,10 @@ def _result(rounds: list[dict[str, Any]]) -> dict[str, Any]:
         },
         "budget": [
             *(budget(f"{case}, gap", found[case]["gap_ms"], limit, "ms") for case, limit in LIMITS_MS.items()),
+            *(
+                budget(f"{case}, longest way", found[case]["delay_ms"], limit, "ms")
+                for case, limit in LIMITS_MS.items()
+            ),
             budget("repeated in any round", repeated, 0),
         ],
     }

@@ -12,7 +12,20 @@ from .conftest import Run
 
 pytestmark = pytest.mark.req("O2")
 
-COMMANDS = ("broker", "network", "publish", "subscribe", "request", "reply", "simulate", "demo", "config", "ca", "token", "version")
+COMMANDS = (
+    "broker",
+    "network",
+    "publish",
+    "subscribe",
+    "request",
+    "reply",
+    "simulate",
+    "demo",
+    "config",
+    "ca",
+    "token",
+    "version",
+)
 HEAVY = ("asyncio", "uvloop", "msgspec", "cryptography", "rich", "ssl", "socket", "tomllib", "psutil", "numpy", "json")
 
 

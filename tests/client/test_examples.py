@@ -22,6 +22,8 @@ SAYS = {
     "publish_subscribe.py": "sensors/kitchen/temperature 21.5 celsius\n",
     "batch.py": "10000 readings, the last one 9999\n",
     "callback.py": "done: wash\ndone: dry\ndone: fold\n",
+    "request_reply.py": "HELLO\nresponders_missing: nobody answers on services/nobody\n",
+    "worker_group.py": "done: ['job 0', 'job 3', 'job 6']\n",
     "slow_consumer.py": "lost 990, kept 990 to 999\n",
     "admin_report.py": "broker: broker\n",
 }

@@ -467,7 +467,7 @@ class Network:
             self._lost[broker] = now
         if went:
             self._outbox.note(BrokersLost([self.name_of(broker) for broker in went]))
-            at = now + FORGET_MS * NS_PER_MS
+            at = min(self._lost.values()) + FORGET_MS * NS_PER_MS  # a new loss does not put off older ones
             self._timers.set("forget brokers", at, self._forget_lost)
         if came:
             self._outbox.note(BrokersReached([self.name_of(broker) for broker in came]))
@@ -576,13 +576,9 @@ class Network:
         return found
 
     def is_here(self, part: int) -> bool:
-        """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent.
-
-        A part is named after its speaker. If that member has left, parcels are still on their way under its name.
-        """
-        if part == self.paths.speaker or part in self.paths.cluster:
-            return True
-        return part in self.map.members and part not in self.paths.parts
+        """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
+        # A part is named after its speaker. If that one has left, parcels are still on their way under its name.
+        return part in self.paths.cluster or (part in self.map.members and part not in self.paths.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,15 @@ from heliograph.sim.checkers.bounded import Bounded
 from heliograph.sim.checkers.convergence import Convergence
 from heliograph.sim.checkers.delivery import Delivery
 from heliograph.sim.checkers.duplicates import Duplicates
+from heliograph.sim.checkers.forgotten import Forgotten
 from heliograph.sim.checkers.isolation import Isolation
 from heliograph.sim.checkers.maps import Maps
 from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.ways import Ways
 
 CHECKERS: dict[str, type[Checker]] = {
-    checker.name: checker for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps, Ways)
+    checker.name: checker
+    for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps, Ways, Forgotten)
 }
 
 __all__ = ["CHECKERS", "Checker", "Maps", "Violation", "Ways"]

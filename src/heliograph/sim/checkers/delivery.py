@@ -12,8 +12,8 @@ A publication is due to a subscription that was in force before it was published
 ended, or the subscriber's link broke, before it was read: brokers keep nothing for those who are away. It is due for
 certain once the publisher's flush was confirmed.
 
-Across brokers it is due only while the route is stable: the network was settled (maps.py) when it was published, and for
-GRACE after the flush was confirmed; and the subscription was in force for SPREAD before, so that all brokers knew.
+Across brokers it is due only while the route is stable: the network was settled (maps.py) when it was published and
+for GRACE after the flush was confirmed, and the subscription was in force for SPREAD before, so that all brokers knew.
 """
 
 from __future__ import annotations

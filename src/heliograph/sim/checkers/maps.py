@@ -16,13 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliograph.broker.routing.network import FORGET_MS
 from heliograph.sim.checkers.base import Checker
-from heliograph.sim.loop import MILLISECOND, SECOND
 
 AT_ONCE = ("reset", "drop_frame", "link", "unlink")  # over as soon as they have struck; a link's end is told as well
-
-FORGOTTEN_NS = (FORGET_MS + 20_000) * MILLISECOND  # it takes a while until the last has noticed
 
 Graph = dict[str, dict[str, None]]
 
@@ -38,16 +34,6 @@ class Maps(Checker):
         self._active = 0
         self._settled = False
         self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
-        self._names: dict[str, str] = {}  # host -> its broker's name
-        self._replaced: dict[str, int] = {}  # name of a broker that is no more -> since when
-
-    def on_started(self, who: str, _incarnation: int) -> None:
-        """A broker begins, perhaps in the place of another."""
-        if who in self._clusters:
-            before, now = self._names.get(who), self.ask(who, "overview")["broker"]
-            self._names[who] = now
-            if before not in (None, now):
-                self._replaced[str(before)] = self.journal.instant
 
     def on_linked(self, one: str, other: str) -> None:
         """A link was added."""
@@ -90,14 +76,9 @@ class Maps(Checker):
             self.journal.write("settled", "the network")
 
     def end(self) -> None:
-        """After the last fault they must have; and whoever is long gone must be forgotten."""
+        """After the last fault they must have."""
         for complaint in self.complaints():
             self.blame(complaint)
-        for host in self._clusters:
-            for name in (self.ask(host, "map") or {"out_of_reach": ()})["out_of_reach"]:
-                gone_ns = self.journal.instant - self._replaced.get(name, self.journal.instant)
-                if gone_ns > FORGOTTEN_NS:
-                    self.blame(f"{host} still remembers {name}, which was replaced {gone_ns / SECOND:.0f} s ago")
 
     def complaints(self) -> list[str]:
         """What is wrong in the brokers' maps."""
