@@ -44,7 +44,7 @@ FAULTS = {
     "pause": "a process handles nothing for a while",
     "slow": "every input costs a process `factor` times as much for a while",
     "clock_step": "a wall clock is set by `step_ms`",
-    "drop_frame": "a planted bug: one publication or delivery silently disappears",
+    "drop_frame": "a planted bug: one publication, delivery or parcel silently disappears",
     "clog": "the links of a broker stand still, one after another, and are let go in random order",
     "divide": "a set of brokers, drawn from those that fit, is cut off from everybody else",
     "stop": "a broker is told to end, and is started again after a while",

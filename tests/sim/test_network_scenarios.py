@@ -1,0 +1,165 @@
+"""Many brokers in simulated worlds: what must hold does, over hundreds of seeds, and a planted bug is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from heliograph.sim.run import Result, play
+from heliograph.sim.scenario import Fault, Scenario, load, parse
+from heliograph.sim.stage import Stage
+
+SEEDS = 200
+SEEDS_PER_TEST = 5
+
+SMALL = """
+[scenario]
+name = "small"
+duration_s = 6
+settle_s = 3
+[topology]
+links = [["a", "b"], ["b", "c"], ["c", "a"]]
+[topology.brokers.a]
+[topology.brokers.b]
+[topology.brokers.c]
+cluster = "far"
+[topology.clients.feed]
+broker = "a"
+[topology.clients.reader]
+broker = "?"
+count = 3
+[[workload]]
+client = "feed"
+publish = ["x/{k}"]
+spread = 4
+rate_per_s = 40
+flush_every = 2
+from_s = 2
+[[workload]]
+client = "reader"
+subscribe = ["x/+"]
+"""
+
+
+def why(result: Result) -> str:
+    replay = f"replay: heliograph simulate {result.scenario} --seed {result.seed}"
+    return "\n".join([result.crash, *map(str, result.violations), replay])
+
+
+@pytest.mark.slow
+@pytest.mark.req("N4", "N5", "N6", "N8")
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
+def test_a_network_holds_whatever_goes_wrong(first: int) -> None:
+    scenario = load("network-faults")
+    for seed in range(first, first + SEEDS_PER_TEST):
+        result = play(scenario, seed)
+
+        assert result.ok, why(result)
+        assert result.virtual_s >= 60
+        assert result.published >= 2_000
+        assert result.delivered > 2_000
+        assert sum(1 for count in result.faults.values() if count) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.req("N5", "N8")
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_nothing_is_lost_while_links_break_and_there_is_another_way(seed: int) -> None:
+    result = play(load("network-links"), seed)
+    assert result.ok, why(result)
+    assert all(result.faults.values())
+
+
+@pytest.mark.slow
+@pytest.mark.req("N4", "N8")
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_network_holds_while_brokers_links_and_clients_come_and_go(seed: int) -> None:
+    result = play(load("network-churn"), seed)
+    assert result.ok, why(result)
+    assert all(result.faults.values())
+
+
+def test_the_network_of_faults_is_large_enough() -> None:
+    brokers = Stage(load("network-faults"), 1).scenario.topology.brokers
+    assert len(brokers) >= 12
+    assert len({plan.cluster for plan in brokers.values()}) >= 3
+
+
+def settled_s(result: Result) -> float:
+    """For how long a network was settled, in all."""
+    total, since = 0, -1
+    for instant, _, kind, _, _ in result.journal.entries:
+        if kind == "settled":
+            since = instant
+        elif kind == "disturbed":
+            total, since = total + instant - since, -1
+    return (total + (result.virtual_s * 1e9 - since if since >= 0 else 0)) / 1e9
+
+
+def test_a_network_with_faults_is_settled_often_enough_to_say_something() -> None:
+    assert settled_s(play(load("network-faults"), 1, keep_journal=True)) > 20
+
+
+def small(*faults: Fault) -> Scenario:
+    return replace(parse(SMALL), fault=faults)
+
+
+@pytest.mark.req("N6")
+def test_publications_cross_brokers_and_clusters_in_a_simulated_world() -> None:
+    result = play(small(), 1, keep_journal=True)
+    assert result.ok, why(result)
+    assert result.delivered == 3 * result.published
+
+
+@pytest.mark.req("O7")
+def test_a_parcel_that_disappears_between_brokers_is_noticed() -> None:
+    result = play(small(Fault(kind="drop_frame", target="a > ?", at_s=3)), 1)
+    assert [each.checker for each in result.violations] == ["delivery"]
+    assert "never got publication" in result.violations[0].text
+
+
+@pytest.mark.req("O7")
+def test_a_network_is_settled_and_disturbed_as_faults_come_and_go() -> None:
+    result = play(small(Fault(kind="crash", target="b", at_s=3, for_s=1)), 1, keep_journal=True)
+    told = [(entry[0] / 1e9, entry[2]) for entry in result.journal.entries if entry[2] in ("settled", "disturbed")]
+
+    assert result.ok, why(result)
+    assert [kind for _, kind in told] == ["settled", "disturbed", "settled"]
+    assert told[1][0] == 3
+    assert told[2][0] > 4
+
+
+@pytest.mark.parametrize("kind", ["stop", "replace", "clog", "divide", "link", "unlink"])
+def test_every_fault_of_networks_strikes_and_heals(kind: str) -> None:
+    target = "? > ?" if kind == "unlink" else "?"
+    scenario = small(Fault(kind=kind, target=target, at_s=3, for_s=1))
+    if kind == "link":  # there must be two that are not linked yet
+        links = (("a", "b"), ("b", "c"))
+        scenario = replace(scenario, topology=replace(scenario.topology, links=links))
+    result = play(replace(scenario, scenario=replace(scenario.scenario, settle_s=10)), 2, keep_journal=True)
+    happened = [entry[2] for entry in result.journal.entries]
+
+    assert result.ok, why(result)
+    assert result.faults == {kind: 1}
+    assert happened.count("fault") == happened.count("healed") == 1
+
+
+@pytest.mark.req("N8")
+def test_a_broker_that_is_replaced_has_another_name() -> None:
+    scenario = small(Fault(kind="replace", target="b", at_s=3, for_s=1))
+    stage = Stage(scenario, 1)
+    stage.world.run(6_000_000_000)
+    assert stage.ask("b", "overview")["broker"] == "b.2"
+    assert "b.2" in [row["broker"] for row in stage.ask("a", "map")["neighbours"]]
+
+
+@pytest.mark.slow
+@pytest.mark.req("N5")
+def test_in_a_quiet_network_of_two_hundred_brokers_ways_are_short_and_nobody_else_sees_a_publication() -> None:
+    result = play(load("network-quiet"), 1, keep_journal=True)
+    measured = [entry[4][0] for entry in result.journal.entries if entry[2] == "measured"]
+
+    assert result.ok, why(result)
+    assert len(measured) == 1
+    assert result.journal.counts["carried"] > 1_000
