@@ -32,7 +32,8 @@ from heliograph.observe.log import Log
 from tests.live.machines import Fragile, Recorder
 class Deaf(Recorder):
     def tell(self, command, now): pass
-machine = {"fragile": Fragile, "deaf": Deaf}[sys.argv[1]]()
+class Brittle(Deaf, Fragile): pass
+machine = {"fragile": Brittle, "deaf": Deaf}[sys.argv[1]]()
 node = Node("broker", {"broker": machine}, (), {"main": "broker"})
 sys.exit(run(run_node(node, (ListenerConfig(port=0),), Log("broker", format="json"))))
 """

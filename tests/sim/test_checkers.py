@@ -11,7 +11,7 @@ from heliograph.broker.config import AccessConfig, RuleConfig
 from heliograph.sim.checkers import CHECKERS, Checker
 from heliograph.sim.checkers.rules import may, people
 from heliograph.sim.journal import Journal
-from heliograph.sim.loop import Loop
+from heliograph.sim.loop import SECOND, Loop
 from heliograph.sim.scenario import BrokerPlan, Scenario, parse
 
 SCENARIO = parse("""
@@ -261,3 +261,52 @@ def test_the_plain_reading_of_rules_protects_system_topics() -> None:
     assert may(SCENARIO, everyone["p"], "publish", "x/y")
     assert not may(SCENARIO, everyone["p"], "publish", "System/x")
     assert not may(SCENARIO, everyone["s"], "subscribe", "Services/x")
+
+
+# Between brokers.
+
+LINKED = replace(SCENARIO, topology=replace(SCENARIO.topology, links=(("a", "b"),)))
+
+
+@pytest.mark.parametrize(("counted", "blamed"), [(1, 0), (0, 1)])
+def test_order_excuses_what_was_overtaken_between_brokers_if_it_was_counted_as_late(counted: int, blamed: int) -> None:
+    world = World("order", LINKED, {"overview": {"late": counted}})
+    for number in (1, 2):
+        world.publish(number)
+    world.receive(2, who="far")
+    world.receive(1, who="far")
+    assert len(world.verdict()) == blamed
+
+
+def test_order_excuses_nobody_at_the_publishers_own_broker() -> None:
+    world = World("order", LINKED, {"overview": {"late": 5}})
+    for number in (1, 2):
+        world.publish(number)
+    world.receive(2)
+    world.receive(1)
+    assert world.verdict() == ["s got publication 1 of p on x/y after its publication 2"]
+
+
+@pytest.mark.parametrize("when", ["never settled", "settled", "disturbed at once", "disturbed later"])
+def test_delivery_between_brokers_is_due_only_while_the_network_is_settled(when: str) -> None:
+    world = World("delivery", LINKED)
+    world.subscribe("far")
+    world.loop.now += SECOND
+    if when != "never settled":
+        world.write("settled", "the network")
+    world.publish(1)
+    world.write("flushed", "p", 1)
+    if when.startswith("disturbed"):
+        world.loop.now += 2 * SECOND if when == "disturbed later" else 0
+        world.write("disturbed", "the network")
+    missing = ["far never got publication 1 of p on x/y"]
+    assert world.verdict() == (missing if when in ("settled", "disturbed later") else [])
+
+
+def test_delivery_gives_a_new_subscription_a_second_to_spread() -> None:
+    world = World("delivery", LINKED)
+    world.write("settled", "the network")
+    world.subscribe("far")
+    world.publish(1)
+    world.write("flushed", "p", 1)
+    assert world.verdict() == []

@@ -18,6 +18,10 @@ and that stands, on each link between brokers, behind everything that was sent t
    what we publish there could overtake. Then the next line is the one in use; what it delivered twice is dropped by its
    id. The old one stays while it owes answers.
 
+This is exact where one way leads from each broker to each other. In a network with loops a mark comes by the fastest
+way, and a publication by the shortest: one that takes more than two hops, all of them slower than another way, could
+still be overtaken, or missed.
+
 Should the next broker fail, the one named after it is tried; if none is left, the session leaves and reconnects as
 after any other goodbye. Should the present broker end before its time, the next one is used at once.
 """
