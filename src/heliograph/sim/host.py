@@ -308,24 +308,14 @@ class Host:
                 world.digest.feed()
             if wake_at != seat.asked:
                 self._ask_to_be_woken(seat, wake_at, instant)
-        if (
-            effects.notes
-            or effects.holds
-            or effects.hangups
-            or effects.dials
-            or effects.jobs
-            or effects.commits
-            or effects.reads
-            or effects.datagrams
-            or effects.stop
-        ):
+        if effects.rare:
             world.digest.add_rest(instant, seat.number, effects)
             self._carry_out_rest(seat, effects, instant)
         if seat.departed:
             seat.departed.clear()
         if seat.after is not None:
             seat.after()
-        if effects.stop:
+        if effects.rare and effects.stop:
             world.stop(self)
 
     def _carry_out_rest(self, seat: Seat, effects: Effects, instant: int) -> None:
