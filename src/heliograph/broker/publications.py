@@ -160,7 +160,13 @@ class Publications:
         adds = self._ways(mixed.routes)
         if adds is None:
             for route, frame in zip(mixed.routes, mixed.frames, strict=True):
-                self.spread(publisher, route, frame, now)
+                sink = route.one
+                if sink is None:
+                    self.spread(publisher, route, frame, now)
+                elif sink.link.sink is sink:
+                    sink.link.out.append(frame)
+                else:
+                    self._links.deliver(publisher, sink, frame, now)
             return
         for add, frame in zip(map(adds.__getitem__, mixed.routes), mixed.frames, strict=True):
             add(frame)
