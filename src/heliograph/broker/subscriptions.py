@@ -81,7 +81,7 @@ class Subscriptions:
         self._wants.setdefault(link, {})[subscription.number] = want
         link.subscriptions[subscription.number] = subscription
         self.count += 1
-        self.forget(subscription.filter)
+        self._admit(want)
         self.changed([subscription], [])
         if body.wide:
             self.spread(lambda now: self._links.put(link, control(Kind.CONFIRMED, frame.sequence)), now)
@@ -189,6 +189,28 @@ class Subscriptions:
                 per_link.setdefault(link, []).append(subscription)
         return tuple(_sink(link, subscriptions) for link, subscriptions in per_link.items()), members
 
+    def _admit(self, want: Want) -> None:
+        """Let the cached routes know of a new subscription."""
+        link, subscription = want.link, want.subscription
+        if subscription.group:
+            self.forget(subscription.filter)
+            return
+        assert link.table is not None
+        profile = link.table.profile
+        sink = _sink(link, [subscription])
+        for table in self._every_table():
+            table.admit(subscription.filter, sink, lambda topic: profile.may("subscribe", topic))
+
+    def _dismiss(self, want: Want) -> None:
+        """Let the cached routes know that a subscription went."""
+        subscription = want.subscription
+        if subscription.group:
+            self.forget(subscription.filter)
+            return
+        numbers = pack("<I", subscription.number)
+        for table in self._every_table():
+            table.dismiss(subscription.filter, want.link, numbers)
+
     def forget(self, pattern: bytes) -> None:
         """Somebody's interest in this filter changed."""
         for table in self._every_table():
@@ -230,7 +252,7 @@ class Subscriptions:
     def _remove(self, wants: list[Want]) -> None:
         for want in wants:
             self._topics.remove(want.subscription.filter, want)
-            self.forget(want.subscription.filter)
+            self._dismiss(want)
         self.count -= len(wants)
         if wants:
             self.changed([], [want.subscription for want in wants])

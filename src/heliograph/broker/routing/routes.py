@@ -137,29 +137,72 @@ class RouteTable:
         """Remember a topic's route. Topics with the same sinks share one Route, so that their frames form one run."""
         if len(self.routes) >= routes_max:
             self._evict()
-        plain = not (denied or shares)
-        route = self._shared.get(sinks) if plain else None
-        if route is None:
-            route = Route(sinks, denied, shares)
-            if plain and len(self._shared) < SHARED_MAX:
-                self._shared[sinks] = route
+        route = Route(sinks, denied, shares) if denied or shares else self._route(sinks)
         self.routes[topic] = route
         self._topics.add(topic)
         return route
 
     def forget(self, pattern: bytes) -> None:
-        """A subscription to this filter came or went."""
+        """Somebody's interest in this filter changed."""
+        for topic in self._touched(pattern):
+            self._drop(topic)
+
+    def admit(self, pattern: bytes, sink: Sink, may: Callable[[bytes], bool]) -> None:
+        """A subscription came: what its filter matches goes to this sink too, where ``may`` lets it have the topic.
+
+        Cheaper than forgetting: a wildcard may touch a thousand topics, and most of them have the same few routes.
+        """
+        made: dict[Route, Route | None] = {}
+        for topic in self._touched(pattern):
+            old = self.routes[topic]
+            if old.denied or not may(topic):
+                continue
+            if old not in made:
+                made[old] = self._with(old, sink)
+            self._put(topic, made[old])
+
+    def dismiss(self, pattern: bytes, link: Link, numbers: bytes) -> None:
+        """A subscription went: what its filter matches no longer goes to that link, if this was the only reason."""
+        made: dict[Route, Route | None] = {}
+        for topic in self._touched(pattern):
+            old = self.routes[topic]
+            if old.denied:
+                continue
+            if old not in made:
+                made[old] = self._without(old, link, numbers)
+            self._put(topic, made[old])
+
+    def _with(self, old: Route, sink: Sink) -> Route | None:
+        """The route with one more sink; None if its link is in it already, so that numbers have to be joined."""
+        if old.shares or any(one.link is sink.link for one in old.sinks):
+            return None
+        return self._route((*old.sinks, sink))
+
+    def _without(self, old: Route, link: Link, numbers: bytes) -> Route | None:
+        """The route without the link; None if the link has other reasons to be in it."""
+        if old.shares or any(one.link is link and one.numbers != numbers for one in old.sinks):
+            return None
+        return self._route(tuple(one for one in old.sinks if one.link is not link))
+
+    def _put(self, topic: bytes, route: Route | None) -> None:
+        if route is None:
+            self._drop(topic)
+        else:
+            self.routes[topic] = route
+
+    def _drop(self, topic: bytes) -> None:
+        del self.routes[topic]
+        self._topics.discard(topic)
+
+    def _touched(self, pattern: bytes) -> list[bytes]:
+        """The cached topics that a filter matches; if there are too many, all are forgotten and none is left."""
         if not is_wild(pattern):
-            if self.routes.pop(pattern, None) is not None:
-                self._topics.discard(pattern)
-            return
+            return [pattern] if pattern in self.routes else []
         topics = self._topics.matching(pattern, FORGET_STEPS_MAX)
         if topics is None:
             self.clear()
-            return
-        for topic in topics:
-            del self.routes[topic]
-            self._topics.discard(topic)
+            return []
+        return topics
 
     def clear(self) -> None:
         """Forget every route."""
@@ -170,6 +213,14 @@ class RouteTable:
     def unshare(self) -> None:
         """Sinks have gone: let no new topic take a route that names them."""
         self._shared.clear()
+
+    def _route(self, sinks: tuple[Sink, ...]) -> Route:
+        route = self._shared.get(sinks)
+        if route is None:
+            route = Route(sinks)
+            if len(self._shared) < SHARED_MAX:
+                self._shared[sinks] = route
+        return route
 
     def _evict(self) -> None:
         for topic in list(islice(self.routes, EVICTED_AT_ONCE)):
