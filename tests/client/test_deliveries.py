@@ -237,3 +237,4 @@ def test_no_bytes_before_the_welcome_raise(head: bytes, kind: Kind, body: bytes,
     script.say(control(kind, number, body))
     if not script.hangups:
         script.say(head)
+    assert len(script.hangups) <= 1, "a bad broker is hung up on once"

@@ -59,7 +59,6 @@ class Sessions:
         self._auth = {listener.name: listener.auth for listener in config.listeners}
         self._unproven: dict[Link, None] = {}
         self.draining = False
-        self.welcomed = 0
         self.inbox_root = b""  # Inbox/<this broker>
         self.others: Callable[[], list[str]] = list  # addresses of other brokers, for clients that have to leave
         self.group_origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
@@ -145,7 +144,6 @@ class Sessions:
         self._unproven.pop(link, None)
         self._timers.cancel(("handshake", link.id))
         self._watch(link, now)
-        self.welcomed += 1
         body = bodies.Welcome(
             version=VERSION,
             broker=self._config.name,

@@ -19,4 +19,3 @@ TRACE_MAX = 16  # brokers named in a parcel's trace
 CLUSTERS_MAX = 64  # clusters named as a parcel's targets
 GROUPS_MAX = 64  # groups named in a parcel
 DESTINATIONS_MAX = 64  # inboxes that one directed publication may name
-SEQUENCE_MAX = (1 << 64) - 1

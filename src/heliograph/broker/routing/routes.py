@@ -2,13 +2,14 @@
 
 In:    topics, and word of every subscription that comes or goes.
 Out:   Route (who gets a run) and Sink (one link with the subscription numbers that matched).
-State: per profile a bounded cache topic → Route, and which topics are in it, so that a change forgets only what it
-       touches.
+State: per profile a bounded cache topic → Route, and which topics are in it, so that a change touches only what it
+       concerns.
 Not here: finding subscriptions (matching/topics.py), queues and writes (broker/links.py).
 
-The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A change of
-one subscription forgets the topics that its filter matches and no others; with 100,000 topics in use and 100 changes a
-second, forgetting everything would resolve every publication anew.
+The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A
+subscription that comes or goes changes the routes of the topics that its filter matches, in place where that is simple,
+and no others; with 100,000 topics in use and 100 changes a second, forgetting everything would resolve every
+publication anew.
 """
 
 from __future__ import annotations
