@@ -68,6 +68,14 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """What a driver tells a machine that has listeners: a peer dialled in and did not get so far as to be a link."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
     """Add a record to a log of the node's vault."""
 

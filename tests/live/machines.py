@@ -17,7 +17,8 @@ from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.loop import Driver
 from heliograph.live.loop import run as run_fast
-from heliograph.machine import Effects, Outbox, Peer
+from heliograph.machine import Effects, Outbox, Peer, TurnedAway
+from heliograph.notes import PeerRefused
 
 LOOPS: list[Callable[[Coroutine[Any, Any, Any]], Any]] = [run_fast, asyncio.run]
 LOCAL = ListenerConfig(port=0)
@@ -65,7 +66,10 @@ class Recorder:
     def tell(self, command: Any, now: int) -> None:
         if command is None:
             raise UsageError("nothing to do")
-        command(self)
+        if isinstance(command, TurnedAway):
+            self.outbox.note(PeerRefused(0, command.reason, command.detail))
+        else:
+            command(self)
 
     def clock(self, wall_ns: int, now: int) -> None:
         self.walls.append(wall_ns)

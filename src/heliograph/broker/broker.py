@@ -31,7 +31,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import ProtocolError, Reason, UsageError
-from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers, TurnedAway
 from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefused, SettingsReloaded
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
@@ -317,7 +317,7 @@ class Broker:
             self._sessions.proven(ticket, False, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Stop, Drain, Reload or Listening."""
+        """Stop, Drain, Reload, Listening or TurnedAway."""
         if isinstance(command, Stop):
             self._sessions.stop(now)
         elif isinstance(command, Drain):
@@ -326,6 +326,9 @@ class Broker:
             self._reload(command.config)
         elif isinstance(command, Listening):
             self._network.listen(command.addresses[0], now)
+        elif isinstance(command, TurnedAway):
+            self._links.count(command.reason)
+            self._outbox.note(PeerRefused(0, command.reason, command.detail))
         else:
             raise UsageError(f"a broker does not know the command {command!r}")
 
