@@ -28,7 +28,7 @@ from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.routes import Route
 from heliograph.broker.sessions import Sessions
-from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.subscriptions import STEPS_MAX, Subscriptions
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers, TurnedAway
@@ -39,6 +39,7 @@ from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTE
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
+UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 
 Handler = Callable[[Link, Frame, Instant], None]
@@ -102,6 +103,7 @@ class Broker:
         peering.changed = self._neighbour_changed
         peering.down = self._neighbour_down
         self._payload_bytes_max = config.limits.payload_bytes_max
+        self._postponed: dict[Link, None] = {}  # links with a read that is not worked off
         self._handlers: dict[int, Handler] = {
             Kind.EVENT: self._publications.receive_flagged,
             Kind.HELLO: self._sessions.hello,
@@ -143,6 +145,10 @@ class Broker:
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
         left = self._links.by_id[link]
+        if left in self._postponed:  # it said something before it left
+            del self._postponed[left]
+            self._subscriptions.steps_left = left.parts_bytes
+            self._resume(left, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
         self._network.peering.leave(left, now)
         self._links.remove(left)
@@ -166,6 +172,7 @@ class Broker:
             return
         from_link.heard_at = self._now = now
         from_link.bytes_in += len(data)
+        self._subscriptions.steps_left = STEPS_MAX
         try:
             if from_link.need:
                 self._gather(from_link, data, now)
@@ -216,6 +223,9 @@ class Broker:
                 if why == MORE:
                     break
                 if why == MISS:
+                    if self._subscriptions.steps_left <= 0:
+                        self._postpone(link, now)
+                        break
                     pos = self._publications.meet_bad_topic(link, data, pos)
                     continue
                 if why != OTHER:
@@ -226,6 +236,11 @@ class Broker:
             if end > len(data):
                 link.need = end - pos
                 break
+            if link.is_client:
+                if self._subscriptions.steps_left <= 0:
+                    self._postpone(link, now)
+                    break
+                self._subscriptions.steps_left -= 1
             self._dispatch(link, data[pos:end], now)
             pos = end
         else:
@@ -237,6 +252,27 @@ class Broker:
             link.need = link.need or self._frame_end(link, data, pos) - pos
             if link.state != READY and link.parts_bytes > self._config.limits.handshake_bytes:
                 raise ProtocolError(Reason.HANDSHAKE_OVER_BUDGET, "too many bytes before the handshake was over")
+
+    def _postpone(self, link: Link, now: Instant) -> None:
+        """This read brought much slow work: the rest of it, and what comes behind it, waits for the next wake."""
+        link.need = UNTIL_WAKE
+        self._links.pause(link)
+        self._postponed[link] = None
+        self._timers.set("postponed", now, self._read_on)
+
+    def _read_on(self, now: Instant) -> None:
+        """One link at a time, so that no wake takes longer than a read."""
+        link = next(iter(self._postponed), None)
+        if link is None:
+            return
+        del self._postponed[link]
+        if link.state != GONE:
+            self._subscriptions.steps_left = STEPS_MAX
+            self._resume(link, now)
+            if link not in self._postponed and link.state != GONE:
+                self._links.go_on(link)
+        if self._postponed:
+            self._timers.set("postponed", now, self._read_on)
 
     def _frame_end(self, link: Link, data: bytes, pos: int) -> int:
         """Where the frame at ``pos`` ends, as far as its head tells; every length is checked here or in the scan."""

@@ -425,6 +425,19 @@ class Links:
                 self._outbox.note(PublisherHeld(publisher.id, False))
         slow.holding.clear()
 
+    def pause(self, link: Link) -> None:
+        """Stop reading a link whose last bytes are not worked off yet: it waits for itself."""
+        if not link.held_by:
+            self._outbox.holds.append((link.id, True))
+        link.held_by[link] = link.holding[link] = None
+
+    def go_on(self, link: Link) -> None:
+        """Read it again."""
+        if link.held_by.pop(link, self) is None:
+            del link.holding[link]
+            if not link.held_by:
+                self._outbox.holds.append((link.id, False))
+
     # -- coming and going -------------------------------------------------------------------------------------
 
     def remove(self, link: Link) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from struct import pack
 
 from heliograph.broker.access import Access, Profile
@@ -31,6 +32,7 @@ from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
 BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
+STEPS_MAX = 64  # in one read: topics that are worked out, control frames; about a millisecond
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
@@ -56,13 +58,16 @@ class Subscriptions:
         self._tables: dict[Profile, RouteTable] = {}
         self._departed: deque[list[Want]] = deque()
         self.count = 0
+        self.steps_left = STEPS_MAX  # until the present read has to pause
         self._turns: dict[int, int] = {}
         self.changed: Callable[[list[Subscription], list[Subscription]], None]  # those that came, and that went
         self.elsewhere: Callable[[bytes, bool], Elsewhere]  # where else a topic goes: topic, only inside our cluster
         self.spread: Callable[[Callable[[Instant], None], Instant], None]  # call when everybody knows what we told
         brokers = Access(AccessConfig()).profile(BROKERS)
-        self.local = self._new_table(brokers)  # for what arrives at us as its target
-        self.inner = self._new_table(brokers)  # for what arrives from another cluster
+        self.local = RouteTable(brokers)  # for what arrives at us as its target
+        self.inner = RouteTable(brokers)  # for what arrives from another cluster
+        for table in (self.local, self.inner):
+            table.routes.resolve = partial(self._resolve_arrived, table)
 
     # -- what clients ask ---------------------------------------------------------------------------------------
 
@@ -140,13 +145,19 @@ class Subscriptions:
         """The route table of a profile."""
         table = self._tables.get(profile)
         if table is None:
-            table = self._tables[profile] = self._new_table(profile)
+            table = self._tables[profile] = RouteTable(profile)
+            table.routes.resolve = partial(self._resolve_scanned, table)
         return table
 
-    def _new_table(self, profile: Profile) -> RouteTable:
-        table = RouteTable(profile)
-        table.routes.resolve = lambda topic: None if topic_fault(topic) else self.resolve(table, topic)
-        return table
+    def _resolve_scanned(self, table: RouteTable, topic: bytes) -> Route | None:
+        """For the scan: None where it has to stop, at a topic that is none or because this read has taken long."""
+        if self.steps_left <= 0 or topic_fault(topic):
+            return None
+        self.steps_left -= 1
+        return self.resolve(table, topic)
+
+    def _resolve_arrived(self, table: RouteTable, topic: bytes) -> Route | None:
+        return None if topic_fault(topic) else self.resolve(table, topic)
 
     def drop_table(self, table: RouteTable) -> None:
         """Nobody uses this table any more."""
