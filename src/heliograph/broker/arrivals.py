@@ -93,6 +93,8 @@ class Arrivals:
                 return
             pos += len(frame.raw)
             route = table.routes[frame.topic]
+            if route.content is not None:
+                route = route.content.route(frame.raw)
             for share in route.shares:
                 seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
                 if share.id in groups and seen.admit(frame.sequence):

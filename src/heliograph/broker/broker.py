@@ -13,7 +13,7 @@ of its route → ``take`` puts one prefix before them. See ARCHITECTURE.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
@@ -43,6 +43,7 @@ UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 
 Handler = Callable[[Link, Frame, Instant], None]
+Runs = Sequence[tuple[Route | Mixed, bytes]]
 
 
 class Broker:
@@ -95,6 +96,7 @@ class Broker:
         self._sessions.inbox_root = network.inbox
         self._sessions.others = lambda: network.addresses(OTHERS_MAX)
         self._subscriptions.elsewhere = network.elsewhere
+        self._subscriptions.fields = network.interests.fields
         self._subscriptions.changed = network.local_change
         self._subscriptions.spread = network.waves.when_known
         peering = network.peering
@@ -103,7 +105,7 @@ class Broker:
         peering.changed = self._neighbour_changed
         peering.down = self._neighbour_down
         self._payload_bytes_max = config.limits.payload_bytes_max
-        self._postponed: dict[Link, None] = {}  # links with a read that is not worked off
+        self._postponed: dict[Link, Runs] = {}  # links with a read that is not worked off
         self._handlers: dict[int, Handler] = {
             Kind.EVENT: self._publications.receive_flagged,
             Kind.HELLO: self._sessions.hello,
@@ -146,9 +148,9 @@ class Broker:
         """A link is gone."""
         left = self._links.by_id[link]
         if left in self._postponed:  # it said something before it left
-            del self._postponed[left]
-            self._subscriptions.steps_left = left.parts_bytes
-            self._resume(left, now)
+            runs = self._postponed.pop(left)
+            self._subscriptions.steps_left = UNTIL_WAKE
+            self._work_off(left, runs, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
         self._network.peering.leave(left, now)
         self._links.remove(left)
@@ -214,13 +216,17 @@ class Broker:
                     if sink is None:
                         if isinstance(route, Mixed):
                             self._publications.spread_mixed(link, route, now)
-                        else:
+                        elif route.content is None:
                             self._publications.spread(link, route, data[start:end], now)
+                        elif left := self._publications.spread_some(link, route, data[start:end], now):
+                            later = spans[spans.index((route, start, end)) + 1 :]
+                            self._postpone(link, now, [(route, left), *((each, data[a:b]) for each, a, b in later)])
+                            break
                     elif sink.link.sink is sink:
                         sink.link.out.append(data[start:end])
                     else:
                         self._links.deliver(link, sink, data[start:end], now)
-                if why == MORE:
+                if why == MORE or link in self._postponed:
                     break
                 if why == MISS:
                     if self._subscriptions.steps_left <= 0:
@@ -253,11 +259,11 @@ class Broker:
             if link.state != READY and link.parts_bytes > self._config.limits.handshake_bytes:
                 raise ProtocolError(Reason.HANDSHAKE_OVER_BUDGET, "too many bytes before the handshake was over")
 
-    def _postpone(self, link: Link, now: Instant) -> None:
+    def _postpone(self, link: Link, now: Instant, runs: Runs = ()) -> None:
         """This read brought much slow work: the rest of it, and what comes behind it, waits for the next wake."""
         link.need = UNTIL_WAKE
         self._links.pause(link)
-        self._postponed[link] = None
+        self._postponed[link] = runs
         self._timers.set("postponed", now, self._read_on)
 
     def _read_on(self, now: Instant) -> None:
@@ -265,14 +271,24 @@ class Broker:
         link = next(iter(self._postponed), None)
         if link is None:
             return
-        del self._postponed[link]
+        runs = self._postponed.pop(link)
         if link.state != GONE:
             self._subscriptions.steps_left = STEPS_MAX
-            self._resume(link, now)
+            self._work_off(link, runs, now)
             if link not in self._postponed and link.state != GONE:
                 self._links.go_on(link)
         if self._postponed:
             self._timers.set("postponed", now, self._read_on)
+
+    def _work_off(self, link: Link, runs: Runs, now: Instant) -> None:
+        """The runs that a read left over, then its rest."""
+        for position, (route, chunk) in enumerate(runs):
+            if isinstance(route, Mixed):
+                self._publications.spread_mixed(link, route, now)
+            elif left := self._publications.spread_some(link, route, chunk, now):
+                self._postpone(link, now, [(route, left), *runs[position + 1 :]])
+                return
+        self._resume(link, now)
 
     def _frame_end(self, link: Link, data: bytes, pos: int) -> int:
         """Where the frame at ``pos`` ends, as far as its head tells; every length is checked here or in the scan."""

@@ -60,6 +60,10 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
         return (self.incarnation, self.number)
 
 
+Told = str | tuple[str, str, str]
+"""What is wanted: a topic filter, or a topic filter with the language and text of a condition."""
+
+
 class Interest(Body, frozen=True):
     """What a broker (or, spoken by one of its brokers, a part of a cluster) wants: a change, or all of it anew.
 
@@ -73,10 +77,10 @@ class Interest(Body, frozen=True):
     number: int
     full: bool = False
     more: bool = False
-    add: list[str] = []
-    remove: list[str] = []
-    add_groups: list[tuple[str, str]] = []  # filter and group
-    remove_groups: list[tuple[str, str]] = []
+    add: list[Told] = []
+    remove: list[Told] = []
+    add_groups: list[tuple[Told, str]] = []  # what is wanted, and the group
+    remove_groups: list[tuple[Told, str]] = []
 
     @property
     def age(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ both sides say what they have (SYNC), and each sends what is newer; that is also
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, snapshot_of
+from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, Wish, snapshot_of
 from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
 from heliograph.broker.routing.peering import Peering
@@ -29,7 +29,7 @@ from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.routing.waves import Waves
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Outbox, Timers
-from heliograph.model.subscription import Subscription
+from heliograph.model.subscription import Subscription, Wanted, filter_of
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import BrokersLost, BrokersReached, NeighbourLinked, SlotChanged
 from heliograph.wire import network as wire
@@ -47,9 +47,10 @@ def broker_id(name: str) -> int:
     return int.from_bytes(sha256(b"heliograph broker " + name.encode()).digest()[:8], "little")
 
 
-def group_id(pattern: bytes, group: str) -> int:
+def group_id(wanted: Wanted, group: str) -> int:
     """The number under which a shared subscription travels in a parcel."""
-    return int.from_bytes(sha256(pattern + b"\0" + group.encode()).digest()[:8], "little")
+    asked = b"" if isinstance(wanted, bytes) else f"\0{wanted.language}\0{wanted.where}".encode()
+    return int.from_bytes(sha256(filter_of(wanted) + asked + b"\0" + group.encode()).digest()[:8], "little")
 
 
 class Network:
@@ -282,10 +283,10 @@ class Network:
     def local_change(self, came: list[Subscription], went: list[Subscription]) -> None:
         """Our own clients' subscriptions changed."""
         change = self.voice.change(
-            [one.filter for one in came if not one.group],
-            [one.filter for one in went if not one.group],
-            [(one.filter, one.group) for one in came if one.group],
-            [(one.filter, one.group) for one in went if one.group],
+            [one.wanted for one in came if not one.group],
+            [one.wanted for one in went if not one.group],
+            [(one.wanted, one.group) for one in came if one.group],
+            [(one.wanted, one.group) for one in went if one.group],
         )
         if change is None:
             return
@@ -492,11 +493,11 @@ class Network:
 
     # -- the way of a topic ---------------------------------------------------------------------------------------
 
-    def elsewhere(self, topic: bytes, inside: bool) -> Elsewhere:
-        """Where a topic goes besides our own clients."""
+    def elsewhere(self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()) -> Elsewhere:
+        """Where a topic goes besides our own clients, together with those who want it for its content."""
         if not self.interests:
             return Elsewhere()
-        targets, groups = self.targets_of(topic, inside)
+        targets, groups = self.targets_of(topic, inside, wishes)
         shares = {share: [self._share(share, owner) for owner in owners] for share, owners in groups.items()}
         return Elsewhere(tuple(self._hops(targets)), shares)
 
@@ -509,7 +510,9 @@ class Network:
         paths = self.paths
         return paths.costs[paths.parts[owner.broker] if owner.wide else owner.broker]
 
-    def targets_of(self, topic: bytes, inside: bool) -> tuple[Targets, dict[int, list[Owner]]]:
+    def targets_of(
+        self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()
+    ) -> tuple[Targets, dict[int, list[Owner]]]:
         """Whom a topic concerns besides our own clients, and who has members of which groups that share it.
 
         ``inside``: it came from another cluster, whose broker has seen to all clusters; ours is left.
@@ -518,14 +521,16 @@ class Network:
         parts: dict[int, None] = {}
         groups: dict[int, list[Owner]] = {}
         paths = self.paths
-        for wish in self.interests.match(topic):
+        for wish in [*self.interests.match(topic), *wishes]:
             owner = wish.owner
             if owner.wide and (inside or owner.broker not in paths.parts):
                 continue
             if not owner.wide and (owner.broker not in paths.cluster or owner.broker == self.me):
                 continue
             if wish.group is not None:
-                groups.setdefault(group_id(wish.pattern, wish.group), []).append(owner)
+                owners = groups.setdefault(group_id(wish.wanted, wish.group), [])
+                if owner not in owners:
+                    owners.append(owner)
             elif owner.wide:
                 parts[owner.broker] = None
             else:
