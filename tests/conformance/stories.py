@@ -157,7 +157,7 @@ class _Teller:
             return Publish(client, self.dice.choice(BAD_TOPICS), min(self.next[client], 2**64 - 1))
         if self.dice.random() < 0.5:
             return Subscribe(client, 9, self.dice.choice(BAD_FILTERS))
-        return Subscribe(client, 9, self._filter(), language="sql")
+        return Subscribe(client, 9, self._filter(), language="prolog")
 
     def _subscribe(self) -> Subscribe:
         dice = self.dice

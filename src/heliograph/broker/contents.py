@@ -46,7 +46,8 @@ class Content:
     @property
     def steps(self) -> int:
         """How much of a read's time one publication takes."""
-        return 1 + sum(field.residues for field in (*self._here, *self._there)) // RESIDUES_PER_STEP
+        residues = sum(field.residues for field in self._here) + sum(field.residues for field in self._there)
+        return 1 + residues // RESIDUES_PER_STEP
 
     def route(self, raw: bytes) -> Route:
         """The route of this frame."""

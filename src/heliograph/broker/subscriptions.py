@@ -130,6 +130,9 @@ class Subscriptions:
 
     def _checked(self, link: Link, body: bodies.Subscribe) -> tuple[Subscription, Condition | None]:
         limits = self._links.limits
+        if body.language != "topic" and body.language not in LANGUAGES:
+            known = ", ".join(("topic", *LANGUAGES))
+            raise ProtocolError(Reason.LANGUAGE_UNSUPPORTED, f"no language {body.language[:64]!r}; there are {known}")
         if body.policy not in list(Policy):
             raise ProtocolError(Reason.BODY_MALFORMED, f"policy must be one of {', '.join(Policy)}")
         if not 0 <= body.number < 1 << 32:

@@ -1,6 +1,6 @@
 """Tracing: the way a publication would go and who would get it, without delivering it.
 
-In:    an order to trace a topic, with headers and a payload; TRACE and TRACED frames that arrive in parcels like publications.
+In:    an order to trace a publication; TRACE and TRACED frames that arrive in parcels like publications.
 Out:   the same frames to other brokers; one answer when all have answered or the time is over.
 State: traces under way.
 Not here: forwarding (routing/parcels.py), whom a topic concerns (routing/network.py, subscriptions.py).
@@ -30,7 +30,7 @@ from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import UsageError
 from heliograph.machine import Instant, Timers
 from heliograph.matching.condition import Condition, Event
-from heliograph.matching.conditions import why_not
+from heliograph.matching.conditions import refusal
 from heliograph.model.subscription import filter_of
 from heliograph.model.topics import INBOX_ROOT, topic_fault
 from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
@@ -240,7 +240,7 @@ def _became(condition: Condition | None, event: Event) -> dict[str, Any]:
     """What a condition asks, whether the event fits, and if not, why."""
     if condition is None:
         return {"language": "topic", "where": "", "matches": True, "failed": ""}
-    failed = why_not(condition, event)
+    failed = refusal(condition, event)
     where = condition.text[:TEXT_TOLD_MAX]
     return {"language": condition.language, "where": where, "matches": failed is None, "failed": failed or ""}
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("N5")
 def learned(known: Interests, interest: Interest) -> list[bytes]:
     difference = known.learn(interest)
     assert difference is not None
-    return difference.patterns
+    return list(difference.patterns)
 
 
 @settings(max_examples=200)

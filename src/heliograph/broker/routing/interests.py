@@ -18,9 +18,9 @@ from typing import TypeVar
 
 from heliograph.broker.contents import condition_of
 from heliograph.errors import ProtocolError, Reason
+from heliograph.matching import interests as matching
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
-from heliograph.matching.covering import Change, CoverSet
 from heliograph.matching.topics import TopicTable
 from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
@@ -88,6 +88,7 @@ class Difference:
     def wanted(self) -> list[Wanted]:
         """Everything that came or went."""
         return [*self.came, *self.went, *(group[0] for group in [*self.groups_came, *self.groups_went])]
+
 
 class Interests:
     """Everything that is known of what others want."""
@@ -211,8 +212,8 @@ class Interests:
 class Voice:
     """What one owner (we ourselves, or our part of the cluster) says that it wants: reduced, numbered, bounded.
 
-    While there is too much to tell, filters are told with their first ``_depth`` levels only, and without conditions; the
-    depth is found anew when the limit is passed again, or when there is so little that it can be told as it is.
+    While there is too much to tell, filters are told with their first ``_depth`` levels only, and without conditions;
+    the depth is found anew when the limit is passed again, or when there is so little that it can be told as it is.
     """
 
     __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "wide")
@@ -222,7 +223,7 @@ class Voice:
         self.wide = wide
         self.age = (incarnation, 0)
         self.filters: dict[Wanted, int] = {}  # as they were told last, and how many each stands for
-        self._covers = CoverSet()
+        self._covers = matching.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
         self._depth = AS_IT_IS
@@ -253,19 +254,19 @@ class Voice:
         came: dict[Wanted, None] = {}
         went: dict[Wanted, None] = {}
         for wanted in remove:
-            self._count(self._covers.remove(wanted), came, went)
+            self._count(self._covers.remove(_asked(wanted)), came, went)
         for wanted in add:
-            self._count(self._covers.add(wanted), came, went)
+            self._count(self._covers.add(_asked(wanted)), came, went)
         roots = len(self._covers.roots)
         if len(self.filters) > self._filters_max or (self.widened and 2 * roots <= self._filters_max):
             return self._find_depth(came, went)
         return came, went
 
-    def _count(self, change: Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
+    def _count(self, change: matching.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
         """Add a change of roots to what is to be told; what came and went again need not be told."""
         filters = self.filters
         for root in change[1]:
-            told = widen(root, self._depth)
+            told = widen(_wanted(root), self._depth)
             filters[told] -= 1
             if not filters[told]:
                 del filters[told]
@@ -274,7 +275,7 @@ class Voice:
                 else:
                     went[told] = None
         for root in change[0]:
-            told = widen(root, self._depth)
+            told = widen(_wanted(root), self._depth)
             if told not in filters:
                 filters[told] = 0
                 if told in went:
@@ -291,7 +292,7 @@ class Voice:
         while True:
             self.filters = {}
             for root in self._covers.roots:
-                told = widen(root, depth)
+                told = widen(_wanted(root), depth)
                 self.filters[told] = self.filters.get(told, 0) + 1
             if len(self.filters) <= self._filters_max or depth == 0:
                 break
@@ -364,7 +365,9 @@ def snapshot_of(
             full=True,
             more=part < count - 1,
             add=[tell(wanted) for wanted in (parts[part] if part < len(parts) else ())],
-            add_groups=[(tell(wanted), name) for wanted, name in (group_parts[part] if part < len(group_parts) else ())],
+            add_groups=[
+                (tell(wanted), name) for wanted, name in (group_parts[part] if part < len(group_parts) else ())
+            ],
         )
         for part in range(count)
     ]
@@ -385,6 +388,19 @@ def _portions(items: list[T], size: Callable[[T], int]) -> list[list[T]]:
 
 def _size(wanted: Wanted) -> int:
     return len(wanted) if isinstance(wanted, bytes) else len(wanted.filter) + 4 * len(wanted.where)
+
+
+def _asked(wanted: Wanted) -> matching.Interest:
+    """As the covering set knows it."""
+    if isinstance(wanted, bytes):
+        return matching.Interest(wanted)
+    return matching.Interest(wanted.filter, condition_of(wanted.language, wanted.where))
+
+
+def _wanted(asked: matching.Interest) -> Wanted:
+    if asked.condition is matching.ANYTHING:
+        return asked.filter
+    return Conditional(asked.filter, asked.condition.language, asked.condition.text)
 
 
 def widen(wanted: Wanted, depth: int) -> Wanted:

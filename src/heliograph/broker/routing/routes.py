@@ -101,7 +101,8 @@ class Route:
         self.denied = denied
         self.shares = shares
         self.content = content  # if there is one, it knows the route of each publication, and this one only the topic
-        self.one = sinks[0] if len(sinks) == 1 and sinks[0].own is True and not shares else None
+        simple = len(sinks) == 1 and sinks[0].own is True and not (shares or content)
+        self.one = sinks[0] if simple else None
 
     @property
     def is_empty(self) -> bool:
