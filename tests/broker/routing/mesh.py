@@ -165,8 +165,8 @@ class Mesh:
         self.nodes[name].subscribe(link, pattern, number, **fields)
         self.run()
 
-    def publish(self, name: str, link: int, topic: str, *payloads: bytes) -> None:
-        self.nodes[name].publish(link, topic, *payloads)
+    def publish(self, name: str, link: int, topic: str, *payloads: bytes, **fields: Any) -> None:
+        self.nodes[name].publish(link, topic, *payloads, **fields)
         self.run()
 
     def report(self, name: str, question: str) -> Any:
