@@ -116,7 +116,6 @@ class Broker:
             Kind.PROOF: peering.receive_proof,
         }
         self._broker_handlers: dict[int, Handler] = {  # from neighbours only (N18)
-            Kind.PARCEL: self._parcels.receive,
             Kind.COUNT: self._parcels.receive_count,
             Kind.MAP: network.receive_map,
             Kind.INTEREST: network.receive_interest,
@@ -199,7 +198,9 @@ class Broker:
         while link.state != GONE:
             if link.need:  # its token is being checked: the rest waits
                 break
-            if link.seen is not None:
+            if link.neighbour is not None:
+                pos = self._parcels.read(link, link.neighbour, data, pos, now)
+            elif link.seen is not None:
                 spans: list[tuple[Route | Mixed, int, int]] = []
                 pos, why = scan(data, pos, link.routes, link.seen, self._payload_bytes_max, spans)
                 for route, start, end in spans:
