@@ -33,9 +33,6 @@ CONFIRM_MS = 10  # … or so long after the first unconfirmed one
 
 PARCEL = int(Kind.PARCEL)
 
-Arrive = Callable[[Link, bytes, bool, tuple[int, ...], tuple[int, ...], Instant], None]
-"""Read frames for our clients: link, frames, whether also for the other members of our cluster, groups, trace, now."""
-
 
 class Way:
     """What a hop prefix means at this broker."""
@@ -49,6 +46,10 @@ class Way:
         self.trace = trace  # with us
         self.sinks: list[HopSink] = []  # neighbours that get the rest
         self.lost = 0  # targets or neighbours that cannot be reached
+
+
+Arrive = Callable[[Link, bytes, Way, bool, Instant], None]
+"""Read frames for our clients: link, frames, way, whether nothing follows in this read, now."""
 
 
 class Parcels:
@@ -90,12 +91,14 @@ class Parcels:
             frames = data[top:end]
             if way.is_here:
                 self.arrived += 1
-                self.arrive(link, frames, way.inside, way.groups, way.trace, now)
+                self.arrive(link, frames, way, end == len(data), now)
             for sink in way.sinks:
                 next_link = sink.link
                 self.forwarded += 1
                 if next_link.sink is sink:
                     next_link.out.append(frames)
+                elif end == len(data):
+                    self._links.send(link, sink, frames, now)
                 else:
                     self._links.deliver(link, sink, frames, now)
             self.unroutable += way.lost
