@@ -168,8 +168,14 @@ class Broker:
         try:
             if from_link.need:
                 self._gather(from_link, data, now)
-            else:
-                self._read(from_link, data, now)
+                return
+            pos = 0
+            neighbour = from_link.neighbour
+            if neighbour is not None:
+                pos = self._parcels.read(from_link, neighbour, data, 0, now)
+                if pos == len(data):
+                    return  # mostly
+            self._read(from_link, data, pos, now)
         except ProtocolError as error:
             self._refuse_peer(from_link, error)
 
@@ -189,12 +195,11 @@ class Broker:
         link.parts_bytes = link.need = 0
         try:
             if data:
-                self._read(link, data, now)
+                self._read(link, data, 0, now)
         except ProtocolError as error:
             self._refuse_peer(link, error)
 
-    def _read(self, link: Link, data: bytes, now: Instant) -> None:
-        pos = 0
+    def _read(self, link: Link, data: bytes, pos: int, now: Instant) -> None:
         while link.state != GONE:
             if link.need:  # its token is being checked: the rest waits
                 break
@@ -348,7 +353,8 @@ class Broker:
         network = self._network
         if network.settled != network.map.version:
             network.settle(self._now)
-        self._links.flush()
+        if self._links.touched:
+            self._links.flush()
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:

@@ -29,7 +29,7 @@ WAYS_MAX = 1_024  # remembered
 LENGTH_MAX = FRAME_BYTES_MAX + CONTROL_BYTES_MAX - 4
 CONFIRM_BYTES = 1 << 18  # received before a count is sent at once: a quarter of what the sender keeps …
 CONFIRM_EACH = 1 << 12  # … where a parcel counts for so much more than its length …
-CONFIRM_MS = 10  # … or so long after the first unconfirmed one
+CONFIRM_MS = 200  # … or so long after the first unconfirmed one
 
 PARCEL = int(Kind.PARCEL)
 
