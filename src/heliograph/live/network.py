@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason
-from heliograph.live.links import FLUSH_S, LINGER_S, End, Link, Outlet, PipeEnd, format_address
+from heliograph.live.links import FLUSH_S, LINGER_S, End, Link, Outlet, PipeEnd, SecureLink, format_address
 from heliograph.live.secure import SecureDoor
 from heliograph.live.tls import TlsContexts, reason_of
 from heliograph.machine import Address, Dial, LinkId, Ticket
@@ -133,7 +133,7 @@ class Network:
             self.keep(self._dial(runner, ticket, dial))
 
     async def _dial(self, runner: Runner, ticket: Ticket, dial: Dial) -> None:
-        link = Link(runner, self, ticket=ticket)
+        link = (SecureLink if dial.secure else Link)(runner, self, ticket=ticket)
         settings: dict[str, Any] = {}
         if dial.secure:
             if self.tls is None or self.tls.client is None:

@@ -17,7 +17,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from heliograph.broker.config import ListenerConfig
-from heliograph.live.links import FLUSH_S, Link, format_address
+from heliograph.live.links import FLUSH_S, SecureLink, format_address
 from heliograph.live.tls import explain, reason_of
 from heliograph.notes import PeerRefused
 
@@ -80,7 +80,7 @@ class SecureDoor:
                 accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket, address: Any) -> None:
-        link = Link(self._runner, self._network, listener=self._listener.name)
+        link = SecureLink(self._runner, self._network, listener=self._listener.name)
         try:
             await self._loop.connect_accepted_socket(
                 lambda: link,
