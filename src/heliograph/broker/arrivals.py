@@ -62,9 +62,8 @@ class Arrivals:
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
             for route, start, end in spans:
                 sink = route.one
-                if sink is not None:
-                    add = self._links.send if is_last and end == len(frames) else self._links.deliver
-                    add(link, sink, frames[start:end], now)
+                if sink is not None and is_last and end == len(frames):
+                    self._links.send(link, sink, frames[start:end], now)
                 elif isinstance(route, Mixed):
                     self._publications.spread_mixed(link, route, now)
                 else:

@@ -215,10 +215,10 @@ class Broker:
                             self._publications.spread_mixed(link, route, now)
                         else:
                             self._publications.spread(link, route, data[start:end], now)
-                    elif sink.link.sink is sink:
-                        sink.link.out.append(data[start:end])
                     elif end == len(data):
                         self._links.send(link, sink, data[start:end], now)
+                    elif sink.link.sink is sink:
+                        sink.link.out.append(data[start:end])
                     else:
                         self._links.deliver(link, sink, data[start:end], now)
                 if why == MORE:

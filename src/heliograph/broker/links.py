@@ -200,6 +200,9 @@ class Links:
     def send(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
         """The same for the last run of a read, which need not be gathered if nothing was before it: lower latency."""
         link = sink.link
+        if link.sink is sink:
+            link.out.append(chunk)
+            return
         size = len(chunk)
         if link.touched or link.pressed or link.backlog or link.state != READY or size > sink.bytes_max:
             self.deliver(publisher, sink, chunk, now)

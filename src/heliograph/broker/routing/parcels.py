@@ -93,12 +93,11 @@ class Parcels:
                 self.arrived += 1
                 self.arrive(link, frames, way, end == len(data), now)
             for sink in way.sinks:
-                next_link = sink.link
                 self.forwarded += 1
-                if next_link.sink is sink:
-                    next_link.out.append(frames)
-                elif end == len(data):
+                if end == len(data):
                     self._links.send(link, sink, frames, now)
+                elif sink.link.sink is sink:
+                    sink.link.out.append(frames)
                 else:
                     self._links.deliver(link, sink, frames, now)
             self.unroutable += way.lost
