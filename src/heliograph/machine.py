@@ -266,15 +266,18 @@ class Outbox:
 class Timers:
     """The one timer heap of a machine. Setting a key again moves it; equal instants fire in the order they were set."""
 
-    __slots__ = ("_at", "_count", "_heap")
+    __slots__ = ("_at", "_count", "_heap", "_is_changed", "_next")
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, Any, Callable[[Instant], None]]] = []
         self._at: dict[Any, int] = {}  # key -> the count of its live entry; older entries are stale
         self._count = 0
+        self._next: Instant | None = None
+        self._is_changed = False  # since ``_next`` was worked out
 
     def set(self, key: Any, at: Instant, call: Callable[[Instant], None]) -> None:
         """Call ``call(now)`` once ``at`` has come, in place of what ``key`` was set to before."""
+        self._is_changed = True
         self._count += 1
         self._at[key] = self._count
         heappush(self._heap, (at, self._count, key, call))
@@ -283,17 +286,23 @@ class Timers:
 
     def cancel(self, key: Any) -> None:
         """Forget ``key``; it need not be set."""
+        self._is_changed = True
         self._at.pop(key, None)
 
     def next(self) -> Instant | None:
-        """When the machine wants to be woken."""
+        """When the machine wants to be woken. Asked after every input, so it is worked out only if it may differ."""
+        if not self._is_changed:
+            return self._next
+        self._is_changed = False
         heap = self._heap
         while heap and self._at.get(heap[0][2]) != heap[0][1]:
             heappop(heap)
-        return heap[0][0] if heap else None
+        self._next = heap[0][0] if heap else None
+        return self._next
 
     def run(self, now: Instant) -> None:
         """Fire what is due. What a call sets for ``now`` or earlier fires at the next wake, so this always ends."""
+        self._is_changed = True
         heap = self._heap
         last = self._count
         while heap and heap[0][0] <= now and heap[0][1] <= last:

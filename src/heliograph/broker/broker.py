@@ -120,7 +120,6 @@ class Broker:
             Kind.PROOF: peering.receive_proof,
         }
         self._broker_handlers: dict[int, Handler] = {  # from neighbours only (N18)
-            Kind.PARCEL: self._parcels.receive,
             Kind.COUNT: self._parcels.receive_count,
             Kind.MAP: network.receive_map,
             Kind.INTEREST: network.receive_interest,
@@ -178,8 +177,14 @@ class Broker:
         try:
             if from_link.need:
                 self._gather(from_link, data, now)
-            else:
-                self._read(from_link, data, now)
+                return
+            pos = 0
+            neighbour = from_link.neighbour
+            if neighbour is not None:
+                pos = self._parcels.read(from_link, neighbour, data, 0, now)
+                if pos == len(data):
+                    return  # mostly
+            self._read(from_link, data, pos, now)
         except ProtocolError as error:
             self._refuse_peer(from_link, error)
 
@@ -199,16 +204,17 @@ class Broker:
         link.parts_bytes = link.need = 0
         try:
             if data:
-                self._read(link, data, now)
+                self._read(link, data, 0, now)
         except ProtocolError as error:
             self._refuse_peer(link, error)
 
-    def _read(self, link: Link, data: bytes, now: Instant) -> None:
-        pos = 0
+    def _read(self, link: Link, data: bytes, pos: int, now: Instant) -> None:
         while link.state != GONE:
             if link.need:  # its token is being checked: the rest waits
                 break
-            if link.seen is not None:
+            if link.neighbour is not None:
+                pos = self._parcels.read(link, link.neighbour, data, pos, now)
+            elif link.seen is not None:
                 spans: list[tuple[Route | Mixed, int, int]] = []
                 pos, why = scan(data, pos, link.routes, link.seen, self._payload_bytes_max, spans)
                 for route, start, end in spans:
@@ -222,6 +228,8 @@ class Broker:
                             later = spans[spans.index((route, start, end)) + 1 :]
                             self._postpone(link, now, [(route, left), *((each, data[a:b]) for each, a, b in later)])
                             break
+                    elif end == len(data):
+                        self._links.send(link, sink, data[start:end], now)
                     elif sink.link.sink is sink:
                         sink.link.out.append(data[start:end])
                     else:
@@ -400,7 +408,8 @@ class Broker:
         network = self._network
         if network.settled != network.map.version:
             network.settle(self._now)
-        self._links.flush()
+        if self._links.touched:
+            self._links.flush()
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:

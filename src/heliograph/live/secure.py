@@ -17,7 +17,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, cast
 
 from heliograph.errors import Reason
-from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, RECEIVED, Link, format_address
+from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, Link, format_address
 from heliograph.live.tls import explain, reason_of
 from heliograph.machine import TurnedAway
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 HANDSHAKE_S = 2.0
 HANDSHAKES_MAX = 1_024  # under way at once; beyond it a new link is cut at once
 RECORD_BYTES = 1 << 14
+
+_RECEIVED = memoryview(bytearray(1 << 18))  # one for all links: a read is copied out before the next begins
 
 
 class Door:
@@ -88,14 +90,14 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the loop puts the next read."""
-        return RECEIVED
+        return _RECEIVED
 
     def buffer_updated(self, nbytes: int) -> None:
         """A read is complete."""
         if self._ended:
             self._discard(nbytes)
             return
-        self._in.write(RECEIVED[:nbytes])
+        self._in.write(_RECEIVED[:nbytes])
         if self._shaking:
             self._shake()
             if self._shaking or self._ended:
@@ -172,16 +174,16 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     def _read(self) -> None:
         """Hand up what was decrypted, in pieces as large as a TCP read."""
-        read, pending, full = self._tls.read, self._in, len(RECEIVED) - RECORD_BYTES
+        read, pending, full = self._tls.read, self._in, len(_RECEIVED) - RECORD_BYTES
         size = 0
         try:
             while pending.pending or self._tls.pending():
-                count = read(RECORD_BYTES, RECEIVED[size:])
+                count = read(RECORD_BYTES, _RECEIVED[size:])
                 if not count:
                     raise ssl.SSLZeroReturnError
                 size += cast(int, count)
                 if size > full:
-                    self._link.buffer_updated(size)
+                    self._hand_up(size)
                     size = 0
         except ssl.SSLWantReadError:
             pass
@@ -199,7 +201,7 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     def _hand_up(self, size: int) -> None:
         if size:
-            self._link.buffer_updated(size)
+            self._link.data_received(bytes(_RECEIVED[:size]))
 
     def _end(self, error: ssl.SSLError | None) -> None:
         self._ended = True
