@@ -58,6 +58,7 @@ class Mesh:
         self.now = 0
         self.work: deque[tuple[Any, ...]] = deque()
         self.stalled: set[frozenset[str]] = set()
+        self.muted: set[tuple[str, str]] = set()  # (from, to): nothing arrives in this direction
         self.carried: dict[tuple[str, str], int] = {}
         self.nodes: dict[str, Node] = {}
         self.key = key
@@ -116,7 +117,7 @@ class Mesh:
 
     def _data(self, node: Node, link: int, data: bytes) -> None:
         end = node.ends.get(link)
-        if end is None or frozenset((node.name, end[0].name)) in self.stalled:
+        if end is None or frozenset((node.name, end[0].name)) in self.stalled or (node.name, end[0].name) in self.muted:
             return
         other, number = end
         self.carried[(node.name, other.name)] = self.carried.get((node.name, other.name), 0) + 1

@@ -3,7 +3,7 @@
 In:    records of brokers, our own among them, as links come up and neighbours pass them on.
 Out:   Paths: for each member of our cluster, and for each other cluster, the neighbour to go through and the cost.
 State: the newest record of every broker; paths, worked out when somebody asks after a change.
-Not here: telling records to neighbours (flood.py), measuring costs (peering.py), interests (interests.py).
+Not here: telling records to neighbours (network.py), measuring costs (peering.py), interests (interests.py).
 Paper: [grid] §1.1, the broker network map.
 
 Inside its cluster a broker knows every broker and link (Member records, told within the cluster). Of other clusters it
@@ -18,7 +18,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from heliograph.wire.network import Gateway, Member, Record
+from heliograph.wire.network import Gateway, Member, Record, What
 
 BrokerId = int
 Cost = int
@@ -71,11 +71,16 @@ class NetworkMap:
         self._changed()
         return True
 
-    def forget(self, broker: BrokerId) -> None:
-        """Drop what is known of a broker that has long been out of reach."""
-        self.members.pop(broker, None)
-        self.gateways.pop(broker, None)
+    def forget(self, what: What, broker: BrokerId) -> None:
+        """Drop the record of a broker that has long been out of reach."""
+        (self.members if what == "member" else self.gateways).pop(broker, None)
+        self._former.pop(broker, None)
         self._changed()
+
+    def names(self, broker: BrokerId, other: BrokerId) -> bool:
+        """True if a broker says that it has a link to the other."""
+        member, gateway = self.members.get(broker), self.gateways.get(broker)
+        return (member is not None and other in member.links) or (gateway is not None and other in gateway.outside)
 
     def _changed(self) -> None:
         self.version += 1
@@ -91,12 +96,8 @@ class NetworkMap:
     def out_of_reach(self) -> list[BrokerId]:
         """Brokers of which something is known but to which no way leads, in order of their ids."""
         costs = self.paths.costs
-        return sorted(broker for broker in {**self.members, **self.gateways} if broker not in costs)
-
-    def costs_inside(self, others: list[BrokerId]) -> dict[BrokerId, Cost]:
-        """What it costs to reach these members without leaving the cluster."""
-        paths = self.paths
-        return {broker: paths.costs[broker] for broker in others if broker in paths.cluster}
+        gateways = [broker for broker, gateway in self.gateways.items() if gateway.outside]  # others withdrew
+        return sorted({broker for broker in [*self.members, *gateways] if broker not in costs})
 
     def _work_out(self) -> Paths:
         paths = Paths()
@@ -119,7 +120,7 @@ class NetworkMap:
             if broker != me:
                 paths.members.setdefault(member.slot, broker)
         for broker, gateway in sorted(self.gateways.items()):
-            if broker in paths.costs and broker not in paths.cluster:
+            if broker in paths.costs and broker not in paths.cluster and gateway.outside:
                 nearest = paths.parts.get(gateway.speaker)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
                     paths.parts[gateway.speaker] = broker

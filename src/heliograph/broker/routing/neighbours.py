@@ -63,6 +63,7 @@ class Neighbour:
         "cluster",
         "confirmed_in",
         "cost",
+        "counts",
         "dialled",
         "given_up",
         "heard_in",
@@ -87,6 +88,7 @@ class Neighbour:
         self.incarnation = incarnation
         self.dialled = dialled
         self.suspected = False
+        self.counts = False  # whether both ends say that the link is there
         self.cost = self.told_cost = UNMEASURED_COST
         self.round_trip_ns = 0
         self.sent_at: Instant = 0

@@ -109,8 +109,9 @@ class Waves:
     def _spread(self, wave: Wave, now: Instant) -> None:
         cluster = self._network.map.me.cluster
         body = wire.encode(wire.Wave(wave.key[0], wave.key[1], wave.wide, False, wave.need))
-        if not wave.wide and self._network.wide_age is not None:
-            wave.told = (self._network.me, *self._network.wide_age)
+        voice = self._network.speaker.voice
+        if not wave.wide and voice is not None:
+            wave.told = (self._network.me, *voice.age)
         for neighbour in self._network.neighbours.values():
             reached = wave.wide or neighbour.cluster == cluster
             if neighbour is not wave.source and reached and not neighbour.suspected:
