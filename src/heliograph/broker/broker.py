@@ -349,7 +349,7 @@ class Broker:
         """What is wanted since the last take."""
         network = self._network
         if network.settled != network.map.version:
-            network.settle(self._now)
+            network.settle_soon(self._now)
         self._links.flush()
         return self._outbox.empty(self._timers.next())
 

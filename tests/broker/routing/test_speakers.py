@@ -23,19 +23,12 @@ def test_nothing_is_lost_between_clusters_while_a_speaker_leaves() -> None:
     for number in range(20):  # b's news travel one step at a time, and publications between them
         mesh["c"].publish(2, "t", b"c%d" % number)
         mesh["d"].publish(3, "t", b"d%d" % number)
-        kind, node, *rest = mesh.work.popleft()
-        getattr(mesh, f"_{kind}")(node, *rest)
+        mesh.step()
     mesh.run()
     assert mesh.report("c", "map")["clusters"][0]["speaker"] == "b"
     for name in "cd":
         wanted = [f"{name}{number}".encode() for number in range(20)]
         assert [payload for payload in heard.payloads if payload.startswith(name.encode())] == wanted
-
-
-def step(mesh: Mesh) -> None:
-    """One thing that is under way arrives."""
-    kind, node, *rest = mesh.work.popleft()
-    getattr(mesh, f"_{kind}")(node, *rest)
 
 
 @pytest.mark.parametrize("at", ["c", "d"])
@@ -57,7 +50,7 @@ def test_nothing_is_lost_while_a_broker_joins_that_is_to_speak(at: str) -> None:
             numbers[name] += 1
         for _ in range(3 + turn % 5):
             if mesh.work:
-                step(mesh)
+                mesh.step()
         if turn % 20 == 0:
             mesh.now += 1_000_000
             for node in mesh.nodes.values():

@@ -41,6 +41,7 @@ from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Memb
 
 TTL = 64  # hops; a trace and the shortest way end a loop long before
 PLANS_MAX = 16_384  # remembered splits of targets
+SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all
 
 
 def broker_id(name: str) -> int:
@@ -89,6 +90,8 @@ class Network:
         self.peering = Peering(config, self._myself, seed, links, outbox, timers)
         self._paths: Paths | None = None
         self.settled = -1  # the version of the map whose consequences are drawn
+        self._settle_at: Instant = 0  # not before, unless it is urgent
+        self._is_waiting = False
         self._ways: tuple[object, ...] = ()
         self._plans: dict[object, list[tuple[Neighbour, Targets]]] = {}  # until the ways change
         self.waves = Waves(self, timers)
@@ -355,8 +358,18 @@ class Network:
 
     # -- after a change of the map --------------------------------------------------------------------------------
 
+    def settle_soon(self, now: Instant) -> None:
+        """Something changed. Draw the consequences at once or, where that was done just now, together with others'."""
+        if now >= self._settle_at:
+            self.settle(now)
+        elif not self._is_waiting:
+            self._is_waiting = True
+            self._timers.set("settle", self._settle_at, self.settle)
+
     def settle(self, now: Instant) -> None:
         """Draw the consequences of what changed in the map since the last time."""
+        self._settle_at = now + SETTLE_NS
+        self._is_waiting = False
         while self.settled != self.map.version:
             self.settled = self.map.version
             self._paths = self.map.paths

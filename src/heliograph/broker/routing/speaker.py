@@ -6,7 +6,7 @@ State: who speaks, as far as was heard; the part's voice and whose interests are
 Not here: what one broker says for itself (network.py), covering (interests.py), shortest ways (map.py).
 Paper: [grid] §1.1 and §1.2; docs/decisions/0006.
 
-The member with the lowest slot is to speak. It begins when it knows what all others want. Until it was heard to speak
+The member with the lowest slot is to speak, once there is a gateway through which it could be heard. It begins when it knows what all others want. Until it was heard to speak
 for everybody, gateways name the one before it, which goes on as long as one of them does: so other clusters never hear
 of a speaker before they have heard what it says.
 """
@@ -45,7 +45,7 @@ class Speaker:
         self.broker = self._who()
         if self.voice is not None:
             self._go_on()
-        elif self.broker == self._network.me:
+        elif self.broker == self._network.me and self._network.gateways_here():
             self._begin()
 
     def _who(self) -> int:
@@ -60,6 +60,8 @@ class Speaker:
     def _is_ready(self, broker: int) -> bool:
         network = self._network
         cluster, interests = network.paths.cluster, network.interests
+        if not network.gateways_here():
+            return True  # nobody outside can hear anything
         if broker == network.me:
             return self.voice is not None or all(interests.age(other, False) for other in self._others())
         age = interests.age(broker, True)
