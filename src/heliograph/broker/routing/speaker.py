@@ -6,9 +6,9 @@ State: who speaks, as far as was heard; the part's voice and whose interests are
 Not here: what one broker says for itself (network.py), covering (interests.py), shortest ways (map.py).
 Paper: [grid] §1.1 and §1.2; docs/decisions/0006.
 
-The member with the lowest slot is to speak, once there is a gateway through which it could be heard. It begins when it knows what all others want. Until it was heard to speak
-for everybody, gateways name the one before it, which goes on as long as one of them does: so other clusters never hear
-of a speaker before they have heard what it says.
+The member with the lowest slot is to speak, once there is a gateway through which it could be heard. It begins when it
+knows what all others want. Until it was heard to speak for everybody, gateways name the one before it, which goes on
+as long as one of them does: so other clusters never hear of a speaker before they have heard what it says.
 """
 
 from __future__ import annotations
