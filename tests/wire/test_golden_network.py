@@ -22,7 +22,7 @@ pytestmark = pytest.mark.req("N18")
 
 LINK_UP = network.LinkUp([1], 5, "b5", "main", 9, "0a0b")
 LINKED = network.LinkUp([1], 6, "b6", "main", 8, "0c0d", "ee")
-MEMBER = network.Member(5, "b5", "main", 3, 0, 9, 2, {6: 100}, "heliograph://127.0.0.1:4717")
+MEMBER = network.Member(5, "b5", "main", 3, 0, 9, 2, {6: 100}, "heliograph://127.0.0.1:4717", {6: 8})
 GATEWAY = network.Gateway(5, "b5", "main", 6, 9, 4, {7: 1100}, {6: 96})
 CHANGE = network.Interest(5, False, 9, 3, add=["a/+"], remove=["b"], add_groups=[("jobs", "workers")])
 SNAPSHOT = network.Interest(6, True, 8, 1, full=True, add=["#"])
@@ -48,7 +48,7 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
     "MAP, a member": (
         Kind.MAP,
         '{"record":"member","broker":5,"name":"b5","cluster":"main","slot":3,"epoch":0,"incarnation":9,"number":2,'
-        '"links":{"6":100},"address":"heliograph://127.0.0.1:4717"}',
+        '"links":{"6":100},"address":"heliograph://127.0.0.1:4717","lives":{"6":8}}',
         MEMBER,
         network.decode_record,
     ),

@@ -38,6 +38,7 @@ class Member(Body, frozen=True, tag="member", tag_field="record"):
     number: int
     links: dict[int, int]  # neighbour in this cluster -> cost
     address: str = ""  # where clients dial it
+    lives: dict[int, int] = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -57,6 +58,7 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
     outside: dict[int, int]  # neighbour in another cluster -> cost
     inside: dict[int, int]  # other gateway of the same part of the cluster -> cost
     address: str = ""  # where clients dial it
+    lives: dict[int, int] = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:

@@ -8,9 +8,10 @@ Paper: [grid] §1.1, the broker network map.
 
 Inside its cluster a broker knows every broker and link (Member records, told within the cluster). Of other clusters it
 knows only the gateways, the links between clusters and the cost between gateways of one cluster (Gateway records,
-told everywhere). A link counts only if both ends say that it is there. The connected part of a cluster is named after
-the member with the lowest slot in it, its speaker: a cluster that fell apart is two parts with two names, and each is
-reached through its own gateways. Nothing expires that can still be reached, so an idle network says nothing.
+told everywhere). A link counts only if both ends say that it is there, each in the life that the other is linked to.
+The connected part of a cluster is named after the member with the lowest slot in it, its speaker: a cluster that fell
+apart is two parts with two names, and each is reached through its own gateways. Nothing expires that can still be
+reached, so an idle network says nothing.
 """
 
 from __future__ import annotations
@@ -77,10 +78,12 @@ class NetworkMap:
         self._former.pop(broker, None)
         self._changed()
 
-    def names(self, broker: BrokerId, other: BrokerId) -> bool:
-        """True if a broker says that it has a link to the other."""
+    def names(self, broker: BrokerId, other: BrokerId, incarnation: int) -> bool:
+        """True if a broker, in this life or a later one, says that it has a link to the other."""
         member, gateway = self.members.get(broker), self.gateways.get(broker)
-        return (member is not None and other in member.links) or (gateway is not None and other in gateway.outside)
+        return (member is not None and other in member.links and member.incarnation >= incarnation) or (
+            gateway is not None and other in gateway.outside and gateway.incarnation >= incarnation
+        )
 
     def _changed(self) -> None:
         self.version += 1
@@ -129,29 +132,37 @@ class NetworkMap:
 
     def _inner_edges(self) -> Edges:
         """Links between members of our cluster that both ends report."""
+        members = self.members
         return {
             broker: {
                 other: cost
                 for other, cost in member.links.items()
-                if other in self.members and broker in self.members[other].links
+                if other in members and broker in members[other].links and _agree(member, members[other])
             }
-            for broker, member in self.members.items()
+            for broker, member in members.items()
         }
 
     def _outer_edges(self, cluster: dict[BrokerId, Member]) -> Edges:
         """Links between clusters that both ends report, and the ways between gateways of other parts."""
         edges: Edges = {}
-        for broker, gateway in self.gateways.items():
+        gateways = self.gateways
+        for broker, gateway in gateways.items():
             neighbours = edges.setdefault(broker, {})
             for other, cost in gateway.outside.items():
-                if other in self.gateways and broker in self.gateways[other].outside:
+                if other in gateways and broker in gateways[other].outside and _agree(gateway, gateways[other]):
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
             for other, cost in gateway.inside.items():
-                if other in self.gateways and self.gateways[other].speaker == gateway.speaker:
+                if other in gateways and gateways[other].speaker == gateway.speaker:
                     neighbours[other] = min(cost, neighbours.get(other, cost))
         return edges
+
+
+def _agree(one: Record, other: Record) -> bool:
+    """True if neither is of an earlier life than the one that the other is linked to."""
+    lives = one.lives.get(other.broker, 0), other.lives.get(one.broker, 0)
+    return other.incarnation >= lives[0] and one.incarnation >= lives[1]
 
 
 def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:

@@ -154,7 +154,8 @@ class Network:
     def _announce(self, now: Instant) -> None:
         """Tell our own links as they are now."""
         me = self.map.me
-        record = replace(me, number=me.number + 1, links=self.linked(inside=True))
+        links = self.linked(inside=True)
+        record = replace(me, number=me.number + 1, links=links, lives=self.lives(links))
         self.tell_record(record, None)
         self.map.learn(record)  # links to other clusters are told by ``settle``, behind what a new speaker has to say
 
@@ -185,6 +186,10 @@ class Network:
             for neighbour in self.neighbours.values()
             if not neighbour.suspected and (neighbour.cluster == cluster) is inside
         }
+
+    def lives(self, linked: dict[int, int]) -> dict[int, int]:
+        """In which lives these neighbours are."""
+        return {broker: self.neighbours[broker].incarnation for broker in linked}
 
     def gateways_here(self) -> dict[int, Gateway]:
         """The gateways of our part of the cluster, this broker included."""
@@ -389,7 +394,7 @@ class Network:
     def _look_at_links(self, now: Instant) -> None:
         """A link that begins to count brings news to both sides. One that ends to count need not be broken."""
         for neighbour in list(self.neighbours.values()):
-            names_us = self.map.names(neighbour.broker, self.me)
+            names_us = self.map.names(neighbour.broker, self.me, neighbour.incarnation)
             counts = names_us and not neighbour.suspected
             if counts == neighbour.counts:
                 continue

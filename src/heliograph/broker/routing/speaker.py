@@ -45,7 +45,7 @@ class Speaker:
         self.broker = self._who()
         if self.voice is not None:
             self._go_on()
-        elif self.broker == self._network.me and self._network.gateways_here():
+        elif self.broker == self._network.me and self._network.gateways_here() and self._is_ready(self.broker):
             self._begin()
 
     def _who(self) -> int:
@@ -159,6 +159,7 @@ class Speaker:
             outside=outside,
             inside=self._ways_inside() if outside else {},
             address=me.address,
+            lives=network.lives(outside),
         )
         if not renew and known is not None and _says(known) == _says(record):
             self._gateway_number -= 1
@@ -173,7 +174,7 @@ class Speaker:
 
 
 def _says(gateway: Gateway) -> tuple[object, ...]:
-    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address)
+    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
 
 
 def coarse(cost: int) -> int:
