@@ -170,6 +170,10 @@ WORDS: dict[str, tuple[str, str]] = {
         "above network.heartbeat_ms",
     ),
     "network.dead_ms": ("a linked broker that is silent for so long loses its link", "above network.suspect_ms"),
+    "network.forget_ms": (
+        "what is known of brokers that are out of reach for so long is forgotten",
+        "above network.dead_ms",
+    ),
     "network.interests_max": (
         "how many filters a broker, or a cluster, tells others that it wants; beyond it they are widened",
         "16 or more",
@@ -216,7 +220,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
 _COMPOSED = {
     "broker": ("name",),
     "access": ("default",),
-    "network": ("cluster", "slot", "heartbeat_ms", "suspect_ms", "dead_ms", "interests_max", "key_file"),
+    "network": ("cluster", "slot", "heartbeat_ms", "suspect_ms", "dead_ms", "forget_ms", "interests_max", "key_file"),
 }  # the rest of these are sections of their own, or not a user's
 
 

@@ -102,6 +102,7 @@ class Broker:
         peering = network.peering
         self._links.leaving = lambda link: peering.lose(link, self._now)
         peering.up = network.neighbour_up
+        network.cut_off = self._neighbour_cut_off
         peering.changed = self._neighbour_changed
         peering.down = self._neighbour_down
         self._payload_bytes_max = config.limits.payload_bytes_max
@@ -123,7 +124,7 @@ class Broker:
             Kind.COUNT: self._parcels.receive_count,
             Kind.MAP: network.receive_map,
             Kind.INTEREST: network.receive_interest,
-            Kind.SYNC: network.receive_sync,
+            Kind.SYNC: network.exchange.receive,
             Kind.WAVE: network.waves.receive,
             Kind.PING: self._sessions.ping,
             Kind.PONG: self._neighbour_pong,
@@ -355,6 +356,10 @@ class Broker:
             self._network.settle(now)
             self._parcels.plan_again(neighbour, now)
 
+    def _neighbour_cut_off(self, neighbour: Neighbour, now: Instant) -> None:
+        """It says that it does not hear us: what it has not confirmed does not wait until the link is given up."""
+        self._parcels.plan_again(neighbour, now)
+
     def _neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         self._network.neighbour_down(neighbour, now)
         self._network.settle(now)
@@ -407,7 +412,7 @@ class Broker:
         """What is wanted since the last take."""
         network = self._network
         if network.settled != network.map.version:
-            network.settle(self._now)
+            network.settle_soon(self._now)
         if self._links.touched:
             self._links.flush()
         return self._outbox.empty(self._timers.next())

@@ -172,6 +172,7 @@ class NetworkConfig:
     heartbeat_ms: int = 500
     suspect_ms: int = 2_000  # silence after which ways around a neighbour are taken
     dead_ms: int = 10_000  # … and after which its link is given up
+    forget_ms: int = 60_000  # what is out of reach for so long is forgotten
     interests_max: int = 10_000  # filters that a broker, or a cluster, tells; beyond it they are widened
 
     def problems(self, path: str = "network") -> list[str]:
@@ -181,6 +182,8 @@ class NetworkConfig:
             found.append(f"{path}.slot = {self.slot}: must be between 0 and 63")
         if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
             found.append(f"{path}: heartbeat_ms must be below suspect_ms, and suspect_ms below dead_ms")
+        if self.forget_ms <= self.dead_ms:
+            found.append(f"{path}.forget_ms = {self.forget_ms}: must be above dead_ms")
         if self.interests_max < 16:
             found.append(f"{path}.interests_max = {self.interests_max}: must be at least 16")
         return found

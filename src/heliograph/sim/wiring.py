@@ -66,6 +66,7 @@ class Wiring:
                 heartbeat_ms=topology.heartbeat_ms,
                 suspect_ms=topology.suspect_ms,
                 dead_ms=topology.dead_ms,
+                forget_ms=topology.forget_ms,
             ),
         )
 

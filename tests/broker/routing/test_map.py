@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from heliograph.broker.routing.map import NetworkMap, shortest
 from heliograph.wire.network import Gateway, Member
@@ -42,6 +43,15 @@ def test_a_link_counts_only_if_both_ends_report_it() -> None:
     known.learn(a_member(3, {1: 1, 2: 1}))
     assert 3 not in known.paths.costs
     assert known.out_of_reach() == [3]
+
+
+def test_a_record_of_an_earlier_life_does_not_confirm_a_link() -> None:
+    known = a_map((1, 2, 10))
+    me = replace(known.me, number=2, lives={2: 7})  # the neighbour has begun anew
+    known.learn(me)
+    assert 2 not in known.paths.costs
+    known.learn(a_member(2, {1: 10}, incarnation=7))
+    assert known.paths.costs[2] == 10
 
 
 def test_only_newer_records_are_believed() -> None:

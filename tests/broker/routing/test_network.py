@@ -130,6 +130,24 @@ def test_a_silent_neighbour_is_suspected_and_what_it_had_not_confirmed_goes_anot
     assert heard.payloads == [b"one", b"two"]
 
 
+def test_what_went_into_a_link_that_is_dead_in_one_direction_goes_another_way_when_the_other_end_says_so() -> None:
+    mesh = Mesh({"a": ["b", "c"], "d": ["b", "c"]}, suspect_ms=2_000, dead_ms=60_000, forget_ms=90_000)
+    heard = mesh.client("d", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("d", 1, "x")
+    network = mesh["a"].broker._network
+    via = network.name_of(network.paths.steps[mesh["d"].broker._network.me])
+    mesh.muted.add(("a", via))
+    mesh.publish("a", 2, "x", b"one")
+    assert heard.payloads == []
+    mesh.pass_time(2_600)
+    assert heard.payloads == [b"one"], "a hears from the other end all the time, and suspects nobody"
+    mesh.muted.clear()
+    mesh.pass_time(1_000)
+    mesh.publish("a", 2, "x", b"two")
+    assert heard.payloads == [b"one", b"two"]
+
+
 def test_a_healed_partition_merges_with_no_interest_lost() -> None:
     mesh = Mesh(CHAIN)
     mesh.client("a", 2)

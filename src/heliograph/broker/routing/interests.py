@@ -107,6 +107,15 @@ class Interests:
         """Where to look for those whom a publication of this topic concerns by what else it has."""
         return self._contents.fields(topic)
 
+    def age(self, broker: int, wide: bool) -> tuple[int, int] | None:
+        """The number of an owner's last change; None if nothing was heard of it in full."""
+        owner = self.owners.get((broker, wide))
+        return None if owner is None or owner.age == (0, 0) else owner.age
+
+    def includes(self, speaker: int, topic: bytes) -> bool:
+        """True if the part of a cluster for which this broker speaks wants the topic."""
+        return any(wish.owner.wide and wish.owner.broker == speaker for wish in self.match(topic))
+
     def learn(self, interest: Interest) -> Difference | None:
         """Take in what was told, and say how that changed the owner's wishes; None if a change before it is missing."""
         check(interest)

@@ -49,6 +49,7 @@ class Neighbour:
         "broker",
         "cluster",
         "cost",
+        "counts",
         "dialled",
         "given_up",
         "heard_in",
@@ -75,6 +76,7 @@ class Neighbour:
         self.incarnation = incarnation
         self.dialled = dialled
         self.suspected = False
+        self.counts = False  # whether both ends say that the link is there
         self.cost = self.told_cost = UNMEASURED_COST
         self.round_trip_ns = 0
         self.sent_at: Instant = 0
