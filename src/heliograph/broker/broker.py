@@ -169,13 +169,10 @@ class Broker:
             if from_link.need:
                 self._gather(from_link, data, now)
                 return
-            pos = 0
             neighbour = from_link.neighbour
-            if neighbour is not None:
-                pos = self._parcels.read(from_link, neighbour, data, 0, now)
-                if pos == len(data):
-                    return  # mostly
-            self._read(from_link, data, pos, now)
+            pos = 0 if neighbour is None else self._parcels.read(from_link, neighbour, data, 0, now)
+            if pos != len(data):
+                self._read(from_link, data, pos, now)
         except ProtocolError as error:
             self._refuse_peer(from_link, error)
 
