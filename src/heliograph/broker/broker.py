@@ -36,7 +36,7 @@ from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefu
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
-from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
+from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan, scan_one
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
@@ -169,6 +169,11 @@ class Broker:
             if from_link.need:
                 self._gather(from_link, data, now)
                 return
+            if from_link.seen is not None:
+                route = scan_one(data, from_link.routes, from_link.seen, self._payload_bytes_max)
+                if route is not None:
+                    self._publications.spread_last(from_link, route, data, now)
+                    return
             neighbour = from_link.neighbour
             pos = 0 if neighbour is None else self._parcels.read(from_link, neighbour, data, 0, now)
             if pos != len(data):
