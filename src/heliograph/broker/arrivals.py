@@ -59,9 +59,13 @@ class Arrivals:
             origin = ORIGIN.unpack_from(frames, pos + 8)[0]
             seen = self._sessions.origins.visit(origin, now)
             if is_last and pos == 0:
-                one = scan_one(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
-                if one is not None:
-                    self._publications.spread_last(link, one, frames, now)
+                route = scan_one(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
+                if route is not None:
+                    sink = route.one
+                    if sink is not None:
+                        self._links.send(link, sink, frames, now)
+                    else:
+                        self._publications.spread(link, route, frames, now)
                     return
             spans: list[tuple[Route | Mixed, int, int]] = []
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)

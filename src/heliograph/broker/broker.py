@@ -53,6 +53,7 @@ class Broker:
         self._outbox = Outbox()
         self._timers = Timers()
         self._links = Links(config.limits, self._outbox, self._timers)
+        self._find_link = self._links.by_id.get
         self._subscriptions = Subscriptions(self._links, self._outbox, self._timers)
         self._sessions = Sessions(
             config, incarnation, self._links, self._subscriptions, self._outbox, self._timers, self._resume
@@ -160,7 +161,7 @@ class Broker:
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes of a link's stream. A peer that breaks the rules loses its link, and nobody else notices."""
-        from_link = self._links.by_id.get(link)
+        from_link = self._find_link(link)
         if from_link is None or from_link.state == GONE:
             return
         from_link.heard_at = self._now = now
@@ -172,7 +173,11 @@ class Broker:
             if from_link.seen is not None:
                 route = scan_one(data, from_link.routes, from_link.seen, self._payload_bytes_max)
                 if route is not None:
-                    self._publications.spread_last(from_link, route, data, now)
+                    sink = route.one
+                    if sink is not None:
+                        self._links.send(from_link, sink, data, now)
+                    else:
+                        self._publications.spread(from_link, route, data, now)
                     return
             neighbour = from_link.neighbour
             pos = 0 if neighbour is None else self._parcels.read(from_link, neighbour, data, 0, now)

@@ -155,13 +155,6 @@ class Publications:
             for share in route.shares:
                 self.share_out(publisher, share, chunk, TTL, (), now)
 
-    def spread_last(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> None:
-        """The same for the last run of a read."""
-        if route.one is not None:
-            self._links.send(publisher, route.one, chunk, now)
-        else:
-            self.spread(publisher, route, chunk, now)
-
     def spread_mixed(self, publisher: Link, mixed: Mixed, now: Instant) -> None:
         """Send each of many frames to the sinks of its own route, in order."""
         adds = self._ways(mixed.routes)
