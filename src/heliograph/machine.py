@@ -181,6 +181,7 @@ class Outbox:
 
     __slots__ = (
         "_next_ticket",
+        "_rare",
         "commits",
         "datagrams",
         "dials",
@@ -205,6 +206,7 @@ class Outbox:
         self.notes: list[Note] = []
         self.stop = False
         self._next_ticket: Ticket = 1
+        self._watch()
 
     def ticket(self) -> Ticket:
         """A number that this machine has not used before."""
@@ -239,17 +241,7 @@ class Outbox:
         if self.writes:
             effects.writes = self.writes
             self.writes = []
-        if (
-            self.notes
-            or self.holds
-            or self.hangups
-            or self.dials
-            or self.jobs
-            or self.datagrams
-            or self.commits
-            or self.reads
-            or self.stop
-        ):
+        if any(self._rare) or self.stop:
             effects.rare = True
             effects.notes, self.notes = self.notes, []
             effects.holds, self.holds = self.holds, []
@@ -260,7 +252,21 @@ class Outbox:
             effects.commits, self.commits = self.commits, []
             effects.reads, self.reads = self.reads, []
             effects.stop = self.stop
+            self._watch()
         return effects
+
+    def _watch(self) -> None:
+        """What is mostly empty, gathered, so that one call tells whether it is."""
+        self._rare: tuple[list[Any], ...] = (
+            self.notes,
+            self.holds,
+            self.hangups,
+            self.dials,
+            self.jobs,
+            self.datagrams,
+            self.commits,
+            self.reads,
+        )
 
 
 class Timers:

@@ -26,7 +26,7 @@ from heliograph.model.topics import topic_fault
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, ORIGIN, Flag, Frame, Kind
 from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
-from heliograph.wire.scan import MISS, OTHER, scan
+from heliograph.wire.scan import MISS, OTHER, scan, scan_one
 
 
 class Arrivals:
@@ -58,13 +58,19 @@ class Arrivals:
         while pos + HEAD_BYTES <= len(frames):
             origin = ORIGIN.unpack_from(frames, pos + 8)[0]
             seen = self._sessions.origins.visit(origin, now)
+            if is_last and pos == 0:
+                route = scan_one(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
+                if route is not None:
+                    sink = route.one
+                    if sink is not None:
+                        self._links.send(link, sink, frames, now)
+                    else:
+                        self._publications.spread(link, route, frames, now)
+                    return
             spans: list[tuple[Route | Mixed, int, int]] = []
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
             for route, start, end in spans:
-                sink = route.one
-                if sink is not None and is_last and end == len(frames):
-                    self._links.send(link, sink, frames[start:end], now)
-                elif isinstance(route, Mixed):
+                if isinstance(route, Mixed):
                     self._publications.spread_mixed(link, route, now)
                 else:
                     self._publications.spread(link, route, frames[start:end], now)

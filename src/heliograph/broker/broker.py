@@ -36,7 +36,7 @@ from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefu
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
-from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
+from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan, scan_one
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
@@ -55,6 +55,7 @@ class Broker:
         self._outbox = Outbox()
         self._timers = Timers()
         self._links = Links(config.limits, self._outbox, self._timers)
+        self._find_link = self._links.by_id.get
         self._subscriptions = Subscriptions(self._links, self._outbox, self._timers)
         self._sessions = Sessions(
             config, incarnation, self._links, self._subscriptions, self._outbox, self._timers, self._resume
@@ -169,7 +170,7 @@ class Broker:
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes of a link's stream. A peer that breaks the rules loses its link, and nobody else notices."""
-        from_link = self._links.by_id.get(link)
+        from_link = self._find_link(link)
         if from_link is None or from_link.state == GONE:
             return
         from_link.heard_at = self._now = now
@@ -179,13 +180,19 @@ class Broker:
             if from_link.need:
                 self._gather(from_link, data, now)
                 return
-            pos = 0
+            if from_link.seen is not None:
+                route = scan_one(data, from_link.routes, from_link.seen, self._payload_bytes_max)
+                if route is not None:
+                    sink = route.one
+                    if sink is not None:
+                        self._links.send(from_link, sink, data, now)
+                    else:
+                        self._publications.spread(from_link, route, data, now)
+                    return
             neighbour = from_link.neighbour
-            if neighbour is not None:
-                pos = self._parcels.read(from_link, neighbour, data, 0, now)
-                if pos == len(data):
-                    return  # mostly
-            self._read(from_link, data, pos, now)
+            pos = 0 if neighbour is None else self._parcels.read(from_link, neighbour, data, 0, now)
+            if pos != len(data):
+                self._read(from_link, data, pos, now)
         except ProtocolError as error:
             self._refuse_peer(from_link, error)
 

@@ -200,12 +200,12 @@ class Links:
     def send(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
         """The same for the last run of a read, which need not be gathered if nothing was before it: lower latency."""
         link = sink.link
-        if link.sink is sink:
-            link.out.append(chunk)
-            return
         size = len(chunk)
         if link.touched or link.pressed or link.backlog or link.state != READY or size > sink.bytes_max:
-            self.deliver(publisher, sink, chunk, now)
+            if link.sink is sink:
+                link.out.append(chunk)
+            else:
+                self.deliver(publisher, sink, chunk, now)
             return
         link.deliveries += 1
         self._outbox.writes.append((link.id, [sink.prefix(size, [chunk]), chunk]))

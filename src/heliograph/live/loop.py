@@ -89,9 +89,11 @@ class Runner:
                 if effects.rare or self._on_carried is not None:
                     self._carry_out(effects)
                 else:  # the same for writes alone, without another call
-                    wanted = self._wanted = effects.wake_at
-                    if wanted is not None and wanted < self._alarm_at:
-                        self._set_alarm(wanted)
+                    wanted = effects.wake_at
+                    if wanted is not self._wanted:
+                        self._wanted = wanted
+                        if wanted is not None and wanted < self._alarm_at:
+                            self._set_alarm(wanted)
                     outlets = self._outlets
                     for to, frames in effects.writes:
                         if to in outlets:  # else it ended before the machine could know

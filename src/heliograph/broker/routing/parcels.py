@@ -22,16 +22,16 @@ from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import SCAN, Frame, Kind, control, hops_of
-from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, TRACE_MAX
+from heliograph.wire.limits import HEAD_BYTES, TRACE_MAX
 
 VISITS_MAX = 3  # a parcel turns back where a link broke, or where views differ while a change spreads; but not for ever
 WAYS_MAX = 1_024  # remembered
-LENGTH_MAX = FRAME_BYTES_MAX + CONTROL_BYTES_MAX - 4
 CONFIRM_BYTES = 1 << 18  # received before a count is sent at once: a quarter of what the sender keeps …
-CONFIRM_EACH = 1 << 12  # … where a parcel counts for so much more than its length …
+CONFIRM_EACH = 1 << 12  # … where a read counts for so much more than its length …
 CONFIRM_MS = 200  # … or so long after the first unconfirmed one
 
 PARCEL = int(Kind.PARCEL)
+_unpack = SCAN.unpack_from
 
 
 class Way:
@@ -70,20 +70,18 @@ class Parcels:
         """Take whole parcels from ``pos`` on: keep what is for us, send the rest on. Where something else begins.
 
         This is the hot path between brokers, and flat for that reason. A parcel that is cut off, or whose lengths do
-        not fit, is left to the broker, which gathers or refuses it.
+        not fit, is left to the broker, which gathers or refuses it; so one that is too long never comes here whole.
         """
         start = pos
-        last = len(data) - HEAD_BYTES
-        network = self._network
-        unpack, find = SCAN.unpack_from, self._ways.get
-        while pos <= last and link.state != GONE:
-            length, word, members, number, hops_length = unpack(data, pos)
+        size = len(data)
+        while size - pos >= HEAD_BYTES:
+            length, word, members, number, hops_length = _unpack(data, pos)
             end = pos + 4 + length
             top = pos + HEAD_BYTES + hops_length
-            if word & 0xFF != PARCEL or end > len(data) or top > end or length > LENGTH_MAX:
+            if word & 0xFF != PARCEL or end > size or top > end:
                 break
-            key = (network.settled, word, members, data[pos + HEAD_BYTES : top])
-            way = find(key)
+            key = (self._network.settled, word, members, data[pos + HEAD_BYTES : top])
+            way = self._ways.get(key)
             if way is None:
                 way = self._meet(Frame(data[pos:top]))
                 self._ways[key] = way
@@ -91,21 +89,24 @@ class Parcels:
             frames = data[top:end]
             if way.is_here:
                 self.arrived += 1
-                self.arrive(link, frames, way, end == len(data), now)
+                self.arrive(link, frames, way, end == size, now)
             for sink in way.sinks:
                 self.forwarded += 1
-                if end == len(data):
+                if end == size:
                     self._links.send(link, sink, frames, now)
                 elif sink.link.sink is sink:
                     sink.link.out.append(frames)
                 else:
                     self._links.deliver(link, sink, frames, now)
-            self.unroutable += way.lost
-            neighbour.owed += length + CONFIRM_EACH
+            if way.lost:
+                self.unroutable += way.lost
             pos = end
+            if link.state == GONE:
+                break
         if pos != start:
             if neighbour.suspected:
-                network.peering.relieve(neighbour, now)
+                self._network.peering.relieve(neighbour, now)
+            neighbour.owed += pos - start + CONFIRM_EACH
             if neighbour.owed > CONFIRM_BYTES:
                 self._confirm(neighbour)
             elif not neighbour.is_timed:
