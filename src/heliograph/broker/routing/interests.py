@@ -21,7 +21,8 @@ from heliograph.matching.topics import TopicTable
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
 from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest
 
-OWNER_FILTERS_MAX = 100_000  # of one owner, as told; beyond it the owner itself has widened
+OWNERS_MAX = 32_768  # two for each broker of a map
+OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
 GROUP_NAME_MAX = 128
 
 Group = tuple[bytes, str]
@@ -103,6 +104,8 @@ class Interests:
         """Take in what was told, and say how that changed the owner's wishes; None if a change before it is missing."""
         check(interest)
         owner = self.owners.get((interest.owner, interest.wide))
+        if owner is None and len(self.owners) >= OWNERS_MAX:
+            return Difference()
         if owner is None:
             owner = self.owners[(interest.owner, interest.wide)] = Owner(interest.owner, interest.wide)
         if interest.age <= owner.age:
@@ -118,7 +121,8 @@ class Interests:
         """A snapshot: what it does not name is gone."""
         if owner.pending and owner.pending[0].age != interest.age:
             owner.pending.clear()
-        owner.pending.append(interest)
+        if len(owner.pending) * INTERESTS_PER_BODY_MAX <= OWNER_FILTERS_MAX:
+            owner.pending.append(interest)
         if interest.more:
             return Difference()
         filters = dict.fromkeys(text.encode() for part in owner.pending for text in part.add)
@@ -150,7 +154,7 @@ class Interests:
 
     def _keep(self, owner: Owner, pattern: bytes, group: str | None, difference: Difference) -> None:
         key = (owner, pattern, group)
-        if key in self._wishes:
+        if key in self._wishes or len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX:
             return
         wish = self._wishes[key] = Wish(owner, pattern, group)
         self._topics.add(pattern, wish)
