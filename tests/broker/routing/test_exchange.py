@@ -29,10 +29,10 @@ def answers(mesh: Mesh, one: str, other: str, body: bytes) -> list[Frame]:
             said.append(data)
         carry(node, link, data)
 
-    mesh.carry = listen  # type: ignore[method-assign]
+    mesh.carry = listen
     mesh.carry(mesh[one], link, control(Kind.SYNC, 0, body))
     mesh.step()
-    mesh.carry = carry  # type: ignore[method-assign]
+    mesh.carry = carry
     return frames(b"".join(said))
 
 
@@ -62,7 +62,7 @@ def test_the_inside_of_a_cluster_is_not_told_to_another_even_if_it_asks() -> Non
     mesh = Mesh({"a": ["b"], "b": ["c"]}, {"a": "x", "b": "y", "c": "y"})
     network = mesh["b"].broker._network
     inside = [("member", broker) for broker in network.map.members] + [("narrow", network.me)]
-    assert answers(mesh, "a", "b", wire.encode(Sync(wants=inside))) == []  # type: ignore[arg-type]
+    assert answers(mesh, "a", "b", wire.encode(Sync(wants=inside))) == []
     offer = Sync(has=[("member", 77, 1, 1), ("narrow", 77, 1, 1)])
     assert answers(mesh, "a", "b", wire.encode(offer)) == []
 
@@ -71,7 +71,7 @@ def test_more_than_fits_one_body_is_offered_in_several() -> None:
     mesh = Mesh({"a": ["b"]})
     network = mesh["a"].broker._network
     bodies: list[bytes] = []
-    network.put = lambda neighbour, kind, body: bodies.append(body)  # type: ignore[method-assign]
+    network.put = lambda neighbour, kind, body: bodies.append(body)
     network.exchange.offer([("member", network.me)] * (SYNC_PER_BODY_MAX + 1))
     assert [len(wire.decode_sync(body).has) for body in bodies] == [SYNC_PER_BODY_MAX, 1]
 
