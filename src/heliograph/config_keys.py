@@ -117,6 +117,11 @@ WORDS: dict[str, tuple[str, str]] = {
         "what a peer must show: nothing, a token, a certificate (mutual TLS), or any one of the two",
         "none, token, certificate or any; certificate and any need secure = true",
     ),
+    "listener.announce": (
+        "where other brokers, and clients that they send, find this listener; without it, its own address or, where "
+        "that is 0.0.0.0 or ::, the address from which this machine reaches others",
+        "an address or host name, without a port",
+    ),
     "listener.allow_open": (
         "anyone who reaches this address may use it, and that is meant; needed for auth = none beyond this machine",
         "true or false",

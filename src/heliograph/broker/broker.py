@@ -50,7 +50,7 @@ class Broker:
     """A machine (machine.py) that routes publications between its links."""
 
     def __init__(self, config: BrokerConfig, *, seed: int, incarnation: int) -> None:
-        self._config = config
+        self._config = self._started = config
         self._incarnation = incarnation
         self._outbox = Outbox()
         self._timers = Timers()
@@ -380,6 +380,7 @@ class Broker:
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """A token's check, or the loading of settings, ended."""
+        self._now = now
         if not self._orders.done(ticket, result):
             self._sessions.proven(ticket, result is True, now)
 
@@ -395,9 +396,10 @@ class Broker:
         elif isinstance(command, Drain):
             self._sessions.drain(command.grace_ms, now)
         elif isinstance(command, Reload):
+            self._now = now
             self._reload(command.config)
         elif isinstance(command, Listening):
-            self._network.listen(command.addresses[0], now)
+            self._network.listen(command.addresses[0] if command.addresses else "", now)
         elif isinstance(command, TurnedAway):
             self._links.count(command.reason)
             self._outbox.note(PeerRefused(0, command.reason, command.detail))
@@ -428,10 +430,14 @@ class Broker:
         """What the broker knows: see orders.py."""
         return self._orders.report(question)
 
-    def _reload(self, config: BrokerConfig) -> None:
+    def _reload(self, config: BrokerConfig) -> list[str]:
+        """Put settings in force. Returns those that changed and need a restart."""
         self._config = self._orders.config = config
         self._links.limits = config.limits
         self._payload_bytes_max = config.limits.payload_bytes_max
         self._sessions.reload(config)
         self._subscriptions.forget_all()
-        self._outbox.note(SettingsReloaded(len(config.access.rules), len(config.tokens)))
+        self._network.reload(config.network, self._now)
+        restart = config.restart_needed(self._started)
+        self._outbox.note(SettingsReloaded(len(config.access.rules), len(config.tokens), restart))
+        return restart

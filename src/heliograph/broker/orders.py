@@ -61,7 +61,7 @@ class Orders:
         self._tracing = tracing
         self._outbox = outbox
         self.requests: Requests
-        self.reload: Callable[[BrokerConfig], None]
+        self.reload: Callable[[BrokerConfig], list[str]]  # returns what needs a restart
         self._reloads: dict[Ticket, tuple[Link, int]] = {}
 
     def receive(self, pipe: Link, number: int, body: bytes, now: Instant) -> None:
@@ -120,8 +120,9 @@ class Orders:
         asked = self._reloads.pop(ticket, None)
         if asked is None:
             return False
-        self.reload(config)
-        self._answer(asked, {"ok": True, "rules": len(config.access.rules), "tokens": len(config.tokens)})
+        restart = self.reload(config)
+        counts = {"rules": len(config.access.rules), "tokens": len(config.tokens), "links": len(config.network.links)}
+        self._answer(asked, {"ok": True, **counts, "restart": restart})
         return True
 
     def failed(self, ticket: Ticket, reason: Reason) -> bool:

@@ -106,8 +106,7 @@ def down(folder: Folder = None) -> None:
     where, network = _local(folder)
     if network is None:
         raise UsageError(f"no network was started in {where}; `heliograph network up` starts one")
-    processes = [state.process_of(where, broker) for broker in network.brokers]
-    found = [process for process in processes if process is not None]
+    found = list(state.processes(where, network).values())
     made = end(found)
     state.clear(where, [broker.name for broker in network.brokers], keep_logs=False)
     told = [f"{len(found)} of {len(network.brokers)} brokers were running and are stopped"]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from heliograph.broker.routing.map import NetworkMap, shortest
+from heliograph.broker.routing.map import RECORDS_MAX, NetworkMap, shortest
 from heliograph.wire.network import Gateway, Member
 
 pytestmark = pytest.mark.req("N4")
@@ -52,6 +52,15 @@ def test_a_record_of_an_earlier_life_does_not_confirm_a_link() -> None:
     assert 2 not in known.paths.costs
     known.learn(a_member(2, {1: 10}, incarnation=7))
     assert known.paths.costs[2] == 10
+
+
+@pytest.mark.req("O9")
+def test_a_map_has_room_for_so_many_brokers_and_no_more() -> None:
+    known = a_map((1, 2, 10))
+    for broker in range(3, RECORDS_MAX + 100):
+        known.learn(a_member(broker, {}))
+    assert len(known.members) == RECORDS_MAX
+    assert known.learn(a_member(2, {}, number=2)), "who is known is heard all the same"
 
 
 def test_only_newer_records_are_believed() -> None:

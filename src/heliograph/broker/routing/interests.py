@@ -19,6 +19,7 @@ from typing import TypeVar
 from heliograph.broker.contents import condition_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.matching import interests as matching
+from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
 from heliograph.matching.topics import TopicTable
@@ -26,7 +27,8 @@ from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
 from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest, Told
 
-OWNER_FILTERS_MAX = 100_000  # of one owner, as told; beyond it the owner itself has widened
+OWNERS_MAX = 32_768  # two for each broker of a map
+OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
 GROUP_NAME_MAX = 128
 AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which everything is told as it is wanted
 T = TypeVar("T")
@@ -120,6 +122,8 @@ class Interests:
         """Take in what was told, and say how that changed the owner's wishes; None if a change before it is missing."""
         check(interest)
         owner = self.owners.get((interest.owner, interest.wide))
+        if owner is None and len(self.owners) >= OWNERS_MAX:
+            return Difference()
         if owner is None:
             owner = self.owners[(interest.owner, interest.wide)] = Owner(interest.owner, interest.wide)
         if interest.age <= owner.age:
@@ -135,7 +139,8 @@ class Interests:
         """A snapshot: what it does not name is gone."""
         if owner.pending and owner.pending[0].age != interest.age:
             owner.pending.clear()
-        owner.pending.append(interest)
+        if len(owner.pending) * INTERESTS_PER_BODY_MAX <= OWNER_FILTERS_MAX:
+            owner.pending.append(interest)
         if interest.more:
             return Difference()
         filters = dict.fromkeys(heard(told) for part in owner.pending for told in part.add)
@@ -167,24 +172,30 @@ class Interests:
 
     def _keep(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
         key = (owner, wanted, group)
-        if key in self._wishes:
+        if key in self._wishes or len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX:
             return
-        if isinstance(wanted, bytes):
-            wish = Wish(owner, wanted, group, None)
-            self._topics.add(wanted, wish)
-            difference.patterns[wanted] = None
-        else:
-            condition = condition_of(wanted.language, wanted.where)
-            wish = Wish(owner, wanted, group, condition)
-            if self._contents.add(wanted.filter, condition, wish):
-                difference.patterns[wanted.filter] = None
-        self._wishes[key] = wish
+        condition = None if isinstance(wanted, bytes) else condition_of(wanted.language, wanted.where)
+        wish = self._wishes[key] = Wish(owner, wanted, group, condition)
+        self._enter(wish, difference)
         if group is None:
             owner.filters[wanted] = None
             difference.came.append(wanted)
         else:
             owner.groups[(wanted, group)] = None
             difference.groups_came.append((wanted, group))
+
+    def _enter(self, wish: Wish, difference: Difference) -> None:
+        """Put it into its table; for a condition that finds no room there, its filter stands."""
+        pattern = filter_of(wish.wanted)
+        if wish.condition is not None:
+            try:
+                if self._contents.add(pattern, wish.condition, wish):
+                    difference.patterns[pattern] = None
+                return
+            except IndexFullError:
+                wish.condition = None
+        self._topics.add(pattern, wish)
+        difference.patterns[pattern] = None
 
     def _drop(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
         wish = self._wishes.pop((owner, wanted, group), None)

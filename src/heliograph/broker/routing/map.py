@@ -25,6 +25,7 @@ BrokerId = int
 Cost = int
 Edges = dict[BrokerId, dict[BrokerId, Cost]]
 
+RECORDS_MAX = 16_384  # of members, and of gateways: more brokers than that are not one network
 FORMER_MAX = 256  # names that parts of clusters had before
 
 
@@ -65,6 +66,8 @@ class NetworkMap:
         known: dict[BrokerId, Any] = self.members if isinstance(record, Member) else self.gateways
         older = known.get(record.broker)
         if older is not None and older.age >= record.age:
+            return False
+        if older is None and len(known) >= RECORDS_MAX:
             return False
         known[record.broker] = record
         if record.broker == self.me.broker and isinstance(record, Member):

@@ -32,9 +32,13 @@ class Memory:
     def __init__(self, network: Network, timers: Timers, forget_ms: int) -> None:
         self._network = network
         self._timers = timers
-        self._forget_ns = forget_ms * NS_PER_MS
+        self.keep_for(forget_ms)
         self._lost: dict[Item, Instant] = {}
         self._brokers_lost: dict[int, str] = {}
+
+    def keep_for(self, forget_ms: int) -> None:
+        """So long, from now on."""
+        self._forget_ns = forget_ms * NS_PER_MS
 
     @property
     def lost(self) -> list[Item]:

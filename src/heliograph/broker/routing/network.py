@@ -105,6 +105,18 @@ class Network:
         for target in self._config.links:
             self.peering.aim(target, now)
 
+    def reload(self, config: NetworkConfig, now: Instant) -> None:
+        """Links of new settings are dialled, those that are no longer in them are ended; key and times change too."""
+        before, self._config = self._config, config
+        self.memory.keep_for(config.forget_ms)
+        self.peering.reload(config)
+        for target in before.links:
+            if target not in config.links:
+                self.peering.drop(target)
+        for target in config.links:
+            if target not in before.links:
+                self.peering.aim(target, now)
+
     def _myself(self) -> LinkUp:
         me = self.map.me
         return LinkUp([VERSION], me.broker, me.name, me.cluster, me.incarnation, "")
