@@ -20,8 +20,9 @@ from xml.parsers import expat
 from lxml import etree  # type: ignore[import-untyped]
 
 BYTES_MAX = 1 << 16
-NODES_MAX = 8_192  # elements, attributes and texts
-DEPTH_MAX = 32
+NODES_MAX = 4_096  # elements and attributes
+DEPTHS = (4, 8, 16, 32)
+DEPTH_MAX = DEPTHS[-1]
 NAMES_MAX = 1 << 16  # distinct names of elements, attributes and namespaces in the life of a process
 NAME_CHARACTERS_MAX = 256
 
@@ -81,13 +82,13 @@ class Values:
 class Document:
     """A parsed document. What paths select in it is worked out once per path."""
 
-    __slots__ = ("_root", "_values", "depth", "nodes")
+    __slots__ = ("_root", "_values", "again", "nodes")
 
     def __init__(self, root: Any, nodes: int, depth: int) -> None:
         self._root = root
         self._values: dict[str, Values] = {}
         self.nodes = nodes
-        self.depth = depth
+        self.again = max(depth, nodes // 64)  # what a step that meets nodes again costs per node
 
     def values(self, path: str, evaluate: Evaluate) -> Values:
         """What a path selects; ``path`` is its text, under which the answer is kept."""
@@ -109,6 +110,8 @@ def read_document(data: bytes) -> Document | str:
     if len(data) > BYTES_MAX:
         return f"{len(data)} bytes, at most {BYTES_MAX} are read"
     try:
+        if "\0" in data.decode():  # so that both parsers read the same characters, whatever the document declares
+            return "not XML in UTF-8: it has zero bytes"
         survey = _Survey(data)
         parser = etree.XMLParser(
             encoding="utf-8",
@@ -121,7 +124,8 @@ def read_document(data: bytes) -> Document | str:
             remove_pis=True,
             remove_blank_text=True,
         )
-        return Document(etree.fromstring(data, parser), survey.nodes, survey.depth)
+        root = etree.fromstring(data, parser)
+        return Document(root, survey.nodes, _depth(root))
     except _RefusedError as error:
         return str(error)
     except (expat.ExpatError, etree.XMLSyntaxError, ValueError) as error:
@@ -149,42 +153,31 @@ class _Survey:
 
     def __init__(self, data: bytes) -> None:
         self.nodes = 0
-        self.depth = 0
-        self._level = 0
         self._new: dict[str, None] = {}
         reader = expat.ParserCreate("utf-8")
-        reader.buffer_text = True
+        reader.ordered_attributes = True
         reader.StartDoctypeDeclHandler = self._doctype
         reader.StartElementHandler = self._start
-        reader.EndElementHandler = self._end
-        reader.CharacterDataHandler = self._text
         reader.ProcessingInstructionHandler = self._instruction
         reader.Parse(data, True)
         if len(_names) + len(self._new) > NAMES_MAX:
             raise _RefusedError(f"new names, and {NAMES_MAX} are known already")
         _names.update(self._new)
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._level += 1
-        self.depth = max(self.depth, self._level)
-        self._name(name)
-        for attribute, value in attributes.items():
-            self._name(attribute)
+    def _start(self, name: str, attributes: list[str]) -> None:
+        if name not in _names:
+            self._name(name)
+        for attribute, value in zip(attributes[::2], attributes[1::2], strict=True):
+            if attribute not in _names:
+                self._name(attribute)
             if attribute.startswith("xmlns"):
                 self._name(value)
-        self._count(1 + len(attributes))
-        if self._level > DEPTH_MAX:
-            raise _RefusedError(f"deeper than {DEPTH_MAX} levels")
-
-    def _end(self, name: str) -> None:
-        self._level -= 1
-
-    def _text(self, text: str) -> None:
-        self._count(1)
+        self.nodes += 1 + len(attributes) // 2
+        if self.nodes > NODES_MAX:
+            raise _RefusedError(f"more than {NODES_MAX} nodes")
 
     def _instruction(self, target: str, data: str) -> None:
         self._name(target)
-        self._count(1)
 
     def _doctype(self, *declaration: Any) -> None:
         raise _RefusedError("it has a document type, and those are not read")
@@ -195,17 +188,22 @@ class _Survey:
                 raise _RefusedError(f"a name of more than {NAME_CHARACTERS_MAX} characters")
             self._new[name] = None
 
-    def _count(self, nodes: int) -> None:
-        self.nodes += nodes
-        if self.nodes > NODES_MAX:
-            raise _RefusedError(f"more than {NODES_MAX} nodes")
-
 
 def _text(element: Any) -> str:
     """The string value of an element."""
     if len(element) == 0:
         return element.text or ""
-    return "".join(element.itertext())
+    text: str = etree.tostring(element, method="text", encoding="unicode", with_tail=False)
+    return text
+
+
+def _depth(root: Any) -> int:
+    """How many levels a document has, rounded up to one of DEPTHS."""
+    for depth, has_more in _DEEPER:
+        if not has_more(root):
+            return depth
+    raise _RefusedError(f"deeper than {DEPTH_MAX} levels")
 
 
 _EMPTY = etree.Element("empty")
+_DEEPER = [(depth, etree.XPath(f"boolean({'/*' * (depth + 1)})")) for depth in DEPTHS]

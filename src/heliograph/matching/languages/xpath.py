@@ -59,7 +59,7 @@ class _Expression:
         document = document_of(event, self.header)
         if not isinstance(document, Document):
             return False
-        if self.steps * document.nodes * (document.depth if self.nested else 1) > STEPS_MAX:
+        if self.steps * document.nodes * (document.again if self.nested else 1) > STEPS_MAX:
             return False
         for check in self.checks:
             if document.values(check.path, check.evaluate).compare(check.op, check.value) is not check.wanted:
