@@ -21,8 +21,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from heliograph.errors import UsageError
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Op, Predicate
@@ -36,8 +35,7 @@ START: dict[int, Any] = {EVERYWHERE: None, NUMBER: -FLOAT_MAX, TEXT: "", TRUTH: 
 CODE_POINT_MAX, SURROGATES_FIRST, SURROGATES_END = 0x10FFFF, 0xD800, 0xE000
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """The values from ``start`` to before ``end`` (None: to the end of the zone), without ``holes``."""
 
     zone: int
