@@ -32,7 +32,7 @@ class NativeTable:
 
     def put(self, id: int, box: Box, link: int) -> None:
         """A box comes, under a free id."""
-        if self._compiled.put(id, link, box, any([values.holes for values in box.values()])):
+        if self._compiled.put(id, link, box, _holed(box)):
             self._boxes[id] = box
 
     def drop(self, id: int) -> int:
@@ -94,7 +94,7 @@ class NativeTable:
         if kept is not None:
             return kept
         names = {number: name for name, number in self.attributes.items()}
-        return {names[number]: Interval(*interval) for number, *interval in self._compiled.bounds(id)}
+        return {names[number]: Interval(zone, start, end) for number, zone, start, end in self._compiled.bounds(id)}
 
 
 def _plain(attributes: Mapping[str, object]) -> dict[str, object]:
@@ -107,4 +107,7 @@ def _pairs(packed: bytes) -> list[tuple[int, int]]:
 
 
 def _holed(box: Box) -> bool:
-    return any(values.holes for values in box.values())
+    for values in box.values():  # noqa: SIM110 - a generator costs more than the loop, and this is asked at every put
+        if values.holes:
+            return True
+    return False
