@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.errors import ConditionError
 from heliograph.matching.condition import Event
 from heliograph.matching.conditions import matches
 from heliograph.matching.languages import compile
@@ -32,6 +33,32 @@ def sqlite(rows: list[dict[str, Any]]) -> sqlite3.Connection:
     for number, values in enumerate(rows):
         database.execute(f"INSERT INTO rows VALUES ({marks})", (number, *(values[name] for name in COLUMNS)))
     return database
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "ours", "theirs"),
+    [
+        ("i < s", {"i": 5, "s": "x"}, False, True),
+        ("NOT (i < s)", {"i": 5, "s": "x"}, True, False),
+        ("p = i", {"p": True, "i": 1}, False, True),
+        ("s + 1 = 4", {"s": "3"}, False, True),
+        ("i LIKE '5'", {"i": 5}, False, True),
+        ("s = 5", {"s": "5"}, False, False),
+    ],
+)
+def test_the_differences_are_those_that_are_documented(
+    text: str, headers: dict[str, Any], ours: bool, theirs: bool
+) -> None:
+    values = dict.fromkeys(COLUMNS) | headers
+    assert matches(compile("sql", text), event(values)) is ours
+    assert sqlite([values]).execute(f"SELECT count(*) FROM rows WHERE {text}").fetchone() == (int(theirs),)
+
+
+@pytest.mark.parametrize("text", ["5", "(i = 1) = p", "i = 9223372036854775808", "s LIKE 'x!y' ESCAPE '!'"])
+def test_what_sqlite_reads_and_we_refuse(text: str) -> None:
+    sqlite([]).execute(f"SELECT id FROM rows WHERE {text}")
+    with pytest.raises(ConditionError):
+        compile("sql", text)
 
 
 @pytest.mark.req("N9")
