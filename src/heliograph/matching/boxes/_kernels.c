@@ -295,11 +295,17 @@ static int is_cut(const Column *column, uint64_t key) {
     return bucket && column->cuts[bucket - 1] == key;
 }
 
+static uint32_t buckets_max(const Chunk *chunk) {
+    uint32_t rows = ROWS_MAX / (chunk->column_count ? chunk->column_count : 1);
+    return (rows > ATTRIBUTE_ROWS_MAX ? ATTRIBUTE_ROWS_MAX : rows < ROWS_MIN ? ROWS_MIN : rows) - 1;
+}
+
 /* Cuts a bucket in two at a key: the upper part gets a copy of the row. */
 static int cut(Chunk *chunk, Column *column, uint64_t key) {
     uint32_t bucket = bucket_of(column, key), words = chunk->slots / 64;
     if (column->buckets == column->room) {
-        uint32_t room = column->room + column->room / 2 + 2;
+        uint32_t room = column->room + column->room / 2 + 2, most = buckets_max(chunk);
+        if (room > most && column->room < most) room = most;
         uint64_t *rows = realloc(column->rows, (size_t)(room + 1) * words * 8);
         if (rows != NULL) column->rows = rows;
         uint64_t *cuts = realloc(column->cuts, (size_t)room * 8);
@@ -364,11 +370,6 @@ static void drop_column(Chunk *chunk, Column *column) {
     chunk->place[chunk->columns[place]->attribute] = place;
     chunk->place[column->attribute] = -1;
     free_column(column);
-}
-
-static uint32_t buckets_max(const Chunk *chunk) {
-    uint32_t rows = ROWS_MAX / (chunk->column_count ? chunk->column_count : 1);
-    return (rows > ATTRIBUTE_ROWS_MAX ? ATTRIBUTE_ROWS_MAX : rows < ROWS_MIN ? ROWS_MIN : rows) - 1;
 }
 
 static int is_live(const Chunk *chunk, uint32_t slot) {
