@@ -295,11 +295,17 @@ static int is_cut(const Column *column, uint64_t key) {
     return bucket && column->cuts[bucket - 1] == key;
 }
 
+static uint32_t buckets_max(const Chunk *chunk) {
+    uint32_t rows = ROWS_MAX / (chunk->column_count ? chunk->column_count : 1);
+    return (rows > ATTRIBUTE_ROWS_MAX ? ATTRIBUTE_ROWS_MAX : rows < ROWS_MIN ? ROWS_MIN : rows) - 1;
+}
+
 /* Cuts a bucket in two at a key: the upper part gets a copy of the row. */
 static int cut(Chunk *chunk, Column *column, uint64_t key) {
     uint32_t bucket = bucket_of(column, key), words = chunk->slots / 64;
     if (column->buckets == column->room) {
-        uint32_t room = column->room + column->room / 2 + 2;
+        uint32_t room = column->room + column->room / 2 + 2, most = buckets_max(chunk);
+        if (room > most && column->room < most) room = most;
         uint64_t *rows = realloc(column->rows, (size_t)(room + 1) * words * 8);
         if (rows != NULL) column->rows = rows;
         uint64_t *cuts = realloc(column->cuts, (size_t)room * 8);
@@ -364,11 +370,6 @@ static void drop_column(Chunk *chunk, Column *column) {
     chunk->place[chunk->columns[place]->attribute] = place;
     chunk->place[column->attribute] = -1;
     free_column(column);
-}
-
-static uint32_t buckets_max(const Chunk *chunk) {
-    uint32_t rows = ROWS_MAX / (chunk->column_count ? chunk->column_count : 1);
-    return (rows > ATTRIBUTE_ROWS_MAX ? ATTRIBUTE_ROWS_MAX : rows < ROWS_MIN ? ROWS_MIN : rows) - 1;
 }
 
 static int is_live(const Chunk *chunk, uint32_t slot) {
@@ -963,12 +964,15 @@ static PyObject *table_match_links(Table *table, PyObject *arguments) {
     return PyBytes_FromStringAndSize((char *)table->doubts, (Py_ssize_t)table->doubt_count * 4);
 }
 
-/* The rows that rule boxes out for the box asked about; 1 if all of this chunk are. */
-static int rule_out(Table *table, Chunk *chunk, uint64_t *out, int mode, int stored, PyObject *box) {
+/* The rows that rule boxes out for the box asked about; 1 if all of this chunk are. *sure: they rule out all that are not
+   an answer. Boxes that are in at both ends of it enclose it; boxes that touch one of its buckets meet it, if its ends
+   are cuts; to be enclosed by it takes a look. */
+static int rule_out(Table *table, Chunk *chunk, uint64_t *out, int mode, int stored, PyObject *box, int *sure) {
     uint32_t words = chunk->slots / 64;
     uint64_t all[WORDS];
     PyObject *name, *interval;
     Py_ssize_t position = 0;
+    *sure = mode != COVERED && !chunk->coarse && !chunk->doubtful;
     for (uint32_t i = 0; i < words; i++) out[i] = ~chunk->live[i];
     while (PyDict_Next(box, &position, &name, &interval)) {
         int number = attribute_number(table, name), ties;
@@ -982,6 +986,8 @@ static int rule_out(Table *table, Chunk *chunk, uint64_t *out, int mode, int sto
         uint64_t *first = table->keys + number, *last = table->lasts + number;
         if (interval_keys(&column->words, interval, first, last, &ties) < 0) return -1;
         table->ties[number] = (uint8_t)(NAMED | ties);
+        if (mode == INTERSECTING && (ties || (*first > ODD_KEY && !is_cut(column, *first)) ||
+                                     (*last < UINT64_MAX && !is_cut(column, *last + 1)))) *sure = 0;
         uint32_t low = bucket_of(column, *first), high = bucket_of(column, *last);
         if (needed) or_not_row(out, column->rows, words);
         if (mode == COVERERS) {
@@ -1004,7 +1010,7 @@ static int rule_out(Table *table, Chunk *chunk, uint64_t *out, int mode, int sto
 
 static PyObject *table_relate(Table *table, PyObject *arguments) {
     uint64_t out[WORDS];
-    int mode, stored;
+    int mode, stored, sure;
     PyObject *box;
     if (!PyArg_ParseTuple(arguments, "iOi", &mode, &box, &stored)) return NULL;
     if (mode < COVERERS || mode > INTERSECTING || stored < BOXES || stored > SUBSCRIPTIONS) {
@@ -1017,9 +1023,9 @@ static PyObject *table_relate(Table *table, PyObject *arguments) {
         Chunk *chunk = table->chunks[i];
         if (chunk == NULL) continue;
         memset(table->ties, 0, table->attribute_top);
-        int none = rule_out(table, chunk, out, mode, stored, box);
+        int none = rule_out(table, chunk, out, mode, stored, box, &sure);
         if (none < 0) return NULL;
-        if (!none && collect(table, chunk, out, mode, stored, (uint32_t)PyDict_Size(box), 0) < 0) return NULL;
+        if (!none && collect(table, chunk, out, mode, stored, (uint32_t)PyDict_Size(box), sure) < 0) return NULL;
     }
     return answer_of(table);
 }
