@@ -112,24 +112,28 @@ class ContentTable(Generic[V]):
     def add(self, pattern: bytes, condition: Condition, value: V) -> bool:
         """Somebody wants what fits this filter and condition; True if nobody asked more of this filter before."""
         field = self._fields.get(pattern)
-        is_new = field is None
-        if field is None:
-            field = self._fields[pattern] = Field(pattern)
-            self._topics.add(pattern, field)
-        self._next += 1
-        field.add(condition, value, self._next)
-        return is_new
+        if field is not None:
+            field.add(condition, value, self._tick())
+            return False
+        field = Field(pattern)
+        field.add(condition, value, self._tick())
+        self._fields[pattern] = field
+        self._topics.add(pattern, field)
+        return True
 
     def remove(self, pattern: bytes, condition: Condition, value: V) -> bool:
         """Somebody wants it no longer; True if nobody asks more of this filter now."""
         field = self._fields[pattern]
-        self._next += 1
-        field.remove(condition, value, self._next)
+        field.remove(condition, value, self._tick())
         if field:
             return False
         del self._fields[pattern]
         self._topics.remove(pattern, field)
         return True
+
+    def _tick(self) -> int:
+        self._next += 1
+        return self._next
 
     def fields(self, topic: bytes) -> tuple[Field[V], ...]:
         """Where to look for a topic; empty for most."""

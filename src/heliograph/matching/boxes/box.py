@@ -30,13 +30,13 @@ def box(conjunction: Conjunction) -> Box | None:
     empty = False
     for predicate in conjunction:  # to the end, so that a wrong predicate is told even behind an empty range
         here = interval(predicate)
-        there = found.get(predicate.attribute)
-        if here is not None and there is not None:
-            here = meet(there, here)
+        attribute = predicate.attribute
+        if here is not None and attribute in found:
+            here = meet(found[attribute], here)
         if here is None:
             empty = True
         else:
-            found[predicate.attribute] = here
+            found[attribute] = here
     return None if empty else found
 
 

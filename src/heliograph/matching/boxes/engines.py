@@ -18,7 +18,7 @@ from heliograph.errors import UsageError
 from heliograph.matching.boxes.ints import INTS
 from heliograph.matching.boxes.table import Engine, Table
 
-SMALL_MAX = {"native": 512, "numpy": 2_048, "python": 0}
+SMALL_MAX = {"native": 128, "numpy": 2_048, "python": 0}
 """Entries up to which Python integers are as fast as what comes after them, or cheaper."""
 
 

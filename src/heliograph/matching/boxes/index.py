@@ -68,7 +68,9 @@ class BoxIndex:
         return self._count + len(self._never)
 
     def __contains__(self, id: int) -> bool:
-        return id in self._never or any(id in table for table in self._tables)
+        if id in self._never or (self._large is not None and id in self._large):
+            return True
+        return self._small is not None and id in self._small
 
     @property
     def spare(self) -> int:
@@ -90,16 +92,17 @@ class BoxIndex:
             self._count += 1
         self._links[link] = self._links.get(link, 0) + 1
         self._top = max(self._top, id + 1)
-        if self._small is not None and self._large is not None:
+        if self._small is not None:
             self.step()
 
     def remove(self, id: int) -> None:
         """A conjunction goes; it must be there."""
         link = self._never.pop(id, None)
         if link is None:
-            table = next((table for table in self._tables if id in table), None)
-            if table is None:
+            if id not in self:
                 raise UsageError(f"there is no entry {id}")
+            table = self._small if self._small is not None and id in self._small else self._large
+            assert table is not None
             link = table.drop(id)
             self._count -= 1
         if self._links[link] == 1:
@@ -110,7 +113,8 @@ class BoxIndex:
         if not self._links:
             self._small, self._large, self._top = None, None, 0
             self._free.clear()
-        self.step()
+        if self._small is not None:
+            self.step()
 
     def step(self) -> bool:
         """Carry some entries over to the large table; False when there is nothing to carry."""
@@ -126,6 +130,8 @@ class BoxIndex:
 
     def match(self, attributes: Mapping[str, object]) -> memoryview:
         """The entries that an event fits."""
+        if self._small is None and self._large is not None:
+            return memoryview(self._large.match(attributes)).cast("I")
         return self._ask(lambda table: table.match(attributes))
 
     def match_links(self, attributes: Mapping[str, object]) -> list[int]:
@@ -192,10 +198,10 @@ class BoxIndex:
         return memoryview(array("I", sorted(found)))
 
     def _attributes(self) -> Mapping[str, int]:
-        tables = self._tables
-        if len(tables) == 1:
-            return tables[0].attributes
-        return {name: 1 for table in tables for name in table.attributes}
+        if self._small is None or self._large is None:
+            only = self._large or self._small
+            return {} if only is None else only.attributes
+        return {**self._small.attributes, **self._large.attributes}
 
     def _check(self, id: int, link: int, wanted: Box | None) -> None:
         if not 0 <= id < self.entries_max:
@@ -204,10 +210,8 @@ class BoxIndex:
             raise UsageError(f"link {link} is not a number of 32 bits")
         if id in self:
             raise UsageError(f"there is an entry {id} already; remove it first, or take a spare id")
-        if wanted:
-            known = self._attributes()
-            new = sum(name not in known for name in wanted)
-            if new and len(known) + new > self.attributes_max:
-                raise IndexFullError(
-                    "attributes_max", f"the entries would name more than {self.attributes_max:,} different attributes"
-                )
+        known = self._attributes()
+        if wanted and not wanted.keys() <= known.keys() and len(known.keys() | wanted.keys()) > self.attributes_max:
+            raise IndexFullError(
+                "attributes_max", f"the entries would name more than {self.attributes_max:,} different attributes"
+            )

@@ -3,7 +3,7 @@
 In:    bytes of a payload or header; path expressions that the XPath room has checked.
 Out:   read_document() → a Document, or a text that says why there is none; compile_path() → an evaluator.
 State: the names that libxml2 was shown: it keeps every name for the life of the process, so their number is bounded.
-Not here: which expressions are allowed (xpath_grammar.py).
+Not here: which expressions are allowed (xpath_grammar.py), what is compared with what (xpath_values.py).
 
 Expat surveys a document before libxml2 builds it: no document type (so no entities and nothing external), a bounded
 number of nodes and levels. Only UTF-8 is read; comments, processing instructions and blank text between elements are
@@ -12,22 +12,20 @@ left out.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 from xml.parsers import expat
 
 from lxml import etree  # type: ignore[import-untyped]
 
+from heliograph.matching.languages.xpath_values import CANDIDATES_MAX, Candidates, Evaluate, Values
+
 BYTES_MAX = 1 << 16
-NODES_MAX = 8_192  # elements, attributes and texts
-DEPTH_MAX = 32
+NODES_MAX = 4_096  # elements and attributes
+DEPTHS = (4, 8, 16, 32)
+DEPTH_MAX = DEPTHS[-1]
 NAMES_MAX = 1 << 16  # distinct names of elements, attributes and namespaces in the life of a process
 NAME_CHARACTERS_MAX = 256
 
-Evaluate = Callable[[Any], Any]
-
-_NUMBER = re.compile(r"[ \t\r\n]*(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[ \t\r\n]*")
 _names: set[str] = set()  # only asked for membership, never iterated over
 
 
@@ -35,66 +33,31 @@ class _RefusedError(Exception):
     """The document is none that we read."""
 
 
-class Values:
-    """What a path selects in a document, ready for comparisons that hold if they hold for one node."""
-
-    __slots__ = ("_found", "_highest", "_lowest", "_nan", "_numbers", "_texts")
-
-    def __init__(self, found: list[Any]) -> None:
-        self._found = found
-        self._texts: set[str] | None = None
-        self._numbers: set[float] | None = None
-
-    def compare(self, op: str, value: str | float | None) -> bool:
-        """True if one node compares so; without a value, if there is a node."""
-        if value is None or not self._found:
-            return bool(self._found)
-        if self._texts is None:
-            self._texts = {one if isinstance(one, str) else _text(one) for one in self._found}
-        if isinstance(value, str) and op in ("=", "!="):
-            return value in self._texts if op == "=" else len(self._texts) > (value in self._texts)
-        number = to_number(value) if isinstance(value, str) else value
-        if self._numbers is None:
-            self._numbers = self._count(self._texts)
-        match op:
-            case "=":
-                return number in self._numbers
-            case "!=":
-                return self._nan or number != number or len(self._numbers) > (number in self._numbers)
-            case "<":
-                return self._lowest < number
-            case "<=":
-                return self._lowest <= number
-            case ">":
-                return self._highest > number
-        return self._highest >= number
-
-    def _count(self, texts: set[str]) -> set[float]:
-        numbers = [to_number(text) for text in texts]
-        real = {number for number in numbers if number == number}
-        self._nan = any(number != number for number in numbers)
-        self._lowest = min(real, default=float("nan"))
-        self._highest = max(real, default=float("nan"))
-        return real
-
-
 class Document:
     """A parsed document. What paths select in it is worked out once per path."""
 
-    __slots__ = ("_root", "_values", "depth", "nodes")
+    __slots__ = ("_candidates", "_root", "_values", "again", "nodes")
 
     def __init__(self, root: Any, nodes: int, depth: int) -> None:
         self._root = root
         self._values: dict[str, Values] = {}
+        self._candidates: dict[str, Candidates | None] = {}
         self.nodes = nodes
-        self.depth = depth
+        self.again = max(depth, nodes // 64)  # what a step that meets nodes again costs per node
 
     def values(self, path: str, evaluate: Evaluate) -> Values:
         """What a path selects; ``path`` is its text, under which the answer is kept."""
         found = self._values.get(path)
         if found is None:
-            found = self._values[path] = Values(evaluate(self._root))
+            found = self._values[path] = Values(evaluate(self._root), _text)
         return found
+
+    def candidates(self, path: str, evaluate: Evaluate) -> Candidates | None:
+        """The nodes of a path, to ask predicates of; None if there are too many to be asked one by one."""
+        if path not in self._candidates:
+            nodes = evaluate(self._root)
+            self._candidates[path] = Candidates(nodes, _text) if len(nodes) <= CANDIDATES_MAX else None
+        return self._candidates[path]
 
     def holds(self, evaluate: Evaluate) -> bool:
         """What a whole expression says; an expression that fails is false."""
@@ -109,6 +72,8 @@ def read_document(data: bytes) -> Document | str:
     if len(data) > BYTES_MAX:
         return f"{len(data)} bytes, at most {BYTES_MAX} are read"
     try:
+        if "\0" in data.decode():  # so that both parsers read the same characters, whatever the document declares
+            return "not XML in UTF-8: it has zero bytes"
         survey = _Survey(data)
         parser = etree.XMLParser(
             encoding="utf-8",
@@ -121,7 +86,8 @@ def read_document(data: bytes) -> Document | str:
             remove_pis=True,
             remove_blank_text=True,
         )
-        return Document(etree.fromstring(data, parser), survey.nodes, survey.depth)
+        root = etree.fromstring(data, parser)
+        return Document(root, survey.nodes, _depth(root))
     except _RefusedError as error:
         return str(error)
     except (expat.ExpatError, etree.XMLSyntaxError, ValueError) as error:
@@ -138,53 +104,36 @@ def compile_path(expression: str, namespaces: dict[str, str]) -> Evaluate:
     return evaluate
 
 
-def to_number(text: str) -> float:
-    """A text as a number, as libxml2 does it: blanks around, no plus sign, NaN for what is none."""
-    match = _NUMBER.fullmatch(text)
-    return float(match[1]) if match else float("nan")
-
-
 class _Survey:
     """Counts what a document has, before anything is built of it."""
 
     def __init__(self, data: bytes) -> None:
         self.nodes = 0
-        self.depth = 0
-        self._level = 0
         self._new: dict[str, None] = {}
         reader = expat.ParserCreate("utf-8")
-        reader.buffer_text = True
+        reader.ordered_attributes = True
         reader.StartDoctypeDeclHandler = self._doctype
         reader.StartElementHandler = self._start
-        reader.EndElementHandler = self._end
-        reader.CharacterDataHandler = self._text
         reader.ProcessingInstructionHandler = self._instruction
         reader.Parse(data, True)
         if len(_names) + len(self._new) > NAMES_MAX:
             raise _RefusedError(f"new names, and {NAMES_MAX} are known already")
         _names.update(self._new)
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._level += 1
-        self.depth = max(self.depth, self._level)
-        self._name(name)
-        for attribute, value in attributes.items():
-            self._name(attribute)
+    def _start(self, name: str, attributes: list[str]) -> None:
+        if name not in _names:
+            self._name(name)
+        for attribute, value in zip(attributes[::2], attributes[1::2], strict=True):
+            if attribute not in _names:
+                self._name(attribute)
             if attribute.startswith("xmlns"):
                 self._name(value)
-        self._count(1 + len(attributes))
-        if self._level > DEPTH_MAX:
-            raise _RefusedError(f"deeper than {DEPTH_MAX} levels")
-
-    def _end(self, name: str) -> None:
-        self._level -= 1
-
-    def _text(self, text: str) -> None:
-        self._count(1)
+        self.nodes += 1 + len(attributes) // 2
+        if self.nodes > NODES_MAX:
+            raise _RefusedError(f"more than {NODES_MAX} nodes")
 
     def _instruction(self, target: str, data: str) -> None:
         self._name(target)
-        self._count(1)
 
     def _doctype(self, *declaration: Any) -> None:
         raise _RefusedError("it has a document type, and those are not read")
@@ -195,17 +144,22 @@ class _Survey:
                 raise _RefusedError(f"a name of more than {NAME_CHARACTERS_MAX} characters")
             self._new[name] = None
 
-    def _count(self, nodes: int) -> None:
-        self.nodes += nodes
-        if self.nodes > NODES_MAX:
-            raise _RefusedError(f"more than {NODES_MAX} nodes")
-
 
 def _text(element: Any) -> str:
     """The string value of an element."""
     if len(element) == 0:
         return element.text or ""
-    return "".join(element.itertext())
+    text: str = etree.tostring(element, method="text", encoding="unicode", with_tail=False)
+    return text
+
+
+def _depth(root: Any) -> int:
+    """How many levels a document has, rounded up to one of DEPTHS."""
+    for depth, has_more in _DEEPER:
+        if not has_more(root):
+            return depth
+    raise _RefusedError(f"deeper than {DEPTH_MAX} levels")
 
 
 _EMPTY = etree.Element("empty")
+_DEEPER = [(depth, etree.XPath(f"boolean({'/*' * (depth + 1)})")) for depth in DEPTHS]

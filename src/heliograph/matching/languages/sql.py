@@ -94,11 +94,9 @@ def _folded(node: Node) -> Node:
         case Not(of):
             return Not(_folded(of))
         case All(parts):
-            folded = [_folded(part) for part in parts]
-            return All(tuple(one for part in folded for one in (part.parts if isinstance(part, All) else (part,))))
+            return _joined(All, [_folded(part) for part in parts])
         case Some(parts):
-            folded = [_folded(part) for part in parts]
-            return Some(tuple(one for part in folded for one in (part.parts if isinstance(part, Some) else (part,))))
+            return _joined(Some, [_folded(part) for part in parts])
         case Compare(op, left, right):
             return Compare(op, _constant(left), _constant(right))
         case Between(of, low, high):
@@ -110,6 +108,13 @@ def _folded(node: Node) -> Node:
         case IsNull(of):
             return IsNull(_constant(of))
     return node
+
+
+def _joined(kind: type[All] | type[Some], parts: list[Node]) -> Node:
+    """Parts of the same kind taken in, each once."""
+    flat = [one for part in parts for one in (part.parts if isinstance(part, kind) else (part,))]
+    distinct = tuple({write(one): one for one in flat}.values())
+    return distinct[0] if len(distinct) == 1 else kind(distinct)
 
 
 def _constant(node: Node) -> Node:

@@ -3,7 +3,7 @@
 In:    a text: ``declare namespace p = 'uri';`` any number of times, ``in header 'name':`` or not, an expression.
 Out:   a Condition that is only a residue: the expression, taken as a boolean, is true.
 State: none; what was parsed is kept by the event, so a document is parsed at most once per event.
-Not here: the grammar (xpath_grammar.py), lxml (documents.py), shared comparisons (xpath_facts.py).
+Not here: the grammar (xpath_grammar.py), lxml (documents.py), what expressions share (xpath_facts.py, xpath_masks.py).
 
 Relative paths begin at the root element. A payload that is no document (documents.py) matches nothing. A document that
 is large for an expression, beyond STEPS_MAX, does not match it either: no evaluation takes more than its budget.
@@ -18,16 +18,19 @@ from typing import Any
 
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition, Event
-from heliograph.matching.languages.documents import Document, Evaluate, compile_path, read_document
+from heliograph.matching.languages.documents import Document, compile_path, read_document
 from heliograph.matching.languages.ranges import canonical
 from heliograph.matching.languages.reading import check_length, check_name, over_limit, quote
 from heliograph.matching.languages.xpath_facts import facts
 from heliograph.matching.languages.xpath_grammar import parse
+from heliograph.matching.languages.xpath_masks import Plan, plan
 from heliograph.matching.languages.xpath_tree import cost, write
+from heliograph.matching.languages.xpath_values import Evaluate
 from heliograph.model.predicates import Op, Predicate
 
 NAMESPACES_MAX = 16
 STEPS_MAX = 100_000  # nodes that one evaluation may visit; measured 10 to 700 ns each
+PLANNED_STEPS_MAX = 24  # a long expression is cheaper for libxml2 than for columns that nobody shares
 
 _DECLARE = re.compile(r"\s*declare\s+namespace\s+([^\W\d][\w.\-]*)\s*=\s*('(?:[^']|'')*+')\s*;\s*")
 _HEADER = re.compile(r"\s*in\s+header\s+('(?:[^']|'')*+')\s*:\s*")
@@ -46,10 +49,11 @@ class _Check:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """An expression with the facts it needs; without an evaluator the facts say it all."""
+    """An expression, and the ways to answer it: by a plan, else by facts, and by libxml2 where they leave it open."""
 
     header: str | None
     checks: tuple[_Check, ...]
+    plan: Plan | None
     evaluate: Evaluate | None
     steps: int
     nested: bool
@@ -59,8 +63,11 @@ class _Expression:
         document = document_of(event, self.header)
         if not isinstance(document, Document):
             return False
-        if self.steps * document.nodes * (document.depth if self.nested else 1) > STEPS_MAX:
+        if self.steps * document.nodes * (document.again if self.nested else 1) > STEPS_MAX:
             return False
+        found = None if self.plan is None else self.plan(document)
+        if found is not None:
+            return found
         for check in self.checks:
             if document.values(check.path, check.evaluate).compare(check.op, check.value) is not check.wanted:
                 return False
@@ -77,16 +84,20 @@ def read(text: str) -> Condition:
     where = "" if header is None else f"in header {quote(header)}: "
     steps, power = cost(tree)
     found, said = facts(tree)
+    prefixes = tuple(namespaces.items())
     try:
         whole = compile_path(f"boolean({plain})", namespaces)
         checks = tuple(
-            _Check(declared + fact.text, _path(fact.text, tuple(namespaces.items())), fact.op, fact.value, fact.wanted)
+            _Check(declared + fact.text, _path(fact.text, prefixes), fact.op, fact.value, fact.wanted)
             for fact in dict.fromkeys(found)
         )
+        planned = not said and not namespaces and steps <= PLANNED_STEPS_MAX
+        masks = plan(tree, lambda path: _path(path, ())) if planned else None
     except ValueError as error:
         raise ConditionError(f"libxml2 says: {error}", text, start) from None
     canon = declared + where + plain
-    residue = _Expression(header, checks, None if said else whole, steps, power > 0, frozenset((f"xpath {canon}",)))
+    evaluate = None if said else whole
+    residue = _Expression(header, checks, masks, evaluate, steps, power > 0, frozenset((f"xpath {canon}",)))
     box = () if header is None else canonical((Predicate(header, Op.PREFIX, ""),))
     return Condition("xpath", canon, box, residue, reads_payload=header is None)
 

@@ -26,7 +26,7 @@ from heliograph.matching.languages.xpath_tree import (
     write,
 )
 
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def facts(node: Node) -> Facts:
         case Operation(first, rest) if rest[0][0] == "and":
             parts = [facts(first), *(facts(operand) for _, operand in rest)]
             return tuple(fact for found, _ in parts for fact in found), all(said for _, said in parts)
-        case Operation(left, ((op, right),)) if op in _FLIPPED:
+        case Operation(left, ((op, right),)) if op in FLIPPED:
             return _comparison(op, left, right)
     return _NOTHING
 
@@ -76,14 +76,15 @@ def _opposite(found: Facts) -> Facts:
 
 
 def _comparison(op: str, left: Node, right: Node) -> Facts:
-    if isinstance(left, Path) and (value := _constant(right)) is not None:
+    if isinstance(left, Path) and (value := constant(right)) is not None:
         return _path_facts(left, op, value)
-    if isinstance(right, Path) and (value := _constant(left)) is not None:
-        return _path_facts(right, _FLIPPED[op], value)
+    if isinstance(right, Path) and (value := constant(left)) is not None:
+        return _path_facts(right, FLIPPED[op], value)
     return _NOTHING
 
 
-def _constant(node: Node) -> str | float | None:
+def constant(node: Node) -> str | float | None:
+    """The value of a literal, or None."""
     match node:
         case Literal(value):
             return value

@@ -27,6 +27,7 @@ from heliograph.matching.languages.xpath_tree import (
     Step,
     cost,
     is_node_set,
+    logic,
 )
 
 NESTING_MAX = 16  # brackets and parentheses inside each other
@@ -149,6 +150,8 @@ class _Parser:
                 self._refuse("two node sets are not compared; compare with a literal, or with string(…)", position)
             rest.append((op, node))
             self._check_chain(rest)
+        if rest and level < 2:
+            return logic(rest[0][0], [first, *(node for _, node in rest)])
         return Operation(first, tuple(rest)) if rest else first
 
     def _check_chain(self, rest: list[tuple[str, Node]]) -> None:

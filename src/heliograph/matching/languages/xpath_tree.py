@@ -71,14 +71,27 @@ def is_node_set(node: Node) -> bool:
     return isinstance(node, Path) or (isinstance(node, Operation) and node.rest[0][0] == "|")
 
 
+def logic(op: str, operands: list[Node]) -> Node:
+    """One tree for the same operands of "and" or "or" in any order and number: joined, sorted, each once."""
+    joined: dict[str, Node] = {}
+    for node in operands:
+        same = isinstance(node, Operation) and node.rest[0][0] == op
+        parts = (node.first, *(one for _, one in node.rest)) if same and isinstance(node, Operation) else (node,)
+        joined |= {write(part): part for part in parts}
+    first, *rest = (joined[text] for text in sorted(joined))
+    return Operation(first, tuple((op, node) for node in rest)) if rest else Call("boolean", (first,))
+
+
 def cost(node: Node, power: int = 0, inside: bool = False) -> tuple[int, int]:
-    """Steps, and how often each may meet one node: once (0), once for each node above it (1), or worse."""
+    """Steps, and how often each may meet one node: once (0), once for each node above it or so (1), or worse."""
     match node:
         case Path():
             return _path_cost(node, power, inside)
         case Call(_, arguments):
             return _sum([cost(one, power, inside) for one in arguments])
         case Operation(first, rest):
+            if rest[0][0] == "|":
+                power += 1  # to join sets, libxml2 compares every node with every other
             return _sum([cost(one, power, inside) for one in (first, *(operand for _, operand in rest))])
         case Negative(of):
             return cost(of, power, inside)
@@ -97,7 +110,7 @@ def _path_cost(path: Path, power: int, inside: bool) -> tuple[int, int]:
     for step in path.steps:
         descents += step.deep + (step.axis in DEEP)
         if step.axis == "parent":
-            descents = max(descents, 1)
+            descents = 2  # many nodes have one parent, and libxml2 looks for it among all that it found
         here = power + min(descents, 2) - (0 if inside else min(descents, 1))
         costs.append((1, here))
         costs += [cost(one, here, True) for one in step.predicates]
@@ -109,7 +122,7 @@ def _sum(costs: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def write(node: Node) -> str:
-    """One text for expressions that differ only in blanks and abbreviations, or in the order of "and" and "or"."""
+    """One text for expressions that differ only in blanks, abbreviations and parentheses."""
     match node:
         case Literal(value):
             return _write_literal(value)
@@ -124,8 +137,6 @@ def write(node: Node) -> str:
             return f"-{_operand(of)}"
         case Operation(first, rest):
             operands = [_operand(one) for one in (first, *(operand for _, operand in rest))]
-            if rest[0][0] in ("and", "or"):
-                return f" {rest[0][0]} ".join(sorted(set(operands)))
             return operands[0] + "".join(f" {op} {one}" for (op, _), one in zip(rest, operands[1:], strict=True))
 
 
