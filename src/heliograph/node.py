@@ -15,6 +15,7 @@ from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
+from heliograph.timekeeping.sntp import SOCKET
 
 BROKER = "broker"
 
@@ -47,4 +48,10 @@ def build(config: BrokerConfig, *, seed: int, incarnation: int) -> Node:
         machines={BROKER: broker, "admin": admin},
         pipes=(Pipe(BROKER, "admin"),),
         listeners={listener.name: BROKER for listener in config.listeners},
+        sockets={BROKER: (_time_socket(config),)} if config.time.servers else {},
     )
+
+
+def _time_socket(config: BrokerConfig) -> Socket:
+    """For NTP servers. Naming one elsewhere opens this socket to the network; it hears answers to questions only."""
+    return Socket(name=SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above
