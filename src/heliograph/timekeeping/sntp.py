@@ -6,7 +6,8 @@ State: per server the question under way and its last sample.
 Not here: which time is kept (keeper.py), the socket (machine.py, declared in node.py).
 
 Questions carry a random number where NTP has the asker's time: only who saw the question can answer, and nobody learns
-what our clock shows. A server is believed if its sample agrees with more than half of the servers heard lately.
+what our clock shows. A server is believed if its sample agrees with more than half of the servers heard lately; where
+there are three or more, none is believed alone.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ BURST = 4  # questions in quick succession at first, and after silence
 BURST_NS = 2 * SECOND
 RATE_WORDS = (b"RATE",)  # "ask less often"; every other word of a server that gives no time means: do not ask
 SLOWER_MAX = 8
+SERVERS_VOTE = 3  # from so many on, one alone is not believed: whoever is asked first could lie
 
 
 class Server:
@@ -101,13 +103,14 @@ class Servers:
             server.denied = True
 
     def _is_agreed(self, sample: Sample, now: Instant) -> bool:
-        """True if more than half of those heard lately could be right together with this one."""
+        """True if more than half of those heard lately could be right together with this one; of three, two."""
         known = [
             server.sample
             for server in self._servers
             if server.sample is not None and now - server.sample.at <= 4 * SLOWER_MAX * self._poll_ns
         ]
-        return 2 * sum(_overlap(sample, other, now) for other in known) > len(known)
+        agreed = sum(_overlap(sample, other, now) for other in known)
+        return 2 * agreed > len(known) and (agreed > 1 or len(self._servers) < SERVERS_VOTE)
 
 
 def _overlap(one: Sample, other: Sample, now: Instant) -> bool:

@@ -1,9 +1,10 @@
 """Time: whoever follows the same clock shows the same time, as exactly as each says; at the end it is one clock.
 
 In:    the report "time" of every broker and client, every quarter of a virtual second.
-Out:   a violation where two nodes are further apart than both their errors together; at the end, where brokers in one
-       piece of the network follow different clocks, or somebody is not synchronised; "measured" errors.
-State: the largest error seen, the largest distance in relation to what was stated.
+Out:   a violation where two nodes are further apart than both their errors together, or one that follows UTC is further
+       from the true time than its error; at the end, where linked brokers follow different clocks, or somebody is not
+       synchronised; "measured" errors.
+State: none but the names of all.
 Not here: what the time should be (timekeeping/), clocks that step (faults.py).
 Paper: [brokers] timing: every node within 1 to 20 ms of the others; N13.
 """
@@ -14,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from heliograph.sim.checkers.base import Checker
+from heliograph.sim.clock import EPOCH_NS
 from heliograph.sim.topology import client_names
 
 Report = dict[str, Any]
@@ -30,7 +32,6 @@ class Time(Checker):
         clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
         self._brokers = list(topology.brokers)
         self._nodes = [*self._brokers, *clients]
-        self._error_ns = 0
 
     def _ask_all(self, nodes: list[str]) -> dict[str, Report]:
         asked = {node: self.ask(node, "time") for node in nodes}
@@ -42,8 +43,17 @@ class Time(Checker):
         for node, report in self._ask_all(self._nodes).items():
             if report["synchronised"]:
                 clocks.setdefault((report["reference"], report["era"]), []).append((node, report))
-        for followers in clocks.values():
+        for (reference, _), followers in clocks.items():
             self._compare(followers)
+            if reference == "UTC":
+                self._compare_with_truth(followers)
+
+    def _compare_with_truth(self, followers: list[tuple[str, Report]]) -> None:
+        true_ns = EPOCH_NS + self.journal.instant
+        for node, report in followers:
+            wrong = abs(report["time_ns"] - true_ns)
+            if wrong > report["error_ns"]:
+                self.blame(f"{node} is wrong by {wrong} ns, and says that it is at most {report['error_ns']} ns")
 
     def _compare(self, followers: list[tuple[str, Report]]) -> None:
         """Intervals that overlap pairwise have a point in common; so the highest start must not pass the lowest end."""
