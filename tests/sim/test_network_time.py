@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from heliograph.broker.config import BrokerConfig
 from heliograph.sim.checkers import CHECKERS
 from heliograph.sim.clock import EPOCH_NS
 from heliograph.sim.journal import Journal
@@ -139,9 +137,3 @@ def test_the_checker_wants_one_clock_and_everybody_synchronised_in_the_end() -> 
     assert judged(everybody, end=True) == []
     assert judged(everybody | {"s": said(100, 3, synchronised=False)}, end=True) == ["not synchronised: s"]
     assert judged(everybody | {"b": said(100, 3, "y")}, end=True) == ["a follows ('x', 1), b follows ('y', 1)"]
-
-
-def test_publications_carry_network_time_once_there_is_one() -> None:
-    result = play(replace(PAIR, checks=replace(PAIR.checks, names=("time", "delivery"))), 3, keep_journal=True)
-    assert result.ok, why(result)
-    assert BrokerConfig().time.servers == ()

@@ -30,7 +30,7 @@ from heliograph.notes import ReloadFailed
 
 ROWS_MAX = 500  # of a report in one answer: well within a frame, whatever the rows hold
 GRACE_MS_MAX = 86_400_000
-TIME_SHOWN = ("synchronised", "reference", "stratum", "offset_ns", "error_ns")  # in the overview
+TIME_SHOWN = ("synchronised", "reference", "stratum", "ahead_of_wall_ns", "error_ns")  # in the overview
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -154,6 +154,14 @@ class Orders:
             "ask for overview, links, subscriptions, map, time, routes or limits"
         )
 
+    def _name_of(self, reference: str | None) -> str | None:
+        """The broker whose clock it is, by its name if the map has it."""
+        if reference is None or reference == "UTC":
+            return reference
+        broker, known = int(reference, 16), self._network.map
+        record = known.members.get(broker) or known.gateways.get(broker)
+        return self.config.name if broker == self._network.me else reference if record is None else record.name
+
     def _overview(self) -> dict[str, Any]:
         links = [link for link in self._links.by_id.values() if not link.is_pipe]
         origins = self._sessions.origins
@@ -183,7 +191,7 @@ class Orders:
             "neighbours": len(self._network.neighbours),
             "routes_cached": self._subscriptions.routes_cached,
             "refused": dict(sorted(self._links.refused.items())),
-            "time": {name: time[name] for name in TIME_SHOWN},
+            "time": {name: time[name] for name in TIME_SHOWN} | {"reference": self._name_of(time["reference"])},
             "draining": self._sessions.draining,
         }
 

@@ -146,7 +146,6 @@ class Clock:
             "era": None if reference is None else reference.era,
             "stratum": None if reference is None else self.stratum,
             "time_ns": time_ns,
-            "offset_ns": None if time_ns is None else time_ns - now,
             "error_ns": self.error_ns(now),
             "error_growth_ppm": 0 if self.error_ns(now) == self.error_ns(now + PPM) else DRIFT_PPM,
             "slope_ppm": self.slope_ppm,

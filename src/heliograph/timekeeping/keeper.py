@@ -14,6 +14,8 @@ A broker that has just started listens for a while first, so that it tells nobod
 
 from __future__ import annotations
 
+from typing import Any
+
 from heliograph.machine import Instant
 from heliograph.timekeeping.clock import (
     DRIFT_PPM,
@@ -172,6 +174,13 @@ class Keeper(Clock):
         self.turn_to(reference)
         self.slope_ppm = slope_ppm
         self.add(Sample(now, shown, 0, STRATUM_LOCAL))
+
+    def report(self, now: Instant) -> dict[str, Any]:
+        """What is known, and how wrong our own wall clock is."""
+        time_ns = self.time_ns(now)
+        return super().report(now) | {
+            "ahead_of_wall_ns": None if time_ns is None else time_ns - now - self._wall_ahead,
+        }
 
     # -- telling ------------------------------------------------------------------------------------------------
 
