@@ -1,19 +1,21 @@
 """A node: one broker with its services in one process, built by one function for the live and the simulated world.
 
 In:    a BrokerConfig, a seed and an incarnation number.
-Out:   Node: machines by name, the pipes that join them, and who answers each listener.
+Out:   Node: machines by name, the pipes that join them, who answers each listener, and who has which datagram sockets.
 State: none here; each machine has its own.
 Not here: running it (live/node.py, sim/world.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
-from heliograph.machine import Machine
+from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
+from heliograph.timekeeping.sntp import SOCKET
 
 BROKER = "broker"
 
@@ -34,6 +36,7 @@ class Node:
     machines: dict[str, Machine]
     pipes: tuple[Pipe, ...]
     listeners: dict[str, str]  # listener name -> the machine that its links belong to
+    sockets: Mapping[str, tuple[Socket, ...]] = field(default_factory=dict)  # machine -> its datagram sockets
 
 
 def build(config: BrokerConfig, *, seed: int, incarnation: int) -> Node:
@@ -45,4 +48,10 @@ def build(config: BrokerConfig, *, seed: int, incarnation: int) -> Node:
         machines={BROKER: broker, "admin": admin},
         pipes=(Pipe(BROKER, "admin"),),
         listeners={listener.name: BROKER for listener in config.listeners},
+        sockets={BROKER: (_time_socket(config),)} if config.time.servers else {},
     )
+
+
+def _time_socket(config: BrokerConfig) -> Socket:
+    """For NTP servers. Naming one elsewhere opens this socket to the network; it hears answers to questions only."""
+    return Socket(name=SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above
