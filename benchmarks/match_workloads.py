@@ -28,8 +28,8 @@ class Workload(Protocol):
     name: str
     says: str
 
-    def conjunction(self, id: int) -> Conjunction:
-        """One subscription."""
+    def conjunctions(self, first: int, end: int) -> list[Conjunction]:
+        """The subscriptions from one id to before another."""
         ...
 
     def event(self, dice: random.Random) -> Event:
@@ -59,18 +59,14 @@ class Five:
         for place in range(4):
             self._ops[place + 1][others >> place & 1 == 0] = -1
         self._values = dice.integers(1, 101, (5, size), dtype=np.int8)
-        self._known: dict[tuple[int, int, int], Predicate] = {}
+        self._known = [[[Predicate(name, op, value) for value in range(101)] for op in OPS] for name in self.attributes]
 
-    def conjunction(self, id: int) -> Conjunction:
-        pairs = zip(self._ops[:, id].tolist(), self._values[:, id].tolist(), strict=True)
-        return tuple(self._predicate(place, op, value) for place, (op, value) in enumerate(pairs) if op >= 0)
-
-    def _predicate(self, place: int, op: int, value: int) -> Predicate:
-        key = (place, op, value)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = Predicate(self.attributes[place], OPS[op], value)
-        return found
+    def conjunctions(self, first: int, end: int) -> list[Conjunction]:
+        ops, values = self._ops[:, first:end].T.tolist(), self._values[:, first:end].T.tolist()
+        return [
+            tuple([known[op][value] for known, op, value in zip(self._known, *one, strict=True) if op >= 0])
+            for one in zip(ops, values, strict=True)
+        ]
 
     def event(self, dice: random.Random) -> Event:
         return {attribute: dice.randint(1, 100) for attribute in self.attributes}
@@ -85,7 +81,7 @@ class Five:
         return found
 
     def uncovered(self, dice: random.Random) -> Conjunction:
-        return tuple(Predicate(dice.choice("bcde"), Op.AT_LEAST, 1) for _ in range(1))
+        return (Predicate(dice.choice("bcde"), Op.AT_LEAST, 1),)
 
 
 class Twenty:
@@ -107,16 +103,21 @@ class Twenty:
         self._kind = dice.integers(0, len(self.kinds), (4, size), dtype=np.int8)
         self._kind[~_some_of(dice, size, 4, 1, 2)] = -1
 
-    def conjunction(self, id: int) -> Conjunction:
+    def conjunctions(self, first: int, end: int) -> list[Conjunction]:
+        columns = (self._low, self._high, self._kind)
+        return [
+            self._conjunction(*one) for one in zip(*(rows[:, first:end].T.tolist() for rows in columns), strict=True)
+        ]
+
+    def _conjunction(self, lows: list[int], highs: list[int], kinds: list[int]) -> Conjunction:
         found = []
-        for place, low in enumerate(self._low[:, id].tolist()):
+        for name, low, high in zip(self.numbers, lows, highs, strict=True):
             if low >= 0:
-                name = self.numbers[place]
                 found.append(Predicate(name, Op.AT_LEAST, low))
-                found.append(Predicate(name, Op.AT_MOST, int(self._high[place, id])))
-        for place, kind in enumerate(self._kind[:, id].tolist()):
+                found.append(Predicate(name, Op.AT_MOST, high))
+        for name, kind in zip(self.categories, kinds, strict=True):
             if kind >= 0:
-                found.append(Predicate(self.categories[place], Op.EQUAL, self.kinds[kind]))
+                found.append(Predicate(name, Op.EQUAL, self.kinds[kind]))
         return tuple(found)
 
     def event(self, dice: random.Random) -> Event:

@@ -142,8 +142,8 @@ class Running:
             self._log.say("warning", "no address can be told to others; set listener.announce to one that they reach")
         self.driver.tell(BROKER, Listening(tuple(urls)))
         for machine, sockets in self._node.sockets.items():
-            for socket in sockets:
-                await self.driver.open(machine, socket)
+            for declared in sockets:
+                await self.driver.open(machine, declared)
         return True
 
     def leave_token(self, token: LocalToken | None) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from heliograph.matching.boxes.box import Box, box, encloses
+from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.conditions import asks_less
@@ -189,8 +190,11 @@ class _Group:
 
     def _narrower(self, wide: Condition, wanted: Box | None) -> Iterator[Condition]:
         if self._index is not None:
-            for id in self._index.covered(wide.box):
-                yield self._by_id[id]
+            # Not index.covered(): few boxes meet a narrow one, and the tables find those at once.
+            for id in self._index.intersecting(wide.box, Stored.ADVERTISEMENTS):
+                inner = self.boxes[self._by_id[id]]
+                if inner is not None and wanted is not None and encloses(wanted, inner):
+                    yield self._by_id[id]
         for one in self._listed():
             inner = self.boxes[one]
             if inner is None or (wanted is not None and encloses(wanted, inner)):
@@ -203,6 +207,8 @@ class _Group:
         return [condition for condition in self.boxes if condition not in self._ids]
 
     def _put(self, index: BoxIndex, condition: Condition) -> None:
+        if self.boxes[condition] is None:
+            return  # nothing fits it: there is at most one such condition
         id = index.spare
         try:
             index.add(id, condition.box)

@@ -117,7 +117,7 @@ def interval(predicate: Predicate) -> Interval | None:
     op, value = predicate.op, predicate.value
     if op is _PRESENT:
         return WHOLE
-    where = zone(value)
+    where = NUMBER if type(value) is int and -EXACT_MAX < value < EXACT_MAX else zone(value)  # most are of this kind
     if where != NUMBER or op is _PREFIX:
         _check(predicate, where)
         value = int(value) if where == TRUTH else value
