@@ -188,6 +188,8 @@ def test_bad_ids_are_refused_and_change_nothing(new_index: Callable[[], BoxIndex
     with pytest.raises(UsageError, match="32 bits"):
         index.add(1, (), link=-1)
     assert index.match({}).tolist() == [3]
+    with pytest.raises(UsageError, match="attributes"):
+        BoxIndex(attributes_max=1_000_000)
 
 
 def test_an_engine_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

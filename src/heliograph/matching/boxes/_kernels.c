@@ -680,12 +680,16 @@ static int is_box(PyObject *box) {
 }
 
 static PyObject *table_put(Table *table, PyObject *arguments) {
-    unsigned int id, link;
+    long long wanted, its_link;
     PyObject *box, *name, *interval;
     int holed;
-    if (!PyArg_ParseTuple(arguments, "IIOp", &id, &link, &box, &holed)) return NULL;
-    if (id > INT32_MAX) { PyErr_SetString(PyExc_ValueError, "an id has at most 31 bits"); return NULL; }
+    if (!PyArg_ParseTuple(arguments, "LLOp", &wanted, &its_link, &box, &holed)) return NULL;
+    if (wanted < 0 || wanted > INT32_MAX || its_link < 0 || its_link > UINT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "an id has at most 31 bits, a link 32");
+        return NULL;
+    }
     if (!is_box(box)) return NULL;
+    uint32_t id = (uint32_t)wanted, link = (uint32_t)its_link;
     Chunk *chunk = chunk_for(table, id);
     if (chunk == NULL) return NULL;
     uint32_t slot = id % SLOTS, done = 0;
@@ -1022,7 +1026,7 @@ static PyObject *table_relate(Table *table, PyObject *arguments) {
     for (uint32_t i = 0; i < table->chunk_count; i++) {
         Chunk *chunk = table->chunks[i];
         if (chunk == NULL) continue;
-        memset(table->ties, 0, table->attribute_top);
+        if (table->attribute_top) memset(table->ties, 0, table->attribute_top);
         int none = rule_out(table, chunk, out, mode, stored, box, &sure);
         if (none < 0) return NULL;
         if (!none && collect(table, chunk, out, mode, stored, (uint32_t)PyDict_Size(box), sure) < 0) return NULL;

@@ -26,6 +26,7 @@ from heliograph.model.predicates import Conjunction
 
 MOVED_AT_ONCE = 32  # entries per call while a table is moved: well under 1 ms
 LINK_MAX = (1 << 32) - 1
+ENTRIES_MOST, ATTRIBUTES_MOST = 1 << 31, 1 << 14  # what ids and attribute numbers of the compiled table can say
 
 
 class IndexFullError(HeliographError):
@@ -52,6 +53,8 @@ class BoxIndex:
     """Conjunctions by id. ``engine`` forces one form of table, for tests and doubt."""
 
     def __init__(self, *, entries_max: int = 4_000_000, attributes_max: int = 1_024, engine: str | None = None) -> None:
+        if not 0 < entries_max <= ENTRIES_MOST or not 0 < attributes_max <= ATTRIBUTES_MOST:
+            raise UsageError(f"an index takes up to {ENTRIES_MOST:,} entries and {ATTRIBUTES_MOST:,} attributes")
         self.entries_max = entries_max
         self.attributes_max = attributes_max  # every one costs some rows per chunk of entries
         self._large_name = engines.in_use(engine)
