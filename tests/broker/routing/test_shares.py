@@ -214,3 +214,19 @@ def test_many_wide_subscriptions_at_once_take_two_questions_and_none_is_confirme
         assert all(far.match(b"t/%d" % number) for number in confirmed)
     assert sorted(confirmed) == list(range(1, 201))
     assert mesh.carried[("a", "b")] - carried <= 200 + 8, "what is told is one write each, and two questions are few"
+
+
+def test_a_question_of_a_broker_that_began_anew_is_not_taken_for_one_of_its_earlier_life() -> None:
+    mesh = Mesh({"b": ["a", "c"]}, {"a": "1", "b": "1", "c": "2"})
+    mesh.client("a", 1)
+    mesh.stalled.add(frozenset("bc"))
+    mesh["a"].subscribe(1, "x", wide=True)  # b waits for c, which is silent
+    mesh.run()
+    mesh.kill("a")
+    mesh.add("a", [], "1")
+    mesh.pass_time(150)
+    heard = mesh.client("a", 1)
+    mesh["a"].subscribe(1, "y", wide=True)
+    mesh.run()
+    assert mesh.report("a", "overview")["neighbours"] == 1
+    assert "CONFIRMED" not in heard.order

@@ -59,7 +59,7 @@ class Waves:
         self._network = network
         self._timers = timers
         self._waves: dict[tuple[int, int], Wave] = {}
-        self._wave_number = 0
+        self._wave_number = network.map.me.incarnation << 16  # never that of a wave of an earlier life, still under way
         self._asking: list[Callable[[Instant], None]] = []  # to be called when our present question is answered
         self._waiting: list[Callable[[Instant], None]] = []  # … and the next one
 
