@@ -45,15 +45,19 @@ class World:
         self.loop.step += 1
         self.journal.write(kind, who, *details)
 
-    def subscribe(self, who: str = "s", number: int = 1, pattern: str = "x/#", echo: bool = True) -> None:
-        self.write("subscribing", who, number, pattern, "drop_oldest", echo)
+    def subscribe(
+        self, who: str = "s", number: int = 1, pattern: str = "x/#", echo: bool = True, where: str = ""
+    ) -> None:
+        self.write("subscribing", who, number, pattern, "drop_oldest", echo, where)
         self.write("subscribed", who, number)
 
-    def publish(self, number: int, topic: str = "x/y", who: str = "p") -> None:
-        self.write("published", who, number, topic, b"payload")
+    def publish(self, number: int, topic: str = "x/y", who: str = "p", **headers: Any) -> None:
+        self.write("published", who, number, topic, b"payload", headers)
 
-    def receive(self, number: int, topic: str = "x/y", who: str = "s", sub: int = 1, publisher: str = "p") -> None:
-        self.write("received", who, sub, publisher, 1, number, topic, b"payload")
+    def receive(
+        self, number: int, topic: str = "x/y", who: str = "s", sub: int = 1, publisher: str = "p", **headers: Any
+    ) -> None:
+        self.write("received", who, sub, publisher, 1, number, topic, b"payload", headers)
 
     def verdict(self) -> list[str]:
         self.checker.end()
