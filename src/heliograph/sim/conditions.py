@@ -21,7 +21,9 @@ from typing import NamedTuple
 from heliograph.model import topics
 
 LANGUAGES = ("predicates", "sql")  # in which this form is written alike and means the same
-WORDS = tuple("and or not between prefix present has true false in like is null escape".split())
+WORDS = (  # of these languages: not names
+    "and", "or", "not", "between", "prefix", "present", "has", "true", "false", "in", "like", "is", "null", "escape",
+)  # fmt: skip
 OPS: dict[str, Callable[..., bool]] = {"<=": le, ">=": ge, "=": eq, "<": lt, ">": gt}
 FORM = "a condition here is comparisons joined by 'and', such as disk > 120 and system = 'linux'"
 
