@@ -6,8 +6,8 @@ State: none.
 Not here: many conditions at once (boxes/index.py for events, interests.py for covering).
 Paper: [resources] §3.2, covering.
 
-Covering is sound for all languages and complete where boxes say it all. A residue is compared by its terms: whoever asks
-all of them, and more, is covered.
+Covering is sound for all languages and complete where boxes say it all. A residue is compared by its terms: whoever
+asks all of them, and more, is covered.
 """
 
 from __future__ import annotations

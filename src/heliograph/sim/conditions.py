@@ -1,7 +1,7 @@
 """Conditions of scenarios: plain conjunctions of comparisons, read and judged without any of the brokers' code.
 
 In:    a text such as ``disk > 120 and system = 'linux'``; the headers of a publication.
-Out:   Test values; fits(): are they all passed; covers(): does one condition ask less than another.
+Out:   Comparison values; fits(): are they all passed; covers(): does one condition ask less than another.
 State: none, but for answers that are remembered.
 Not here: what brokers make of the same text (matching/), drawing the numbers in it (workloads.py).
 
@@ -33,7 +33,7 @@ _AND = re.compile(r"and\b", re.IGNORECASE)
 Value = int | float | str
 
 
-class Test(NamedTuple):
+class Comparison(NamedTuple):
     """One comparison."""
 
     name: str
@@ -41,19 +41,19 @@ class Test(NamedTuple):
     value: Value
 
 
-Tests = tuple[Test, ...]
+Comparisons = tuple[Comparison, ...]
 
 
 @lru_cache(maxsize=65_536)
-def tests_of(text: str) -> Tests:
+def comparisons_of(text: str) -> Comparisons:
     """The comparisons of a condition, none for an empty text; ValueError says where it is not in the plain form."""
-    found: list[Test] = []
+    found: list[Comparison] = []
     at = 0
     while at < len(text) or found:
         test = _TEST.match(text, at)
         if test is None or test[1].lower() in WORDS:
             raise ValueError(f"not readable from character {at + 1} on; {FORM}")
-        found.append(Test(test[1], test[2], _value(test[3])))
+        found.append(Comparison(test[1], test[2], _value(test[3])))
         joined = _AND.match(text, test.end())
         if joined is None:
             if test.end() < len(text):
@@ -63,7 +63,7 @@ def tests_of(text: str) -> Tests:
     return tuple(found)
 
 
-def fits(tests: Tests, headers: Mapping[str, Value]) -> bool:
+def fits(tests: Comparisons, headers: Mapping[str, Value]) -> bool:
     """True if a publication with these headers passes all tests; what it does not have passes none."""
     return all(test.name in headers and _passes(headers[test.name], test) for test in tests)
 
@@ -77,7 +77,7 @@ def covers(wide: Wish, narrow: Wish) -> bool:
     """True if every publication that the narrow wish fits, the wide one fits as well."""
     if not topics.covers(wide[0].encode(), narrow[0].encode()):
         return False
-    asked, given = tests_of(wide[1]), tests_of(narrow[1])
+    asked, given = comparisons_of(wide[1]), comparisons_of(narrow[1])
     points = _points(test.value for test in (*asked, *given))
     admitted = {test.name: [value for value in points if _admits(given, test.name, value)] for test in given}
     if not all(admitted.values()):
@@ -100,11 +100,11 @@ def uncovered(wishes: Iterable[Wish]) -> list[Wish]:
     ]
 
 
-def _admits(tests: Tests, name: str, value: Value) -> bool:
+def _admits(tests: Comparisons, name: str, value: Value) -> bool:
     return all(_passes(value, test) for test in tests if test.name == name)
 
 
-def _passes(value: Value, test: Test) -> bool:
+def _passes(value: Value, test: Comparison) -> bool:
     if isinstance(value, str) is not isinstance(test.value, str):
         return False  # numbers and texts have no order among each other
     return OPS[test.op](value, test.value)

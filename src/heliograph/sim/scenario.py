@@ -235,7 +235,7 @@ def _content_problems(workload: Workload, path: str) -> list[str]:
     found = []
     for condition in workload.where:
         try:
-            conditions.tests_of(filled(condition, 1, 1))
+            conditions.comparisons_of(filled(condition, 1, 1))
         except ValueError as error:
             found.append(f"{path}.where has {condition!r}: {error}")
     if workload.where and not workload.subscribe:

@@ -24,7 +24,7 @@ from heliograph.model.publication import Headers
 from heliograph.model.topics import matches
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import may, people
-from heliograph.sim.conditions import Tests, fits, tests_of
+from heliograph.sim.conditions import Comparisons, comparisons_of, fits
 from heliograph.sim.loop import SECOND
 
 GRACE_NS = SECOND
@@ -43,7 +43,7 @@ class Delivery(Checker):
         """Nothing has happened yet."""
         self._people = people(self.scenario)
         self._filters: dict[Key, tuple[str, bool]] = {}  # known subscriptions, in force or not: filter, echo
-        self._conditions: dict[Key, Tests] = {}
+        self._conditions: dict[Key, Comparisons] = {}
         self._due: dict[Key, dict[tuple[str, int], tuple[str, int, int]]] = {}  # in force: (publisher, number) -> when
         self._takers: dict[tuple[str, str], list[Key]] = {}  # (publisher, topic) -> subscriptions in force that want it
         self._answers: dict[tuple[str, str, bool, str, str], bool] = {}  # does this subscriber get that? remembered
@@ -60,7 +60,7 @@ class Delivery(Checker):
     def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str) -> None:
         """A program asked for publications."""
         self._filters[who, subscription] = (pattern, echo)
-        self._conditions[who, subscription] = tests_of(where)
+        self._conditions[who, subscription] = comparisons_of(where)
 
     def on_subscribed(self, who: str, subscription: int) -> None:
         """The broker confirmed it."""

@@ -13,7 +13,7 @@ from heliograph.model.publication import Headers
 from heliograph.model.topics import matches
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import may, people
-from heliograph.sim.conditions import fits, tests_of
+from heliograph.sim.conditions import comparisons_of, fits
 
 
 class Isolation(Checker):
@@ -56,7 +56,7 @@ class Isolation(Checker):
             self._verdicts[key] = self._judge(*key)
         verdict = self._verdicts[key]
         where = self._wanted[who, subscription][2]
-        if verdict is None and not fits(tests_of(where), headers):
+        if verdict is None and not fits(comparisons_of(where), headers):
             verdict = f"it asked for {where}, and that has {headers}"
         if verdict is not None:
             self.blame(f"{who} got publication {number} of {publisher} on {topic}, but {verdict}")
