@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -195,9 +197,7 @@ texts = st.lists(comparisons, min_size=1, max_size=4).map(
 
 
 @given(texts, st.dictionaries(names, values), st.sampled_from(LANGUAGES))
-def test_a_condition_means_the_same_to_checkers_and_brokers(text: str, headers: dict, language: str) -> None:
-    import json
-
+def test_a_condition_means_the_same_to_checkers_and_brokers(text: str, headers: dict[str, Any], language: str) -> None:
     event = Event(b"t", json.dumps(headers).encode(), b"")
     assert fits(comparisons_of(text), headers) is real_matches(compile(language, text), event)
 

@@ -244,13 +244,18 @@ def _content_problems(workload: Workload, path: str) -> list[str]:
         known = ", ".join(conditions.LANGUAGES)
         found.append(f"{path}.language = {workload.language!r}: must be one of {known}")
     for name, drawn_from in workload.headers.items():
-        texts = [isinstance(value, str) for value in drawn_from]
-        in_order = len(drawn_from) == 2 and not any(texts) and drawn_from[0] <= drawn_from[1]  # type: ignore[operator]
         if not name or name.startswith("$"):
             found.append(f"{path}.headers has {name!r}: a name that does not begin with $ is needed")
-        elif not (in_order or (texts and all(texts))):
+        elif not _can_be_drawn(drawn_from):
             found.append(f"{path}.headers.{name} = {list(drawn_from)}: must be [least, most], or a list of texts")
     return found
+
+
+def _can_be_drawn(drawn_from: Drawn) -> bool:
+    match drawn_from:
+        case (int() | float() as least, int() | float() as most):
+            return least <= most
+    return bool(drawn_from) and all(isinstance(value, str) for value in drawn_from)
 
 
 def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:
