@@ -12,6 +12,7 @@ same conditions have the same route, so the making of sinks is paid once for eac
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from heliograph.errors import ConditionError, ProtocolError
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from heliograph.broker.subscriptions import Want
 
 ROUTES_MAX = 1_024  # remembered combinations per topic
+REMEMBERED_MAX = 4_096  # conditions: an interest is read when it is checked, kept, told on, and taken back
+REMEMBERED_CHARACTERS_MAX = 512  # of a condition that is remembered
 RESIDUES_PER_STEP = 4  # conditions beyond boxes that take about as long as one step of a read (STEPS_MAX)
+
+_compiled = lru_cache(maxsize=REMEMBERED_MAX)(compile)
 
 Build = Callable[["list[Want]", "list[Wish]"], "Route"]
 
@@ -66,7 +71,7 @@ class Content:
 def condition_of(language: str, text: str) -> Condition:
     """A peer's text as a condition; what is wrong with it is the peer's fault."""
     try:
-        return compile(language, text)
+        return _compiled(language, text) if len(text) <= REMEMBERED_CHARACTERS_MAX else compile(language, text)
     except ConditionError as error:
         raise ProtocolError(error.reason, str(error)) from None
 

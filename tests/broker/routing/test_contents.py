@@ -11,7 +11,8 @@ from heliograph.broker.routing.interests import Interests, Voice, snapshot_of, w
 from heliograph.errors import ProtocolError
 from heliograph.machine import Peer
 from heliograph.model.subscription import Conditional
-from heliograph.wire.frames import service
+from heliograph.wire import network as wire
+from heliograph.wire.frames import Kind, control, service
 from heliograph.wire.network import Interest
 from tests.broker.routing.mesh import Mesh
 
@@ -130,6 +131,21 @@ def test_interests_with_conditions_survive_a_snapshot() -> None:
 def test_an_interest_that_makes_no_sense_is_the_tellers_fault(bad: tuple[str, str, str]) -> None:
     with pytest.raises(ProtocolError):
         Interests().learn(Interest(7, False, 1, 1, full=True, add=[bad]))
+
+
+@pytest.mark.req("O6")
+def test_an_interest_that_cannot_be_read_ends_the_link_on_which_it_came_and_goes_no_further() -> None:
+    mesh = a_chain()
+    [link] = mesh["a"].ends
+    good, bad = ("rooms/#", "predicates", "t > 1"), ("hosts/#", "prolog", "likes(X)")
+    body = wire.encode(Interest(7, False, 1, 1, full=True, add=[good, bad]))
+    mesh.carry(mesh["a"], link, control(Kind.INTEREST, 0, body))
+    mesh.run()
+
+    assert mesh.report("b", "overview")["refused"] == {"language_unsupported": 1}
+    for name in ("b", "c"):
+        assert (7, False) not in mesh[name].broker._network.interests.owners
+    assert [row["broker"] for row in mesh.report("c", "map")["neighbours"]] == ["b"]
 
 
 def test_too_many_conditions_are_told_as_their_filters_and_told_again_when_there_are_few() -> None:
