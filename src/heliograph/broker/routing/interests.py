@@ -174,7 +174,7 @@ class Interests:
         key = (owner, wanted, group)
         if key in self._wishes or len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX:
             return
-        condition = None if isinstance(wanted, bytes) else condition_of(wanted.language, wanted.where)
+        condition = _condition(wanted)
         wish = self._wishes[key] = Wish(owner, wanted, group, condition)
         self._enter(wish, difference)
         if group is None:
@@ -414,7 +414,17 @@ def _asked(wanted: Wanted) -> matching.Interest:
     """As the covering set knows it."""
     if isinstance(wanted, bytes):
         return matching.Interest(wanted)
-    return matching.Interest(wanted.filter, condition_of(wanted.language, wanted.where))
+    return matching.Interest(wanted.filter, _condition(wanted) or matching.ANYTHING)
+
+
+def _condition(wanted: Wanted) -> Condition | None:
+    """None if there is none, or if it is in words that only newer brokers know: then the filter alone stands."""
+    if isinstance(wanted, bytes):
+        return None
+    try:
+        return condition_of(wanted.language, wanted.where)
+    except ProtocolError:
+        return None
 
 
 def _wanted(asked: matching.Interest) -> Wanted:
@@ -461,5 +471,5 @@ def check(interest: Interest) -> None:
         fault = filter_fault(text.encode("utf-8", "surrogatepass"))
         if fault is not None:
             raise ProtocolError(Reason.FILTER_INVALID, fault)
-        if not isinstance(told, str):
-            condition_of(told[1], told[2])
+        if not isinstance(told, str) and len(told[1]) + len(told[2]) > TOLD_BYTES_MAX:
+            raise ProtocolError(Reason.CONDITION_OVER_LIMIT, f"a condition of more than {TOLD_BYTES_MAX} characters")
