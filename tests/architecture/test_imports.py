@@ -17,7 +17,7 @@ ORDER = (
     ("matching",),
     ("broker", "services"),
     ("client",),
-    ("node", "config", "config_keys", "config_sources"),
+    ("node", "config", "config_keys", "config_keyring", "config_sources"),
     ("observe",),
     ("live", "sim"),
     ("__init__",),

@@ -1,18 +1,18 @@
 """Certificates: a small authority of one's own, and the certificates with which entities prove themselves.
 
-In:    names, roles, hosts, and the time; PEM bytes of earlier certificates and keys.
+In:    names, roles, hosts, and the time; PEM bytes of earlier certificates and keys; in a simulation, seeded chance.
 Out:   PEM bytes to be written down; Facts about a certificate.
 State: none.
 Not here: files and permissions (cli/ca.py), names inside certificates (names.py), the TLS handshake (live/tls.py).
 
-Keys are ECDSA P-256: one key per entity for identity, signatures and, later, sealing. Certificates carry what OpenSSL,
+Keys are ECDSA P-256: one key per entity for identity, signatures and sealing. Certificates carry what OpenSSL,
 Python's ssl in its strict mode and the verifier of ``cryptography`` ask for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -36,6 +36,11 @@ _HOST = re.compile(
     r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\Z"
 )
 _HOST_LENGTH_MAX = 253
+_SERIAL_BYTES = 20  # X.509's own limit, less one bit
+_CHANCE_BYTES = 40  # reduced to P-256's order without a bias that matters
+
+Draw = Callable[[int], bytes]
+"""That many random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +65,35 @@ class Facts:
     fingerprint: str  # SHA-256 of the DER form
 
 
-def make_authority(name: str, now: datetime, days: int = AUTHORITY_DAYS) -> Pair:
-    """A new authority that signs itself. ``now`` knows its time zone."""
+def make_authority(name: str, now: datetime, days: int = AUTHORITY_DAYS, draw: Draw | None = None) -> Pair:
+    """A new authority that signs itself. ``now`` knows its time zone.
+
+    With ``draw`` keys and serial numbers come from it and equal draws make equal certificates: for simulations only.
+    """
     if not entity_is_valid(name):
         raise UsageError(f"{name!r} is not a name for an authority: letters, digits and . _ @ - only")
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _new_key(draw)
     subject = _name(name)
     usage = _usage(certificates=True)
     certificate = (
-        _builder(subject, subject, key.public_key(), key.public_key(), now, now + timedelta(days=days))
+        _builder(subject, subject, key.public_key(), key.public_key(), now, now + timedelta(days=days), draw)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
-        .sign(key, hashes.SHA256())
+        .sign(key, hashes.SHA256(), ecdsa_deterministic=True)
     )
     return _pair(certificate, key)
 
 
 def issue(
-    authority: Pair, entity: str, roles: Sequence[Role], hosts: Sequence[str], now: datetime, days: int = LEAF_DAYS
+    authority: Pair,
+    entity: str,
+    roles: Sequence[Role],
+    hosts: Sequence[str],
+    now: datetime,
+    days: int = LEAF_DAYS,
+    draw: Draw | None = None,
 ) -> Pair:
-    """A certificate for an entity, signed by the authority. It never outlives the authority."""
+    """A certificate for an entity, signed by the authority, which it never outlives. ``draw``: see make_authority."""
     if not entity_is_valid(entity):
         raise UsageError(f"{entity!r} is not an entity id: letters, digits and . _ @ - only, at most 128")
     if not roles:
@@ -87,19 +101,19 @@ def issue(
     if not 1 <= days <= LEAF_DAYS_MAX:
         raise UsageError(f"{days} days: must be between 1 and {LEAF_DAYS_MAX}")
     signer, signer_key = _open_authority(authority, now)
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _new_key(draw)
     ends = min(now + timedelta(days=days), signer.not_valid_after_utc)
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris_of(entity, roles)]
     names += [_host(host) for host in dict.fromkeys(hosts)]
     certificate = (
-        _builder(_name(entity), signer.subject, key.public_key(), signer_key.public_key(), now, ends)
+        _builder(_name(entity), signer.subject, key.public_key(), signer_key.public_key(), now, ends, draw)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(certificates=False), critical=True)
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(signer_key, hashes.SHA256())
+        .sign(signer_key, hashes.SHA256(), ecdsa_deterministic=True)
     )
     return _pair(certificate, key)
 
@@ -130,18 +144,27 @@ def _builder(
     issuer_key: ec.EllipticCurvePublicKey,
     now: datetime,
     ends: datetime,
+    draw: Draw | None,
 ) -> x509.CertificateBuilder:
+    serial = int.from_bytes(draw(_SERIAL_BYTES), "big") >> 1 if draw else x509.random_serial_number()
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial)
         .not_valid_before(now - _SKEW)
         .not_valid_after(ends)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
+
+
+def _new_key(draw: Draw | None) -> ec.EllipticCurvePrivateKey:
+    if draw is None:
+        return ec.generate_private_key(ec.SECP256R1())
+    number = int.from_bytes(draw(_CHANCE_BYTES), "big") % (ec.SECP256R1.group_order - 1) + 1
+    return ec.derive_private_key(number, ec.SECP256R1())
 
 
 def _usage(*, certificates: bool) -> x509.KeyUsage:

@@ -1,0 +1,56 @@
+"""Envelopes: a payload with its signature and the hash of its signer's certificate chain.
+
+In:    the parts; or bytes as received.
+Out:   one string of bytes; or Envelope, where anything else raises ProtocolError.
+State: none.
+Not here: what the payload means, making and checking the signature (keyring.py), the chain itself (chains.py).
+
+    u8 version = 1 | signature (64) | SHA-256 of the chain (32) | payload
+
+The signature covers all that follows it, as received. A chain of certificates would fill half a datagram, so its hash
+travels; whoever does not know the chain yet asks for it over a link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heliograph.errors import ProtocolError, Reason
+
+ENVELOPE_BYTES = 97  # what an envelope adds to its payload
+HASH_BYTES = 32
+
+_VERSION = 1
+_SIGNED_FROM = 65
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An envelope taken apart; nothing in it is verified yet."""
+
+    signature: bytes
+    signed: bytes  # exactly the bytes under the signature: chain hash and payload
+
+    @property
+    def chain_hash(self) -> bytes:
+        """The SHA-256 of the chain of whoever claims to have signed."""
+        return self.signed[:HASH_BYTES]
+
+    @property
+    def payload(self) -> bytes:
+        """What was said."""
+        return self.signed[HASH_BYTES:]
+
+
+def encode(envelope: Envelope) -> bytes:
+    """The envelope as it travels."""
+    return b"%c%b%b" % (_VERSION, envelope.signature, envelope.signed)
+
+
+def decode(data: bytes) -> Envelope:
+    """Take an envelope apart; ProtocolError(BODY_MALFORMED) if these bytes are none."""
+    if len(data) < ENVELOPE_BYTES:
+        raise ProtocolError(Reason.BODY_MALFORMED, f"a signed envelope has at least {ENVELOPE_BYTES} bytes")
+    if data[0] != _VERSION:
+        raise ProtocolError(Reason.BODY_MALFORMED, f"envelope version {data[0]}; known here: {_VERSION}")
+    return Envelope(bytes(data[1:_SIGNED_FROM]), bytes(data[_SIGNED_FROM:]))

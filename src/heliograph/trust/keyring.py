@@ -1,0 +1,174 @@
+"""The keyring: what a machine holds to sign, verify, seal and open.
+
+In:    an own key and chain (or none), authorities, bytes as received, the wall time.
+Out:   envelopes, seals; Signed statements with their proven Holder; ProtocolError for what a peer got wrong.
+State: own key and authorities until ``renew``; verified holders and signatures, bounded.
+Not here: reading files (config.py), is a statement fresh (freshness.py), what a holder may do (broker/access.py).
+
+Machines call this inline; none of it is a job: signing takes about 40 µs, verifying 100, a chain 200, sealing and
+opening 100 each, and a result that is remembered 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.model.identity import Role
+from heliograph.trust import envelope, sealing, signatures
+from heliograph.trust.chains import Authorities, Holder, chain_hash, encode_chain, load_pem
+from heliograph.trust.domains import framed
+from heliograph.trust.recent import Recent
+
+HOLDERS_MAX = 1_024  # brokers and clients that sign, at one node; at most 8 KiB each, mostly 1
+SIGNATURES_MAX = 4_096  # 32 bytes each, and their place
+
+_REMEMBERED = b"heliograph verified 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What this party proves itself with."""
+
+    key: ec.EllipticCurvePrivateKey = field(repr=False, compare=False)
+    chain: bytes = field(repr=False)
+    chain_hash: bytes
+
+    @classmethod
+    def from_pem(cls, certificate: bytes, key: bytes) -> Own:
+        """From the two files of `heliograph ca issue`; UsageError if they do not belong together."""
+        certificates = load_pem(certificate)
+        try:
+            private = serialization.load_pem_private_key(key, password=None)
+        except (ValueError, TypeError):  # TypeError: it is encrypted
+            raise UsageError("not a plain PEM private key") from None
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or not isinstance(private.curve, ec.SECP256R1):
+            raise UsageError("the private key is not P-256; `heliograph ca issue` makes one that is")
+        if private.public_key() != certificates[0].public_key():
+            raise UsageError("the private key does not belong to the certificate")
+        chain = encode_chain(certificates)
+        return cls(private, chain, chain_hash(chain))
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A statement whose signature was verified."""
+
+    payload: bytes
+    holder: Holder  # who said it
+
+
+class Keyring:
+    """Signs as its owner; verifies anybody whom the authorities vouch for."""
+
+    __slots__ = ("_authorities", "_holders", "_own", "_signatures")
+
+    def __init__(
+        self,
+        authorities: Authorities,
+        own: Own | None = None,
+        *,
+        holders_max: int = HOLDERS_MAX,
+        signatures_max: int = SIGNATURES_MAX,
+    ) -> None:
+        self._authorities = authorities
+        self._own = own
+        self._holders: Recent[bytes, Holder] = Recent(holders_max)
+        self._signatures: Recent[bytes, bool] = Recent(signatures_max)
+
+    def __repr__(self) -> str:
+        own = self._own.chain_hash.hex()[:16] if self._own else "none"
+        return f"Keyring(own={own}, authorities={self._authorities.count}, holders={len(self._holders)})"
+
+    @property
+    def own(self) -> Own | None:
+        """What this party proves itself with, if anything."""
+        return self._own
+
+    def renew(self, other: Keyring) -> None:
+        """From now on use the key and the authorities of another keyring; what was verified before is forgotten."""
+        self._own, self._authorities = other._own, other._authorities
+        self._holders.clear()
+        self._signatures.clear()
+
+    def learn(self, chain: bytes, wall_ns: int, role: Role | None = None) -> Holder:
+        """Verify a chain and remember its holder, so that signatures that name its hash can be verified.
+
+        Raises ProtocolError: CERTIFICATE_MALFORMED, _UNTRUSTED, _EXPIRED, _NOT_YET_VALID, or ROLE_MISSING.
+        """
+        name = chain_hash(chain)
+        holder = self._holders.get(name)
+        if holder is None:
+            holder = self._authorities.verify(chain, wall_ns)
+            self._holders.keep(name, holder)
+        self._check(holder, wall_ns, role)
+        return holder
+
+    def holder(self, name: bytes, wall_ns: int, role: Role | None = None) -> Holder:
+        """The holder of the chain with this hash; CERTIFICATE_UNKNOWN means: get the chain, ``learn`` it, ask again."""
+        holder = self._holders.get(name)
+        if holder is None:
+            if self._own is None or name != self._own.chain_hash:
+                raise ProtocolError(Reason.CERTIFICATE_UNKNOWN, f"no chain is known for {name.hex()[:16]}…")
+            return self.learn(self._own.chain, wall_ns, role)
+        self._check(holder, wall_ns, role)
+        return holder
+
+    def chain(self, name: bytes) -> bytes | None:
+        """The chain with this hash, for a peer who asks: our own, or one that was verified."""
+        if self._own is not None and name == self._own.chain_hash:
+            return self._own.chain
+        holder = self._holders.get(name)
+        return holder.chain if holder is not None else None
+
+    def sign(self, domain: bytes, payload: bytes) -> bytes:
+        """An envelope with this payload, signed as its owner for this domain."""
+        own = self._require_own()
+        signed = own.chain_hash + payload
+        return envelope.encode(envelope.Envelope(signatures.sign(own.key, domain, signed), signed))
+
+    def verify(self, domain: bytes, data: bytes, wall_ns: int, role: Role | None = None) -> Signed:
+        """Who said what, of an envelope as received.
+
+        Raises ProtocolError: BODY_MALFORMED, CERTIFICATE_UNKNOWN (see ``holder``), _EXPIRED, _NOT_YET_VALID,
+        ROLE_MISSING or SIGNATURE_WRONG.
+        """
+        opened = envelope.decode(data)
+        holder = self.holder(opened.chain_hash, wall_ns, role)
+        remembered = sha256(framed(_REMEMBERED, domain, data)).digest()
+        if not self._signatures.get(remembered):
+            signatures.verify(holder.public_key, domain, opened.signed, opened.signature)
+            self._signatures.keep(remembered, True)
+        return Signed(opened.payload, holder)
+
+    def seal(self, recipient: Holder, domain: bytes, plaintext: bytes, aad: bytes = b"") -> bytes:
+        """The plaintext for one holder's eyes; ``aad`` is not sent: both sides must name the same."""
+        return sealing.seal(recipient.public_key, domain, plaintext, aad)
+
+    def open(self, domain: bytes, sealed: bytes, aad: bytes = b"") -> bytes:
+        """What was sealed for us; ProtocolError(SEAL_BROKEN) if it was not, or not for this domain and aad."""
+        if self._own is None:
+            raise ProtocolError(Reason.SEAL_BROKEN, "there is no key here to open it with")
+        return sealing.open_sealed(self._own.key, domain, sealed, aad)
+
+    def report(self) -> dict[str, dict[str, int]]:
+        """How full the memories are, and how often they helped."""
+        return {"holders": self._holders.report(), "signatures": self._signatures.report()}
+
+    def _check(self, holder: Holder, wall_ns: int, role: Role | None) -> None:
+        """A remembered holder is believed only as long as its certificates would be."""
+        try:
+            holder.check_time(wall_ns)
+        except ProtocolError:
+            self._holders.drop(holder.chain_hash)
+            raise
+        holder.check_role(role)
+
+    def _require_own(self) -> Own:
+        if self._own is None:
+            raise UsageError("there is no certificate to sign with: name tls.certificate and tls.key")
+        return self._own

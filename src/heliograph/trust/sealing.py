@@ -1,0 +1,42 @@
+"""Sealing: bytes that only the owner of one key can read. HPKE (RFC 9180) as `cryptography` has it.
+
+In:    a recipient's key, a domain, a plaintext, and bytes that both sides know (``aad``).
+Out:   a suite byte and the HPKE ciphertext; or the plaintext, where anything broken raises ProtocolError.
+State: none. The ephemeral key of each seal comes from the system inside `cryptography`: sealed bytes are never
+       the same twice, their length always is.
+Not here: who sealed it: a seal names nobody, so sign what must be attributed (signatures.py).
+
+The suite is DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. Domain and aad enter the key schedule as HPKE's info:
+with one message per seal this binds them as firmly as the cipher's associated data, which the library keeps private.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.trust.domains import framed
+
+SEAL_BYTES = 82  # what sealing adds: suite byte, ephemeral key (65), tag (16)
+
+_PURPOSE = b"heliograph seal 1"
+_SUITE_BYTE = b"\1"  # others will be other numbers: a post-quantum one, some day
+_SUITE = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+def seal(key: ec.EllipticCurvePublicKey, domain: bytes, plaintext: bytes, aad: bytes = b"") -> bytes:
+    """The plaintext for the owner of this key, who must name the same domain and aad to open it."""
+    return _SUITE_BYTE + _SUITE.encrypt(plaintext, key, framed(_PURPOSE, domain, aad))
+
+
+def open_sealed(key: ec.EllipticCurvePrivateKey, domain: bytes, sealed: bytes, aad: bytes = b"") -> bytes:
+    """The plaintext; ProtocolError(SEAL_BROKEN) if it was sealed otherwise, for somebody else, or changed since."""
+    info = framed(_PURPOSE, domain, aad)
+    if len(sealed) < SEAL_BYTES or sealed[:1] != _SUITE_BYTE:
+        raise ProtocolError(Reason.SEAL_BROKEN, "too short, or sealed with a suite that is unknown here")
+    try:
+        return _SUITE.decrypt(sealed[1:], key, info)
+    except (InvalidTag, ValueError):
+        raise ProtocolError(Reason.SEAL_BROKEN, "not sealed for this key and purpose, or changed since") from None

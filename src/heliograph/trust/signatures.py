@@ -1,0 +1,46 @@
+"""Signatures: ECDSA P-256 with SHA-256, for one domain each, over bytes as they are.
+
+In:    a key, a domain, a message; when checking, a signature as received.
+Out:   64 bytes (r, then s, big-endian); or nothing, where a wrong one raises ProtocolError.
+State: none.
+Not here: whose key it is (chains.py), what travels with a signature (envelope.py), remembering results (keyring.py).
+
+The same key and message always give the same signature (RFC 6979), so machines that sign stay repeatable. Of the two
+forms of s only the lower is taken, so nobody can make a second valid signature of a first.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.trust.domains import framed
+
+SIGNATURE_BYTES = 64
+
+_PURPOSE = b"heliograph signature 1"
+_HALF = SIGNATURE_BYTES // 2
+_SIGNING = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
+_CHECKING = ec.ECDSA(hashes.SHA256())
+_ORDER = ec.SECP256R1.group_order
+
+
+def sign(key: ec.EllipticCurvePrivateKey, domain: bytes, message: bytes) -> bytes:
+    """The signature of a message for this domain."""
+    r, s = decode_dss_signature(key.sign(framed(_PURPOSE, domain, message), _SIGNING))
+    return r.to_bytes(_HALF, "big") + min(s, _ORDER - s).to_bytes(_HALF, "big")
+
+
+def verify(key: ec.EllipticCurvePublicKey, domain: bytes, message: bytes, signature: bytes) -> None:
+    """ProtocolError(SIGNATURE_WRONG) unless the key's owner signed exactly these bytes for this domain."""
+    signed = framed(_PURPOSE, domain, message)
+    r, s = int.from_bytes(signature[:_HALF], "big"), int.from_bytes(signature[_HALF:], "big")
+    if len(signature) != SIGNATURE_BYTES or s > _ORDER - s:
+        raise ProtocolError(Reason.SIGNATURE_WRONG, f"not a signature of {SIGNATURE_BYTES} bytes in its lower form")
+    try:
+        key.verify(encode_dss_signature(r, s), signed, _CHECKING)
+    except InvalidSignature:
+        raise ProtocolError(Reason.SIGNATURE_WRONG, "not signed by this key, for this purpose, as received") from None
