@@ -85,6 +85,9 @@ class Reason(IntEnum):
     CLUSTER_FULL = 507
     NAME_TAKEN = 508
     RESPONDERS_MISSING = 509
+    SOCKET_FAILED = 520
+    DATAGRAM_TOO_LARGE = 521
+    DATAGRAM_UNSENT = 522
 
     @property
     def word(self) -> str:

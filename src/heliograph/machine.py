@@ -23,6 +23,8 @@ The rules, which every machine and both drivers keep:
 11. An assert that fires is our own fault: the driver logs it, stops the node and exits non-zero.
 12. The driver calls ``take`` after each input, or after all inputs of one loop turn.
 13. A dial ends in exactly one of: ``attach`` with its ticket in the peer, or ``failed``.
+14. Whoever owns a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
+    is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and nobody else does.
 """
 
 from __future__ import annotations
@@ -65,6 +67,34 @@ class Dial:
     port: int
     secure: bool = False  # TLS with the driver's client settings
     server_name: str | None = None  # whose certificate to expect, where it differs from ``host``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Socket:
+    """A datagram socket that a machine is to have. As it stands here, nobody outside this computer can reach it."""
+
+    name: SocketName  # one machine's sockets have different names
+    host: str = "127.0.0.1"
+    port: int = 0  # 0: any that is free
+    group: str | None = None  # an IPv4 multicast group: the socket hears this group on ``port``, and nothing else
+    ttl: int = 1  # how many networks a multicast may pass; 0: it stays on this computer
+    interface: str = "127.0.0.1"  # by which multicasts come and go; "0.0.0.0": as the computer's routes say
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOpened:
+    """Told to a machine: its socket has this address. A group's address is the group itself."""
+
+    name: SocketName
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class SocketFailed:
+    """Told to a machine: this socket could not be opened. What it sends there is dropped and noted."""
+
+    name: SocketName
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +144,7 @@ class Effects:
 
     writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
     holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
-    datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()
+    datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()  # from which socket, to whom (or to which group)
     dials: Sequence[tuple[Ticket, Dial]] = ()
     hangups: Sequence[tuple[LinkId, Reason]] = ()  # after the writes, which are flushed for at most 1 s
     commits: Sequence[tuple[Ticket, list[Append | Put | Trim]]] = ()  # each atomic; they finish in order

@@ -231,6 +231,34 @@ class SlotChanged(Note, frozen=True, tag="slot_changed"):
     new: int
 
 
+class SocketRefused(Note, frozen=True, tag="socket_refused"):
+    """A datagram socket could not be opened, or its group not joined; the node does without it."""
+
+    socket: str
+    address: str
+    problem: str
+    reason: Reason = Reason.SOCKET_FAILED
+
+    @property
+    def level(self) -> str:
+        """Something is not heard; everything else works."""
+        return "warning"
+
+
+class DatagramsUnsent(Note, frozen=True, tag="datagrams_unsent"):
+    """Datagrams did not leave; at most one note per machine, reason and second."""
+
+    socket: str
+    datagrams: int
+    reason: Reason
+    problem: str
+
+    @property
+    def level(self) -> str:
+        """Datagrams may get lost, but these had no chance."""
+        return "warning"
+
+
 class DialFailed(Note, frozen=True, tag="dial_failed"):
     """A client could not reach a broker; it tries again."""
 

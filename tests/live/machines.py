@@ -17,7 +17,7 @@ from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.loop import Driver
 from heliograph.live.loop import run as run_fast
-from heliograph.machine import Effects, Outbox, Peer
+from heliograph.machine import Effects, Outbox, Peer, SocketFailed, SocketOpened
 
 LOOPS: list[Callable[[Coroutine[Any, Any, Any]], Any]] = [run_fast, asyncio.run]
 LOCAL = ListenerConfig(port=0)
@@ -36,6 +36,9 @@ class Recorder:
         self.woken: list[int] = []
         self.walls: list[int] = []
         self.wake_at: int | None = None
+        self.datagrams: list[tuple[str, tuple[str, int], bytes]] = []
+        self.sockets: dict[str, tuple[str, int]] = {}
+        self.problems: dict[str, str] = {}
 
     def attach(self, link: int, peer: Peer, now: int) -> None:
         assert link not in self.peers
@@ -47,7 +50,9 @@ class Recorder:
         assert type(data) is bytes
         self.received[link] += data
 
-    def receive_datagram(self, *_: Any) -> None: ...
+    def receive_datagram(self, socket: str, source: tuple[str, int], data: bytes, now: int) -> None:
+        assert type(data) is bytes
+        self.datagrams.append((socket, source, data))
 
     def detach(self, link: int, reason: Reason, now: int) -> None:
         assert link not in self.detached
@@ -65,7 +70,12 @@ class Recorder:
     def tell(self, command: Any, now: int) -> None:
         if command is None:
             raise UsageError("nothing to do")
-        command(self)
+        if isinstance(command, SocketOpened):
+            self.sockets[command.name] = command.address
+        elif isinstance(command, SocketFailed):
+            self.problems[command.name] = command.problem
+        else:
+            command(self)
 
     def clock(self, wall_ns: int, now: int) -> None:
         self.walls.append(wall_ns)

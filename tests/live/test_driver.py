@@ -210,7 +210,7 @@ def test_without_a_vault_or_a_socket_the_machine_is_told_or_it_is_counted(run: A
             driver.tell("m", ask)
             assert machine.results == []
             await until(lambda: machine.results == [(1, Reason.VAULT_MISSING), (2, Reason.VAULT_MISSING)])
-            assert driver.datagrams_dropped == 1
+            assert driver.datagrams.unsent == 1
 
     run(main())
 

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from heliograph.errors import Reason
-from heliograph.machine import Dial, Effects, Instant, LinkId, Outbox, Peer, Timers
+from heliograph.machine import (
+    Address,
+    Dial,
+    Effects,
+    Instant,
+    LinkId,
+    Outbox,
+    Peer,
+    Socket,
+    SocketFailed,
+    SocketOpened,
+    Timers,
+)
 from heliograph.node import Node, Pipe
 from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
@@ -45,7 +58,7 @@ class Recorder:
         self.received[link] = self.received.get(link, b"") + data
 
     def receive_datagram(self, socket: str, source: Any, data: bytes, now: Instant) -> None:
-        self._note(now, "datagram", data)
+        self._note(now, "datagram", socket, source, data)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         self._note(now, "detach", link, reason)
@@ -59,8 +72,11 @@ class Recorder:
     def failed(self, ticket: int, reason: Reason, now: Instant) -> None:
         self._note(now, "failed", ticket, reason)
 
-    def tell(self, command: Callable[[Any, Instant], None], now: Instant) -> None:
+    def tell(self, command: Any, now: Instant) -> None:
         """A command of a test is a function of the machine."""
+        if isinstance(command, SocketOpened | SocketFailed):
+            self._note(now, "socket", command)
+            return
         self._note(now, "tell")
         command(self, now)
 
@@ -96,9 +112,12 @@ class Echo(Recorder):
         self.outbox.writes.append((link, [data]))
 
 
-def add(world: World, name: str, kind: type[Recorder] = Recorder, *, listens: bool = False) -> Host:
+def add(
+    world: World, name: str, kind: type[Recorder] = Recorder, *, listens: bool = False, sockets: tuple[Socket, ...] = ()
+) -> Host:
     """A running host with one such machine."""
-    host = world.add(name, lambda _: Node(name=name, machines={"it": kind()}, pipes=(), listeners={}))
+    build = partial(Node, name=name, pipes=(), listeners={}, sockets={"it": sockets})
+    host = world.add(name, lambda _: build(machines={"it": kind()}))
     if listens:
         world.listen(host, (name, PORT), "main", "it")
     world.start(host)
@@ -132,6 +151,16 @@ def dial(world: World, host: Host, to: str, port: int = PORT) -> None:
 def write(world: World, host: Host, *chunks: bytes) -> None:
     """Let a machine write to its newest link."""
     tell(world, host, lambda machine, now: machine.outbox.writes.append((machine.link, list(chunks))))
+
+
+def send(world: World, host: Host, socket: str, to: Address, *datagrams: bytes) -> None:
+    """Let a machine send datagrams."""
+    tell(world, host, lambda machine, now: machine.outbox.datagrams.extend((socket, to, data) for data in datagrams))
+
+
+def heard(host: Host) -> list[bytes]:
+    """The datagrams that a machine got, in order."""
+    return [data for *_, data in it(host).of("datagram")]
 
 
 def hang_up(world: World, host: Host, reason: Reason = Reason.GOODBYE) -> None:

@@ -154,7 +154,7 @@ def test_settings_are_loaded_from_the_host() -> None:
     assert it(host).of("done") == [("done", 1, "as configured")]
 
 
-def test_there_is_no_vault_and_no_socket_yet() -> None:
+def test_without_a_vault_or_a_socket_the_machine_is_told_or_it_is_counted() -> None:
     world, host = a_host()
 
     def ask(machine: Recorder, now: int) -> None:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
+from heliograph.live.datagrams import Datagrams
 from heliograph.live.jobs import Workers
 from heliograph.live.network import Network
-from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Socket
 from heliograph.notes import Note
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ class Runner:
             self.fail_soon(ticket, Reason.VAULT_MISSING)
         for read in effects.reads:
             self.fail_soon(read.ticket, Reason.VAULT_MISSING)
-        driver.datagrams_dropped += len(effects.datagrams)  # no listener of this version opens a datagram socket
+        if effects.datagrams:
+            driver.datagrams.send(self, effects.datagrams)
 
     def done(self, ticket: int, result: Any) -> None:
         """A job succeeded."""
@@ -238,10 +240,10 @@ class Driver:
         self.inputs: deque[tuple[str, int, int]] = deque(maxlen=INPUTS_KEPT)  # kind, link or ticket, length
         self.work: deque[tuple[Runner, Callable[..., None] | None, tuple[Any, ...]]] = deque()
         self.settling = False
-        self.datagrams_dropped = 0
         self.heard = heard
         self.on_carried = carried
         self.network = Network(self, tls)
+        self.datagrams = Datagrams(self)
         self.workers = Workers(self.loop, load_settings)
         self.runners = {name: Runner(self, name, machine) for name, machine in machines.items()}
         self._pipes = pipes
@@ -269,12 +271,17 @@ class Driver:
         """Let peers dial in to a machine. OSError, with a text for people, if that address cannot be had."""
         return await self.network.listen(self.runners[name], listener)
 
+    async def open(self, name: str, socket: Socket) -> Address | None:
+        """Open a datagram socket for a machine and tell it; None, and a note, if it cannot be had."""
+        return await self.datagrams.open(self.runners[name], socket)
+
     async def stop(self) -> None:
-        """End all links and listeners, after at most a second of flushing, and the workers."""
+        """End all links, listeners and sockets, after at most a second of flushing, and the workers."""
         if self._clock is not None:
             self._clock.cancel()
         self.workers.end()
         await self.network.close()
+        self.datagrams.close()
         for runner in self.runners.values():
             runner.end()
         self.stopped.set()
@@ -292,6 +299,7 @@ class Driver:
         for runner in self.runners.values():
             runner.end()
         self.network.abort()
+        self.datagrams.close()
         self.stopped.set()
 
     def work_off(self) -> None:

@@ -137,6 +137,9 @@ class Running:
             self._log.say("error", error.strerror or str(error))
             return False
         self.driver.tell(BROKER, Listening(tuple(self._urls(listeners))))
+        for machine, sockets in self._node.sockets.items():
+            for socket in sockets:
+                await self.driver.open(machine, socket)
         return True
 
     def _urls(self, listeners: Sequence[ListenerConfig]) -> list[str]:

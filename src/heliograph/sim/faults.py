@@ -17,7 +17,7 @@ from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND, SECOND
 from heliograph.sim.network import End
 from heliograph.sim.network_faults import NetworkFaults, come_back, direction
-from heliograph.sim.scenario import OF_LINKS, OF_MANY, Fault
+from heliograph.sim.scenario import OF_DATAGRAMS, OF_LINKS, OF_MANY, Fault
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
 
@@ -65,6 +65,9 @@ class Faults:
             return
         if fault.kind in OF_MANY:
             self.counts[number] += self._network.strike(fault, random)
+        elif fault.kind in OF_DATAGRAMS:
+            self.counts[number] += 1
+            self._lossy(fault)
         elif fault.kind in OF_LINKS:
             ends = list(self._links(fault.target))
             if fault.kind == "unlink":
@@ -80,7 +83,7 @@ class Faults:
 
     def _links(self, target: str) -> Iterator[End]:
         """The directions that fit ``from > to``, of links that are in use."""
-        source, _, sink = (part.strip() for part in (target if ">" in target else "* > *").partition(">"))
+        source, sink = _directed(target)
         for host in self._world.hosts.values():
             if fnmatchcase(host.name, source):
                 for end in host.ends.values():
@@ -117,6 +120,13 @@ class Faults:
         self.begin(fault, direction(end), None)
         self._world.network.tamper(end)
 
+    # Faults of datagrams.
+
+    def _lossy(self, fault: Fault) -> None:
+        worse = (*_directed(fault.target), fault.loss)
+        self._world.datagrams.worsen(*worse)
+        self.begin(fault, fault.target, partial(self._world.datagrams.better, *worse))
+
     # Faults of hosts.
 
     def _crash(self, fault: Fault, host: Host, random: Random) -> None:
@@ -141,3 +151,9 @@ class Faults:
     def _step_clock(self, fault: Fault, host: Host, _random: Random) -> None:
         self.begin(fault, host.name, None)
         self._world.step_clock(host, fault.step_ms * MILLISECOND)
+
+
+def _directed(target: str) -> tuple[str, str]:
+    """From whom to whom: both parts of ``from > to``."""
+    source, _, sink = (part.strip() for part in (target if ">" in target else "* > *").partition(">"))
+    return source, sink

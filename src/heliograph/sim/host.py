@@ -17,7 +17,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import Reason
-from heliograph.machine import Effects, Instant, LinkId, Machine, Peer, Ticket
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Ticket
 from heliograph.sim.clock import WallClock
 from heliograph.sim.digest import PARTS_MAX, TAKE, WRITE
 from heliograph.sim.loop import NEVER
@@ -26,6 +26,7 @@ from heliograph.sim.network import End
 if TYPE_CHECKING:
     from heliograph.model.identity import Identity
     from heliograph.node import Node
+    from heliograph.sim.datagrams import Door
     from heliograph.sim.world import World
 
 LINGER_NS_MAX = 50_000  # how long an idle host may wait for more input before it handles the first
@@ -145,6 +146,10 @@ class Host:
         else:
             self.turning = False
 
+    def receive_datagram(self, door: Door, source: Address, data: bytes) -> None:
+        """A datagram arrived at a socket."""
+        self.offer(self._receive_datagram, door, (source, data))
+
     def attach(self, end: End) -> None:
         """A link came up."""
         self.offer(self._attach, end, None)
@@ -239,6 +244,11 @@ class Host:
         if end.writer is not None:  # it may have hung up while this waited
             end.seat.dirty = True
             end.seat.receive(end.link, data, now)
+
+    def _receive_datagram(self, door: Door, detail: tuple[Address, bytes], now: Instant) -> None:
+        door.waiting -= 1
+        door.seat.dirty = True
+        door.seat.machine.receive_datagram(door.name, *detail, now)
 
     def _attach(self, end: End, _: None, now: Instant) -> None:
         end.writer = end.seat
@@ -343,8 +353,8 @@ class Host:
         for read in effects.reads:
             self._promise(seat, read.ticket)
             world.loop.at(instant, world.fail_vault, (seat, read.ticket))
-        for socket, _address, data in effects.datagrams:
-            world.journal.write("datagram_dropped", self.name, socket, len(data))
+        if effects.datagrams:
+            world.datagrams.send(seat, effects.datagrams, instant)
 
     def _own_end(self, seat: Seat, link: LinkId, verb: str) -> End | None:
         """The end that an effect is about; None if it was detached after the machine asked for the effect."""

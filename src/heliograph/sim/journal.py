@@ -43,7 +43,8 @@ KINDS = {
     "restored": "a client is back with all its subscriptions",
     "leaving": "a client's program says goodbye",
     "lost": "a client was told that it lost publications, by a broker or by its own full inbox",
-    "datagram_dropped": "a machine sent a datagram, and there is no socket for it",
+    "datagram_dropped": "a machine sent a datagram that could not leave: no such socket, or too large",
+    "datagram_lost": "a datagram did not arrive",
 }
 
 Watcher = Callable[..., None]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from heapq import heappush
 from random import Random
 from typing import TYPE_CHECKING
@@ -30,6 +31,24 @@ FLUSH_NS_MAX = SECOND  # how long a driver waits for the last writes of a link t
 DIAL_NS_MAX = 5 * SECOND  # how long a driver waits for an answer to a dial
 MARK_BYTES_MIN = 512
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distance:
+    """How far some hosts are from others, one way; links and datagrams alike."""
+
+    target: str  # "from > to", patterns of hosts
+    delay_ms: float
+
+    def problems(self, path: str) -> list[str]:
+        """Everything wrong with it."""
+        found = []
+        if self.target.count(">") != 1:
+            found.append(f'{path}.target = {self.target!r}: a distance needs "from > to"')
+        if not 0 <= self.delay_ms <= 60_000:
+            found.append(f"{path}.delay_ms = {self.delay_ms}: must be between 0 and 60000")
+        return found
+
+
 Flight = list[tuple[int, bytes | Reason]]
 """Chunks with their arrival, oldest first; a Reason ends the stream. A list, not a deque: that takes 600 bytes each."""
 
@@ -44,6 +63,7 @@ class NetworkSettings:
     join: float = 0.1  # probability that a chunk waits for the next and arrives with it
     bandwidth_kib_s: int = 0  # per link and direction; 0: no limit
     buffer_kib: int = 64  # the mark above which a driver presses; each link draws its own around it
+    distance: tuple[Distance, ...] = ()  # the first that fits counts instead of delay_ms
 
     def problems(self, path: str = "network") -> list[str]:
         """Everything wrong with it."""
@@ -60,6 +80,8 @@ class NetworkSettings:
             found.append(f"{path}.bandwidth_kib_s = {self.bandwidth_kib_s}: must not be below 0 (0: no limit)")
         if not 1 <= self.buffer_kib <= 1 << 20:
             found.append(f"{path}.buffer_kib = {self.buffer_kib}: must be between 1 and {1 << 20}")
+        for number, distance in enumerate(self.distance):
+            found += distance.problems(f"{path}.distance[{number}]")
         return found
 
 
@@ -131,17 +153,32 @@ class Network:
         self._loop = loop
         self._draw = random.random
         self._arrives = self._arrive  # bound once: it is pushed for every chunk
-        self._jitter = int(settings.jitter_ms * MILLISECOND)
+        self._jitter = self.jitter_ns = int(settings.jitter_ms * MILLISECOND)
+        self._delay = int(settings.delay_ms * MILLISECOND)
+        self._delays: dict[tuple[str, str], int] = {}  # of pairs of hosts, once asked for
         self._split = settings.split
         self._split_or_join = settings.split + settings.join
         self._ns_per_kib = SECOND // settings.bandwidth_kib_s if settings.bandwidth_kib_s else 0
+
+    def delay_ns(self, source: str, sink: str) -> int:
+        """How long anything takes from one host to another, at least."""
+        if not self._settings.distance:
+            return self._delay
+        delay = self._delays.get((source, sink))
+        if delay is None:
+            fitting = (one for one in self._settings.distance if _fits(one.target, source, sink))
+            distance = next(fitting, None)
+            delay = self._delay if distance is None else int(distance.delay_ms * MILLISECOND)
+            self._delays[source, sink] = delay
+        return delay
 
     # Links come up.
 
     def dial(self, seat: Seat, ticket: Ticket, dial: Dial, instant: int) -> None:
         """Try to open a link; one round trip later the dialler knows."""
-        trip = int(self._settings.delay_ms * MILLISECOND) + int(self._jitter * self._draw()) + MICROSECOND
-        self._loop.at(instant + 2 * trip, self._answer_dial, (seat, ticket, dial))
+        there = self.delay_ns(seat.host.name, dial.host) + self.delay_ns(dial.host, seat.host.name)
+        trip = there + 2 * (int(self._jitter * self._draw()) + MICROSECOND)
+        self._loop.at(instant + trip, self._answer_dial, (seat, ticket, dial))
 
     def _answer_dial(self, dialled: tuple[Seat, Ticket, Dial], instant: int) -> None:
         seat, ticket, dial = dialled
@@ -180,7 +217,7 @@ class Network:
     def _connect(self, here: End, there: End, instant: int) -> None:
         here.far, there.far = there, here
         for end in (here, there):
-            end.delay = int(self._settings.delay_ms * MILLISECOND)
+            end.delay = self.delay_ns(end.host.name, end.far.host.name)
             end.last = instant
             end.odd = self._ns_per_kib > 0 or self.tap is not None
             end.stops = self.blocked.get((end.host.name, end.far.host.name), 0)
@@ -442,3 +479,8 @@ class Network:
             end.tamper -= 1
             self.frames_lost += 1
         return shorter
+
+
+def _fits(target: str, source: str, sink: str) -> bool:
+    here, there = (part.strip() for part in target.split(">"))
+    return fnmatchcase(source, here) and fnmatchcase(sink, there)

@@ -1,6 +1,6 @@
 """Scenarios: a world to try, as a file that someone who never saw the code can read.
 
-In:    TOML: [scenario], [network], [hosts], [topology], [[workload]], [[fault]], [checks].
+In:    TOML: [scenario], [network], [datagrams], [hosts], [topology], [[workload]], [[fault]], [checks].
 Out:   Scenario, a frozen value; or ConfigError with all problems at once.
 State: none.
 Not here: brokers and clients (topology.py), building the world (stage.py), what the words mean in action (workloads.py,
@@ -19,6 +19,7 @@ from pathlib import Path
 from heliograph.errors import ConfigError
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
+from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.network import NetworkSettings
 from heliograph.sim.reading import read_table, suggest
 from heliograph.sim.topology import (
@@ -50,9 +51,11 @@ FAULTS = {
     "stop": "a broker is told to end, and is started again after a while",
     "replace": "a broker dies, and after a while another, with a new name, takes its place",
     "link": "two brokers that are not linked are linked for a while",
+    "lossy": "datagrams between the hosts that fit are lost with probability `loss` for a while",
     "unlink": "a link between brokers is removed, and added again after a while",
 }
 OF_LINKS = ("stall", "partition", "reset", "drop_frame", "unlink")  # their target is "from > to"
+OF_DATAGRAMS = ("lossy",)  # their target is "from > to" too, and they strike all that fit
 OF_MANY = ("divide", "link")  # they draw from all brokers that fit
 SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
 SIZE_BYTES_MAX = 1 << 20
@@ -107,6 +110,7 @@ class Fault:
     for_s: float = 1.0  # how long it lasts
     step_ms: int = 0
     factor: float = 10.0
+    loss: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,7 @@ class Scenario:
     scenario: Head
     topology: Topology
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    datagrams: DatagramSettings = field(default_factory=DatagramSettings)
     hosts: HostSettings = field(default_factory=HostSettings)
     workload: tuple[Workload, ...] = ()
     fault: tuple[Fault, ...] = ()
@@ -132,6 +137,7 @@ class Scenario:
     def problems(self, checkers: list[str]) -> list[str]:
         """Everything wrong with it."""
         found = _head_problems(self.scenario) + self.network.problems() + self.hosts.problems()
+        found += self.datagrams.problems()
         found += self.topology.problems()
         for number, workload in enumerate(self.workload):
             found += _workload_problems(workload, self.topology, f"workload[{number}]")
@@ -225,7 +231,7 @@ def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:
     found = []
     if fault.kind not in FAULTS:
         found.append(f"{path}.kind = {fault.kind!r}: {suggest(fault.kind, list(FAULTS))}")
-    elif fault.kind in OF_LINKS and fault.target != "*" and fault.target.count(">") != 1:
+    elif fault.kind in OF_LINKS + OF_DATAGRAMS and fault.target != "*" and fault.target.count(">") != 1:
         found.append(f'{path}.target = {fault.target!r}: a {fault.kind} needs "from > to", or "*"')
     if not 0 <= fault.at_s <= head.duration_s:
         found.append(f"{path}.at_s = {fault.at_s}: must lie within scenario.duration_s")
@@ -241,6 +247,8 @@ def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:
         found.append(f"{path}.for_s = {fault.for_s}: must be between 0 and {DURATION_S_MAX}")
     if not 1 <= fault.factor <= 1_000_000:
         found.append(f"{path}.factor = {fault.factor}: must be between 1 and 1000000")
+    if not 0 <= fault.loss <= 1:
+        found.append(f"{path}.loss = {fault.loss}: a probability is between 0 and 1")
     if fault.kind == "clock_step" and not fault.step_ms:
         found.append(f"{path}.step_ms is missing: by how much the clock steps")
     return found

@@ -37,7 +37,13 @@ class Stage:
     """Everything that one run needs."""
 
     def __init__(self, scenario: Scenario, seed: int, *, keep_journal: bool = False) -> None:
-        self.world = World(seed, network=scenario.network, hosts=scenario.hosts, keep_journal=keep_journal)
+        self.world = World(
+            seed,
+            network=scenario.network,
+            hosts=scenario.hosts,
+            datagrams=scenario.datagrams,
+            keep_journal=keep_journal,
+        )
         topology = drawn(scenario.topology, self.world.random("topology"))
         self.scenario = scenario = replace(scenario, topology=topology)
         names = scenario.checks.names

@@ -17,6 +17,7 @@ from heliograph.broker.commands import LoadSettings
 from heliograph.errors import Reason
 from heliograph.machine import Job, Ticket
 from heliograph.sim.clock import WallClock
+from heliograph.sim.datagrams import Datagrams, DatagramSettings
 from heliograph.sim.digest import Digest
 from heliograph.sim.host import Build, ContractError, Host, Seat
 from heliograph.sim.journal import Journal
@@ -70,6 +71,7 @@ class World:
         *,
         network: NetworkSettings | None = None,
         hosts: HostSettings | None = None,
+        datagrams: DatagramSettings | None = None,
         keep_journal: bool = False,
     ) -> None:
         self.seed = seed
@@ -77,6 +79,7 @@ class World:
         self.journal = Journal(self.loop, keep_all=keep_journal)
         self.digest = Digest()
         self.network = Network(network or NetworkSettings(), self.loop, self.random("network"))
+        self.datagrams = Datagrams(self, datagrams or DatagramSettings())
         self.hosts: dict[str, Host] = {}
         self.acting: Host | None = None  # whose turn it is
         self._settings = hosts or HostSettings()
@@ -132,6 +135,9 @@ class World:
         for pipe in node.pipes:
             self.network.pipe(host, host.seat(pipe.broker), host.seat(pipe.service))
         host.look_at_clock()
+        for owner, sockets in node.sockets.items():
+            for socket in sockets:
+                self.datagrams.open(host.seat(owner), socket)
         if host.on_start is not None:
             host.on_start()
         self.go_on(host)
@@ -159,6 +165,8 @@ class World:
     def _end(self, host: Host) -> None:
         host.up = False
         host.inbox.clear()
+        if host.node is not None and host.node.sockets:
+            self.datagrams.close(host)
         for seat in host.seats:
             seat.gone = True
 

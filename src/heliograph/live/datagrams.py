@@ -1,0 +1,243 @@
+"""Live datagrams: UDP sockets and multicast groups, opened as machines' owners declare them.
+
+In:    Socket specifications; datagrams that machines want sent; datagrams that arrive.
+Out:   inputs of the machine that a socket belongs to: SocketOpened or SocketFailed, then what arrives.
+State: open sockets, host names looked up lately, how many datagrams did not leave.
+Not here: links (links.py, network.py), what is in a datagram (machines), running one machine alone (lone.py).
+
+Plain sockets watched by the loop: asyncio's datagram transports cannot share a multicast port between processes or
+choose an interface, and one read here takes several datagrams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from heliograph.errors import Reason
+from heliograph.live.links import format_address
+from heliograph.machine import Address, Instant, Socket, SocketFailed, SocketName, SocketOpened
+from heliograph.notes import DatagramsUnsent, SocketRefused
+
+if TYPE_CHECKING:
+    from heliograph.live.loop import Driver, Runner
+
+DATAGRAM_BYTES_MAX = 65_507  # what fits into one IPv4 datagram
+READS_PER_TURN = 64  # then others on the loop get their turn
+RECEIVE_BYTES = 1 << 20  # of the kernel's buffer per socket, if it allows: many may answer at once
+NAMES_MAX = 1_024  # looked up and remembered …
+NAME_S = 60.0  # … for so long
+WAITING_MAX = 64  # datagrams that wait for one name; the rest are dropped
+NOTE_S = 1.0
+IP_MULTICAST_ALL = 49  # of Linux; Python has no name for it
+
+Name = tuple[int, str]
+"""A socket family and a host name."""
+
+
+class Datagrams:
+    """All datagram sockets of a driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.unsent = 0  # did not leave, for whatever reason
+        self._driver = driver
+        self._doors: dict[tuple[str, SocketName], Door] = {}
+        self._closed = False
+        self._found: dict[Name, tuple[str, float]] = {}  # numeric host, and until when to believe it
+        self._waiting: dict[Name, list[tuple[Door, int, bytes]]] = {}
+        self._noted: dict[tuple[str, Reason], tuple[int, float]] = {}  # not told yet, and when it may be told
+
+    async def open(self, runner: Runner, spec: Socket) -> Address | None:
+        """Open a socket and tell its machine; None if it cannot be had, which is worth a note and no more."""
+        assert (runner.name, spec.name) not in self._doors, f"two sockets of {runner.name} are called {spec.name}"
+        try:
+            bound = await self._bind(spec)
+        except (OSError, ValueError, OverflowError) as error:
+            problem = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            runner.note(SocketRefused(spec.name, format_address((spec.group or spec.host, spec.port)), problem))
+            runner.tell(SocketFailed(spec.name, problem))
+            return None
+        door = self._doors[runner.name, spec.name] = Door(self, runner, spec.name, bound)
+        self._driver.loop.add_reader(bound, door.read)
+        address = cast(Address, bound.getsockname()[:2])
+        runner.tell(SocketOpened(spec.name, address))
+        return address
+
+    async def _bind(self, spec: Socket) -> socket.socket:
+        host = spec.group or spec.host
+        family = _family(host)
+        if family is None:
+            infos = await self._driver.loop.getaddrinfo(host, spec.port, type=socket.SOCK_DGRAM)
+            family, host = infos[0][0], cast(str, infos[0][4][0])
+        if self._closed:
+            raise OSError("the node stops")
+        bound = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            bound.setblocking(False)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+            if spec.group is not None:
+                _share(bound)
+            if family == socket.AF_INET:
+                _set_multicast(bound, spec)
+            bound.bind((host, spec.port))
+            if spec.group is not None:
+                _join(bound, spec.group, spec.interface)
+        except BaseException:
+            bound.close()
+            raise
+        return bound
+
+    def send(self, runner: Runner, datagrams: Sequence[tuple[SocketName, Address, bytes]]) -> None:
+        """Send what a machine wants sent; what cannot be sent is counted and noted."""
+        for name, (host, port), data in datagrams:
+            door = self._doors.get((runner.name, name))
+            if door is None:
+                self.note_unsent(runner, name, Reason.SOCKET_MISSING, "no socket of this name is open")
+            elif len(data) > DATAGRAM_BYTES_MAX:
+                self.note_unsent(runner, name, Reason.DATAGRAM_TOO_LARGE, f"{len(data)} bytes")
+            else:
+                self._send(door, host, port, data)
+
+    def _send(self, door: Door, host: str, port: int, data: bytes) -> None:
+        name = (door.family, host)
+        found = self._found.get(name)
+        if found is not None and found[1] > self._driver.loop.time():
+            door.send((found[0], port), data)
+        elif _family(host) is not None:  # numeric, so nothing to look up; of another family: the socket refuses it
+            self._remember(name, host)
+            door.send((host, port), data)
+        else:
+            self._look_up(name, door, port, data)
+
+    def _look_up(self, name: Name, door: Door, port: int, data: bytes) -> None:
+        waiting = self._waiting.setdefault(name, [])
+        if len(waiting) >= WAITING_MAX or len(self._waiting) > WAITING_MAX:
+            door.note_unsent("too many datagrams wait for host names")
+            if not waiting:
+                del self._waiting[name]
+            return
+        waiting.append((door, port, data))
+        if len(waiting) == 1:
+            self._driver.network.keep(self._find(name))
+
+    async def _find(self, name: Name) -> None:
+        family, host = name
+        problem = ""
+        try:
+            infos = await self._driver.loop.getaddrinfo(host, None, family=family, type=socket.SOCK_DGRAM)
+            self._remember(name, cast(str, infos[0][4][0]))
+        except (OSError, UnicodeError) as error:  # the latter: not even the form of a name
+            problem = f"{host}: {error}"
+        for door, port, data in self._waiting.pop(name):
+            if problem:
+                door.note_unsent(problem)
+            else:
+                door.send((self._found[name][0], port), data)
+
+    def _remember(self, name: Name, host: str) -> None:
+        if len(self._found) >= NAMES_MAX:
+            del self._found[next(iter(self._found))]
+        self._found[name] = (host, self._driver.loop.time() + NAME_S)
+
+    def note_unsent(self, runner: Runner, name: SocketName, reason: Reason, problem: str) -> None:
+        """Count a datagram that did not leave. A flood of them must not become a flood of notes."""
+        self.unsent += 1
+        now = self._driver.loop.time()
+        count, at = self._noted.get((runner.name, reason), (0, now))
+        if now < at:
+            self._noted[runner.name, reason] = (count + 1, at)
+        else:
+            self._noted[runner.name, reason] = (0, now + NOTE_S)
+            runner.note(DatagramsUnsent(name, count + 1, reason, problem))
+
+    def close(self) -> None:
+        """Close every socket."""
+        self._closed = True
+        for door in self._doors.values():
+            door.close(self._driver.loop)
+        self._doors.clear()
+
+
+class Door:
+    """One open socket."""
+
+    __slots__ = ("_buffer", "_datagrams", "_name", "_runner", "_socket", "family")
+
+    def __init__(self, datagrams: Datagrams, runner: Runner, name: SocketName, bound: socket.socket) -> None:
+        self.family = bound.family
+        self._datagrams = datagrams
+        self._runner = runner
+        self._name = name
+        self._socket = bound
+        self._buffer = memoryview(bytearray(DATAGRAM_BYTES_MAX))
+
+    def read(self) -> None:
+        """Something arrived: the machine gets all of it as one input, up to a number."""
+        arrived: list[tuple[Address, bytes]] = []
+        for _ in range(READS_PER_TURN):
+            try:
+                count, source = self._socket.recvfrom_into(self._buffer)
+            except BlockingIOError:
+                break
+            except OSError:
+                continue  # the network's answer to an earlier datagram: nobody there
+            arrived.append((source[:2], bytes(self._buffer[:count])))
+        if arrived:
+            self._runner.hand("datagrams", len(arrived), self._give, arrived)
+
+    def _give(self, arrived: list[tuple[Address, bytes]], now: Instant) -> None:
+        receive = self._runner.machine.receive_datagram
+        for source, data in arrived:
+            receive(self._name, source, data, now)
+
+    def send(self, address: Address, data: bytes) -> None:
+        """Send at once, or not at all: what the kernel does not take now is lost, as datagrams may be."""
+        try:
+            self._socket.sendto(data, address)
+        except (OSError, OverflowError, ValueError) as error:
+            self.note_unsent(f"{format_address(address)}: {error}")
+
+    def note_unsent(self, problem: str) -> None:
+        """It did not leave."""
+        self._datagrams.note_unsent(self._runner, self._name, Reason.DATAGRAM_UNSENT, problem)
+
+    def close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """No more."""
+        loop.remove_reader(self._socket)
+        self._socket.close()
+
+
+def _family(host: str) -> int | None:
+    """The family of a numeric address; None if it is a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):  # the latter: a zero byte, or no text that the system knows
+            continue
+        return family
+    return None
+
+
+def _share(bound: socket.socket) -> None:
+    """Several nodes of one computer hear a group on one port."""
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform != "linux":  # where the first does not allow it
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
+def _set_multicast(bound: socket.socket, spec: Socket) -> None:
+    """How multicasts leave. They are heard on this computer too: other nodes of it are members."""
+    bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(spec.interface))
+    bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, spec.ttl)
+    bound.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+
+
+def _join(bound: socket.socket, group: str, interface: str) -> None:
+    """Hear a group on this interface, and on no other, even if another process joined it there."""
+    if sys.platform == "linux":
+        bound.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
+    membership = socket.inet_aton(group) + socket.inet_aton(interface)
+    bound.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)

@@ -1,0 +1,59 @@
+"""A lone machine: run one on the present loop with its sockets, links, timers and jobs, until it says stop.
+
+In:    a machine that is no part of a node (a finder, a probe), and the sockets it is to have.
+Out:   nothing; the machine has what it found.
+State: none beyond the driver's.
+Not here: carrying effects out (loop.py), whole nodes with listeners and signals (node.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from heliograph.live.loop import Driver
+from heliograph.machine import Machine, Socket
+from heliograph.notes import Note
+
+if TYPE_CHECKING:
+    from heliograph.live.tls import TlsContexts
+
+MACHINE = "lone"
+
+
+@asynccontextmanager
+async def running(
+    machine: Machine,
+    sockets: Sequence[Socket] = (),
+    *,
+    tls: TlsContexts | None = None,
+    heard: Callable[[str, Note], None] | None = None,
+    carried: Callable[[str], None] | None = None,
+) -> AsyncIterator[Driver]:
+    """Run a machine while the block lasts; it is told of each socket before the block begins."""
+    driver = Driver({MACHINE: machine}, tls=tls, heard=heard, carried=carried)
+    driver.start()
+    try:
+        for socket in sockets:
+            await driver.open(MACHINE, socket)
+        yield driver
+    finally:
+        await driver.stop()
+
+
+async def run_alone(
+    machine: Machine,
+    sockets: Sequence[Socket] = (),
+    *,
+    commands: Sequence[Any] = (),
+    tls: TlsContexts | None = None,
+    heard: Callable[[str, Note], None] | None = None,
+) -> None:
+    """Run a machine until it says stop. What it crashes with is raised here; cancelling ends it cleanly."""
+    async with running(machine, sockets, tls=tls, heard=heard) as driver:
+        for command in commands:
+            driver.tell(MACHINE, command)
+        await driver.stopped.wait()
+    if driver.failure is not None:
+        raise driver.failure

@@ -1,0 +1,214 @@
+"""Simulated datagrams: sockets and multicast groups of hosts, over a network that loses, repeats, delays and reorders.
+
+In:    Socket specifications of nodes; datagrams that machines want sent; what faults do to them.
+Out:   inputs of the machine that a socket belongs to: SocketOpened or SocketFailed, then what arrives.
+State: open sockets by address and by group, the losses that faults cause now.
+Not here: links (network.py), when a host handles what arrived (host.py), when faults strike (faults.py).
+
+A host has one address, its name: what a Socket says of ``host`` and ``interface`` makes no difference here. A multicast
+reaches the members of its group that are on the sender's LAN; hosts of one LAN are named by the scenario. Partitions of
+hosts stop datagrams too: what meets one is lost, not delayed as on a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from heliograph.errors import Reason
+from heliograph.machine import Address, Socket, SocketFailed, SocketName, SocketOpened
+from heliograph.notes import DatagramsUnsent, SocketRefused
+from heliograph.sim.loop import MICROSECOND, MILLISECOND
+
+if TYPE_CHECKING:
+    from heliograph.sim.host import Host, Seat
+    from heliograph.sim.world import World
+
+HEADS_BYTES = 28  # of IP and UDP, in every datagram
+MTU_BYTES_MIN, MTU_BYTES_MAX = 576, 65_535
+WAITING_MAX = 256  # datagrams that a socket keeps for a busy machine; then they are lost, as in a kernel's buffer
+PORT_FREE = 40_000  # the first that is given to a socket that wants any
+LOCAL_NS = 10 * MICROSECOND  # within a host
+
+Sending = tuple[SocketName, Address, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatagramSettings:
+    """How datagrams fare when no fault is active; they are delayed as links are."""
+
+    loss: float = 0.0  # probability that one gets lost
+    duplicate: float = 0.0  # … that it arrives twice
+    reorder: float = 0.0  # … that it takes a detour, and others overtake it
+    detour_ms: float = 5.0  # what a detour takes at most
+    mtu_bytes: int = 1_500  # what the network carries in one piece; nothing is put together again
+    lans: dict[str, tuple[str, ...]] = field(default_factory=dict)  # hosts of each; who is in none is in one with them
+
+    def problems(self, path: str = "datagrams") -> list[str]:
+        """Everything wrong with it."""
+        found = []
+        for name in ("loss", "duplicate", "reorder"):
+            if not 0 <= getattr(self, name) <= 1:
+                found.append(f"{path}.{name} = {getattr(self, name)}: a probability is between 0 and 1")
+        if not 0 <= self.detour_ms <= 60_000:
+            found.append(f"{path}.detour_ms = {self.detour_ms}: must be between 0 and 60000")
+        if not MTU_BYTES_MIN <= self.mtu_bytes <= MTU_BYTES_MAX:
+            found.append(f"{path}.mtu_bytes = {self.mtu_bytes}: must be between {MTU_BYTES_MIN} and {MTU_BYTES_MAX}")
+        return found
+
+
+class Door:
+    """One open socket."""
+
+    __slots__ = ("name", "port", "seat", "ttl", "waiting")
+
+    def __init__(self, seat: Seat, spec: Socket, port: int) -> None:
+        self.seat = seat
+        self.name = spec.name
+        self.port = port
+        self.ttl = spec.ttl
+        self.waiting = 0  # arrived, not handled yet
+
+    @property
+    def address(self) -> Address:
+        """Where its datagrams come from."""
+        return self.seat.host.name, self.port
+
+
+class Datagrams:
+    """All datagram sockets of a world."""
+
+    def __init__(self, world: World, settings: DatagramSettings) -> None:
+        self.sent = self.lost = 0
+        self._world = world
+        self._settings = settings
+        self._draw = world.random("datagrams").random
+        self._bytes_max = settings.mtu_bytes - HEADS_BYTES
+        self._doors: dict[tuple[Seat, SocketName], Door] = {}
+        self._at: dict[Address, Door] = {}
+        self._groups: dict[Address, list[Door]] = {}
+        self._lans: dict[str, str] = {}  # host -> its LAN, once asked for
+        self._losses: list[tuple[str, str, float]] = []  # from, to, share: what faults add
+
+    # Sockets.
+
+    def open(self, seat: Seat, spec: Socket) -> None:
+        """Open a socket and tell its machine."""
+        host = seat.host
+        port = spec.port or self._free_port(host)
+        if spec.group is None and (host.name, port) in self._at:
+            problem = "Address already in use"
+            self._world.journal.write("note", host.name, SocketRefused(spec.name, f"{host.name}:{port}", problem))
+            host.tell(seat, SocketFailed(spec.name, problem))
+            return
+        door = self._doors[seat, spec.name] = Door(seat, spec, port)
+        if spec.group is None:
+            self._at[door.address] = door
+            host.tell(seat, SocketOpened(spec.name, door.address))
+        else:
+            self._groups.setdefault((spec.group, port), []).append(door)
+            host.tell(seat, SocketOpened(spec.name, (spec.group, port)))
+
+    def _free_port(self, host: Host) -> int:
+        port = PORT_FREE
+        while (host.name, port) in self._at:
+            port += 1
+        return port
+
+    def close(self, host: Host) -> None:
+        """A host ends, and its sockets with it."""
+        self._doors = {key: door for key, door in self._doors.items() if door.seat.host is not host}
+        self._at = {address: door for address, door in self._at.items() if door.seat.host is not host}
+        for members in self._groups.values():
+            members[:] = [door for door in members if door.seat.host is not host]
+
+    # Datagrams.
+
+    def send(self, seat: Seat, datagrams: Sequence[Sending], instant: int) -> None:
+        """Put what a machine wants sent on its way."""
+        for name, address, data in datagrams:
+            door = self._doors.get((seat, name))
+            if door is None:
+                self._drop(seat, name, Reason.SOCKET_MISSING, len(data))
+            elif len(data) > self._bytes_max:
+                self._drop(seat, name, Reason.DATAGRAM_TOO_LARGE, len(data))
+            else:
+                self.sent += 1
+                for target in self._targets(door, address):
+                    self._travel(door, target, data, instant)
+
+    def _drop(self, seat: Seat, name: SocketName, reason: Reason, size: int) -> None:
+        journal = self._world.journal
+        journal.write("datagram_dropped", seat.host.name, name, reason.word, size)
+        journal.write("note", seat.host.name, DatagramsUnsent(name, 1, reason, f"{size} bytes"))
+
+    def _targets(self, door: Door, address: Address) -> list[Door]:
+        """Who hears it. A datagram to where nobody listens is gone."""
+        if address in self._groups:
+            here = door.seat.host.name
+            members = self._groups[address]
+            if door.ttl:
+                return [member for member in members if self._lan(member.seat.host.name) == self._lan(here)]
+            return [member for member in members if member.seat.host.name == here]
+        target = self._at.get(address)
+        return [] if target is None else [target]
+
+    def _lan(self, host: str) -> str:
+        lan = self._lans.get(host)
+        if lan is None:
+            fitting = (
+                name
+                for name, patterns in self._settings.lans.items()
+                if any(fnmatchcase(host, pattern) for pattern in patterns)
+            )
+            lan = self._lans[host] = next(fitting, "")
+        return lan
+
+    def _travel(self, door: Door, target: Door, data: bytes, instant: int) -> None:
+        """Draw what becomes of a datagram on its way to one target."""
+        world, draw, settings = self._world, self._draw, self._settings
+        here, there = door.seat.host.name, target.seat.host.name
+        arrives = (door.address, target, data)
+        if here == there:
+            world.loop.at(instant + LOCAL_NS, self._arrive, arrives)
+            return
+        if draw() < self._loss(here, there):
+            self._lose(here, there, data)
+            return
+        for _ in range(2 if draw() < settings.duplicate else 1):
+            delay = world.network.delay_ns(here, there) + int(world.network.jitter_ns * draw())
+            if draw() < settings.reorder:
+                delay += int(settings.detour_ms * MILLISECOND * draw())
+            world.loop.at(instant + delay + 1, self._arrive, arrives)
+
+    def _loss(self, here: str, there: str) -> float:
+        kept = 1.0 - self._settings.loss
+        for source, sink, share in self._losses:
+            if fnmatchcase(here, source) and fnmatchcase(there, sink):
+                kept *= 1.0 - share
+        return 1.0 - kept
+
+    def _arrive(self, arriving: tuple[Address, Door, bytes], _instant: int) -> None:
+        source, target, data = arriving
+        host = target.seat.host
+        if self._world.network.blocked.get((source[0], host.name)) or target.waiting >= WAITING_MAX:
+            self._lose(source[0], host.name, data)
+        elif not target.seat.gone:
+            target.waiting += 1
+            host.receive_datagram(target, source, data)
+
+    def _lose(self, here: str, there: str, data: bytes) -> None:
+        self.lost += 1
+        self._world.journal.write("datagram_lost", here, there, data)
+
+    # What faults ask for.
+
+    def worsen(self, source: str, sink: str, share: float) -> None:
+        """From now on this share of what hosts that fit send each other is lost, beside what is lost anyway."""
+        self._losses.append((source, sink, share))
+
+    def better(self, source: str, sink: str, share: float) -> None:
+        """That is over."""
+        self._losses.remove((source, sink, share))
