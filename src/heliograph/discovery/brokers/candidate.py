@@ -14,7 +14,7 @@ from heliograph.discovery.brokers.config import written
 from heliograph.discovery.brokers.messages import DiscoveryResponse
 from heliograph.machine import Address
 
-UNSPECIFIED = ("", "0.0.0.0", "::")  # "as you see me"
+UNSPECIFIED = ("", "0.0.0.0", "::")  # noqa: S104 - not bound to: "as you see me"
 SCHEMES = {"tls": "heliographs", "tcp": "heliograph"}  # in the order in which they are tried
 
 

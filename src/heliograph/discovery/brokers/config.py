@@ -47,9 +47,7 @@ def _addresses(texts: tuple[str, ...], path: str) -> list[str]:
 
 
 def _above_zero(config: object, path: str, *names: str) -> list[str]:
-    return [
-        f"{path}.{name} = {getattr(config, name)}: must be above 0" for name in names if getattr(config, name) <= 0
-    ]
+    return [f"{path}.{name} = {getattr(config, name)}: must be above 0" for name in names if getattr(config, name) <= 0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +115,7 @@ class DiscoveryConfig:
     role: str = "client"  # or "broker": it looks for whom to link to
     transports: tuple[str, ...] = ("tcp", "tls")  # that it can use
     timeout_ms: int = 4_000  # for answers; whatever happens, all ends within twice this
-    retry_ms: int = 100  # after the first request without an answer; then half as long again each time …
+    retry_ms: int = 200  # after the first request without an answer; then half as long again each time …
     retry_ms_max: int = 400  # … up to this: in lossy networks only repetition helps
     fallback_ms: int = 300  # without any answer: when to ask the remembered brokers, and then the static list
     answers_min: int = 1  # good answers before collecting may end early …
@@ -180,8 +178,8 @@ class ResponderConfig:
     lifetime_s: int = 30  # of a broker advertisement; renewed three times in that
     requests_remembered: int = 1_000  # ids; a repeat of one of them costs nothing (B7)
     sources_max: int = 4_096  # addresses whose rate is watched
-    rate_per_s: float = 20.0  # requests of one source that are looked at …
-    burst: int = 40  # … and so many at once
+    rate_per_s: float = 500.0  # datagrams of one host that are looked at: a search needs about five …
+    burst: int = 1_000  # … and so many at once
     sample_ms: int = 1_000  # how often the broker's own counters are read
 
     def problems(self, path: str = "discovery") -> list[str]:
@@ -232,8 +230,8 @@ class DirectoryConfig:
     links_max: int = 1_024  # of requesters and brokers that dialled in
     link_idle_ms: int = 30_000
     sources_max: int = 4_096
-    rate_per_s: float = 20.0
-    burst: int = 40
+    rate_per_s: float = 500.0
+    burst: int = 1_000
     ping_ms: int = 10_000  # each broker's distance is measured so often …
     pings_per_s: int = 200  # … but not more than this in all
     lifetime_s: int = 60  # of an announcement; renewed three times in that
@@ -242,6 +240,8 @@ class DirectoryConfig:
         """Everything wrong with it."""
         found = [] if entity_is_valid(self.name) else [f"{path}.name = {self.name!r}: letters, digits and . _ @ - only"]
         found += _addresses(self.links, f"{path}.links")
+        if self.private and not self.advertise:
+            found.append(f"{path}.private = true needs {path}.advertise: the address that it announces to brokers")
         if self.advertise:
             found += _addresses((self.advertise,), f"{path}.advertise")
         found += _above_zero(

@@ -6,9 +6,10 @@ State: none.
 Not here: who may say what (responder.py, directory.py), signatures (signing.py), when things are said.
 Paper: [brokers] §2.2, §3, §5.1.
 
-A message is 24 bytes of head, little endian, a MessagePack map, and zeros up to the size its kind asks for:
+A message is 26 bytes of head, little endian, a MessagePack map, perhaps a chain of certificates, and zeros up to the
+size its kind asks for:
 
-    3s  magic "HGD"   u8 version   u8 kind   u8 flags   u16 length of the body   16s cookie
+    3s magic "HGD"   u8 version   u8 kind   u8 flags   u16 length of the body   u16 of the chain   16s cookie
 
 The cookie shows that the sender gets what is sent to its address. A datagram that asks for an answer is at least as
 long as any answer to it, so that nobody can use us to make a trickle into a flood. The specification, with bytes to
@@ -17,7 +18,7 @@ compare, is docs/reference/discovery.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Annotated, TypeVar
@@ -26,12 +27,13 @@ import msgspec
 
 from heliograph.errors import ProtocolError, Reason
 
-HEAD = Struct("<3sBBBH16s")
+HEAD = Struct("<3sBBBHH16s")
 MAGIC = b"HGD"
 VERSION = 1
 COOKIE_BYTES = 16
 NO_COOKIE = bytes(COOKIE_BYTES)
 DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 less the heads of IPv6 and UDP
+LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
 
 REQUEST_TOPIC = b"Services/BrokerDiscoveryNodes/DiscoveryRequest"
@@ -48,7 +50,7 @@ Stamp = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Ports = Annotated[dict[Annotated[str, msgspec.Meta(max_length=8)], Port], msgspec.Meta(max_length=4)]
 Attempt = Annotated[int, msgspec.Meta(ge=1, le=64)]
-Whole = Annotated[bytes, msgspec.Meta(max_length=DATAGRAM_BYTES_MAX)]
+Whole = Annotated[bytes, msgspec.Meta(max_length=LINK_BYTES_MAX)]
 
 
 class Kind(IntEnum):
@@ -71,10 +73,11 @@ class Kind(IntEnum):
 class Flag(IntFlag):
     """Flags of a message."""
 
-    SIGNED = 1  # the body stands in a signed envelope
+    SIGNED = 1  # the body stands in a signed envelope (trust/envelope.py)
+    SEALED = 2  # and that, or the body, under a seal for its receiver (trust/sealing.py)
 
 
-FLAGS_KNOWN = int(Flag.SIGNED)
+FLAGS_KNOWN = int(Flag.SIGNED | Flag.SEALED)
 SHORTEST = {
     Kind.REQUEST: DATAGRAM_BYTES_MAX,
     Kind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
@@ -126,6 +129,7 @@ class DiscoveryRequest(Body, frozen=True):
     transports: Annotated[list[Word], msgspec.Meta(max_length=4)] = []
     budget: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 50  # answers wanted, from all brokers together
     relay: bool = False  # no answer came directly: let the directory pass them on
+    sealed: bool = False  # seal the answers for whoever signed this
     issued_ms: Stamp = 0  # wall time; with the id it makes a signed request useless to those who copy it
 
 
@@ -162,6 +166,7 @@ class DiscoveryResponse(Body, frozen=True):
     timestamp_ns: Stamp = 0  # network time when it left
     error_ns: Stamp = -1  # how wrong that may be; below 0: this broker's time is not synchronised
     usage: Usage = Usage()
+    island: Name = ""
     brokers: Count = 1  # on its island, as far as it knows
 
 
@@ -206,15 +211,15 @@ class Relay(Body, frozen=True):
 
 
 class CertificateRequest(Body, frozen=True):
-    """Whose certificate is this?"""
+    """Show me the chain of certificates with this hash."""
 
     hash: Annotated[bytes, msgspec.Meta(max_length=64)]
 
 
 class Certificate(Body, frozen=True):
-    """A certificate that hashes to what was asked for."""
+    """The chain that hashes to what was asked for."""
 
-    certificate: Whole
+    chain: Whole
 
 
 BODIES: dict[Kind, type[Body]] = {
@@ -240,17 +245,13 @@ _B = TypeVar("_B", bound=Body)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message with its head taken off. ``body`` is MessagePack, or an envelope around it."""
+    """A message with its head taken off. ``body`` is MessagePack, or an envelope or a seal around it."""
 
     kind: Kind
     flags: int
     cookie: bytes
     body: bytes
-
-    @property
-    def signed(self) -> bool:
-        """True if the body stands in a signed envelope."""
-        return bool(self.flags & Flag.SIGNED)
+    chain: bytes = b""  # of whoever signed it, where there was room
 
 
 def encode(body: Body) -> bytes:
@@ -267,22 +268,28 @@ def decode(kind: type[_B], data: bytes) -> _B:
     return body
 
 
-def pack(kind: Kind, body: bytes, cookie: bytes = NO_COOKIE, flags: int = 0, *, pad: bool = True) -> bytes:
-    """A message; ``pad`` where it leaves as a datagram."""
-    data = HEAD.pack(MAGIC, VERSION, kind, flags, len(body), cookie) + body
-    return data.ljust(SHORTEST.get(kind, 0), b"\0") if pad else data
+def pack(message: Message, *, pad: bool = True) -> bytes:
+    """A message as bytes; ``pad`` where it leaves as a datagram. A chain that does not fit is left out."""
+    body, chain = message.body, message.chain
+    if pad and HEAD.size + len(body) + len(chain) > DATAGRAM_BYTES_MAX:
+        chain = b""
+    head = HEAD.pack(MAGIC, VERSION, message.kind, message.flags, len(body), len(chain), message.cookie)
+    data = head + body + chain
+    return data.ljust(SHORTEST.get(message.kind, 0), b"\0") if pad else data
 
 
 def write(body: Body, cookie: bytes = NO_COOKIE, *, pad: bool = True) -> bytes:
     """An unsigned message."""
-    return pack(KINDS[type(body)], encode(body), cookie, pad=pad)
+    return pack(Message(KINDS[type(body)], 0, cookie, encode(body)), pad=pad)
 
 
 def unpack(data: bytes, *, padded: bool = True) -> Message:
     """The head taken off; ProtocolError for what is no message, or, as a datagram, too short for what it asks."""
     if len(data) < HEAD.size:
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than a head")
-    magic, version, kind, flags, length, cookie = HEAD.unpack_from(data)
+    if len(data) > (DATAGRAM_BYTES_MAX if padded else LINK_BYTES_MAX):
+        raise ProtocolError(Reason.FRAME_OVER_LIMIT, f"{len(data)} bytes")
+    magic, version, kind, flags, body_length, chain_length, cookie = HEAD.unpack_from(data)
     if magic != MAGIC:
         raise ProtocolError(Reason.BODY_MALFORMED, "not a discovery message")
     if version != VERSION:
@@ -291,15 +298,14 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
         raise ProtocolError(Reason.KIND_UNKNOWN, f"kind {kind}")
     if flags & ~FLAGS_KNOWN:
         raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {flags}")
-    if HEAD.size + length > len(data):
+    top = HEAD.size + body_length
+    if top + chain_length > len(data):
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than its head says")
     if padded and len(data) < SHORTEST.get(Kind(kind), 0):
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "it asks for more than it brings: pad it")
-    if len(data) > DATAGRAM_BYTES_MAX:
-        raise ProtocolError(Reason.FRAME_OVER_LIMIT, f"more than {DATAGRAM_BYTES_MAX} bytes")
-    return Message(Kind(kind), flags, cookie, data[HEAD.size : HEAD.size + length])
+    return Message(Kind(kind), flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
 
 
-def unpadded(message: Message) -> bytes:
-    """The message as it travels on topics and links: without padding, and without the cookie, which is nobody else's."""
-    return pack(message.kind, message.body, NO_COOKIE, message.flags, pad=False)
+def bare(message: Message) -> bytes:
+    """The message as it travels on topics and links: without padding or cookie, which is nobody else's business."""
+    return pack(replace(message, cookie=NO_COOKIE), pad=False)

@@ -1,9 +1,9 @@
-"""Recent requests: the last ids, so that a repeat costs nothing.
+"""Repeats: the last request ids, so that a repeat costs nothing.
 
 In:    request ids with their attempts.
 Out:   whether this is new, and what was kept with an id.
 State: at most so many ids; the oldest is forgotten first.
-Not here: duplicates of publications (broker/routing/seen.py).
+Not here: duplicates of publications (broker/routing/seen.py), replays of what was signed (trust/freshness.py).
 Paper: [brokers] §4: the last 1000 requests.
 """
 
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Recent(Generic[T]):
+class Repeats(Generic[T]):
     """Ids with their highest attempt and a value of the owner's."""
 
     __slots__ = ("_ids", "_ids_max")

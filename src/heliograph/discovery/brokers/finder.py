@@ -1,0 +1,509 @@
+"""The finder: looks for the nearest broker that will have us, and ends with a Result.
+
+In:    datagrams and links of directories and brokers; time.
+Out:   requests, pings; at the end ``result``, and the effect ``stop``.
+State: at most ``answers_max`` candidates and one socket, however many brokers there are.
+Not here: whom to ask (asking.py), judging (selection.py), measuring (pinging.py), the file of remembered brokers.
+Paper: [brokers] §3, §6, §7.
+
+A search: ask directories and the multicast group at once; show each its cookie; collect answers until all who are
+there have answered, or enough good ones have and no other comes; ping the best; take the nearest. What gets lost is
+repeated; who does not answer is replaced: by remembered brokers, then by the static list. Nothing secret is ever sent:
+a request carries a signature at most, and with a keyring only signed answers of brokers count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from heliograph.discovery.brokers import messages, selection
+from heliograph.discovery.brokers.asking import LINK, STATIC, Ask, Asking
+from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
+from heliograph.discovery.brokers.messages import (
+    Acknowledgement,
+    Certificate,
+    CertificateRequest,
+    Challenge,
+    DiscoveryRequest,
+    DiscoveryResponse,
+    Kind,
+    Message,
+    Pong,
+)
+from heliograph.discovery.brokers.pinging import Pinging
+from heliograph.discovery.brokers.remembered import Remembered
+from heliograph.discovery.brokers.result import Result, finding_of
+from heliograph.discovery.brokers.signing import Signing
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.machine import (
+    Address,
+    Dial,
+    Effects,
+    Instant,
+    LinkId,
+    Outbox,
+    Peer,
+    Socket,
+    SocketFailed,
+    SocketName,
+    SocketOpened,
+    Ticket,
+    Timers,
+)
+from heliograph.model.identity import Role
+from heliograph.trust.keyring import Keyring
+from heliograph.wire.frames import Frame, service
+from heliograph.wire.frames import Kind as FrameKind
+from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.splitter import Splitter
+
+NS_PER_MS = 1_000_000
+BACK_OFF = 1.5
+ATTEMPTS_MAX = 64  # what a request can count
+DIRECTORY_NAME = b"bdn"
+FROM_DIRECTORY: Mapping[int, int] = {FrameKind.SERVICE: HEAD_BYTES + len(DIRECTORY_NAME) + messages.LINK_BYTES_MAX}
+
+
+class Finder:
+    """A machine that lives for one search."""
+
+    def __init__(
+        self,
+        config: DiscoveryConfig,
+        *,
+        seed: int,
+        remembered: tuple[Remembered, ...] = (),
+        keyring: Keyring | None = None,
+        sealed: bool = False,
+    ) -> None:
+        self._config = config
+        self._sealed = sealed and keyring is not None and keyring.own is not None
+        self._signing = Signing(keyring, required=True)
+        self._secret = sha256(f"{seed}/finder".encode()).digest()
+        self._id = sha256(b"id" + self._secret).digest()[:16]
+        self._asking = Asking(config, remembered)
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._candidates: dict[str, Candidate] = {}
+        self._unread: dict[bytes, tuple[Address, Message, bool, Instant]] = {}  # answers, by the chain that they need
+        self._pinging: Pinging | None = None
+        self._splitters: dict[LinkId, Splitter] = {}
+        self._dials: dict[Ticket, Ask] = {}
+        self._wall_offset_ns: int | None = None
+        self._port = 0
+        self._attempt = 0
+        self._rounds = 0
+        self._spread = False  # somebody may have passed on the present attempt
+        self._sent_at: dict[int, Instant] = {}  # attempt -> when it left first
+        self._start: Instant = 0
+        self._marks: dict[str, Instant] = {}
+        self._counts: Counter[str] = Counter()
+        self.result: Result | None = None
+
+    @staticmethod
+    def sockets(config: DiscoveryConfig, host: str, interface: str) -> tuple[Socket, ...]:
+        """The one socket that a search needs."""
+        return (Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface),)
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """Its socket is open: the search begins. Without one only directories that take links can be asked."""
+        match command:
+            case SocketOpened(_, (_, port)):
+                self._port = port
+                self._begin(now)
+            case SocketFailed():
+                self._begin(now)
+            case _:
+                raise UsageError(f"a finder does not know the command {command!r}")
+
+    def _begin(self, now: Instant) -> None:
+        config = self._config
+        self._start = now
+        self._timers.set("deadline", now + 2 * config.timeout_ms * NS_PER_MS, self._give_up)
+        self._timers.set("ceiling", now + config.timeout_ms * NS_PER_MS, self._stop_collecting)
+        self._attempt = 1
+        self._widen(now)
+        self._wait_for_answers(now)
+
+    def _widen(self, now: Instant) -> None:
+        """Ask the next ones, while nobody answers."""
+        if self._candidates:
+            return
+        for ask in self._asking.widen():
+            self._ask(ask, now)
+        if self._asking.more:
+            at = now + self._config.fallback_ms * NS_PER_MS if self._asking.asked else now
+            self._timers.set("widen", at, self._widen)
+
+    def _wait_for_answers(self, now: Instant) -> None:
+        """Set when to ask again: not before those who spoke to us could have passed the request on."""
+        config = self._config
+        wait_ms = min(config.retry_ms_max, config.retry_ms * BACK_OFF**self._rounds)
+        heard = [ask.heard_at for ask in self._asking.asked if ask.heard_at is not None]
+        slow_ns = 2 * (min(heard) - self._start) if heard else 0
+        self._timers.set("again", now + max(int(wait_ms * NS_PER_MS), slow_ns), self._again)
+
+    def _again(self, now: Instant) -> None:
+        if self._candidates or self.result is not None:
+            return
+        self._rounds += 1
+        if self._spread and self._attempt < ATTEMPTS_MAX:  # else a repeat of the same attempt is the same to all
+            self._attempt += 1
+            self._spread = False
+        for ask in self._asking.due():
+            self._ask(ask, now)
+        self._wait_for_answers(now)
+
+    def _ask(self, ask: Ask, now: Instant) -> None:
+        self._sent_at.setdefault(self._attempt, now)
+        if ask.how == LINK and ask.link is None:
+            if ask not in self._dials.values():
+                host, port = ask.address
+                self._dials[self._outbox.dial(Dial(host, port))] = ask
+            return
+        ask.sent += 1
+        message = self._signing.message(self._request(ask, now), ask.cookie)
+        self._spread = self._spread or ask.link is not None or any(ask.cookie)
+        if ask.link is not None:
+            self._counts["sent"] += 1
+            self._outbox.writes.append((ask.link, [service(DIRECTORY_NAME, messages.pack(message, pad=False), 0)]))
+        else:
+            self._send(ask.address, messages.pack(message))
+
+    def _request(self, ask: Ask, now: Instant) -> DiscoveryRequest:
+        config, wall_ns = self._config, self._wall_ns(now)
+        return DiscoveryRequest(
+            id=self._id,
+            attempt=self._attempt,
+            requester=config.name,
+            role=config.role,
+            port=self._port,
+            transports=list(config.transports),
+            budget=config.answers_max,
+            relay=ask.how == LINK or self._attempt > 1,  # nothing came directly: perhaps nothing can
+            sealed=self._sealed,
+            issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
+        )
+
+    # -- hearing ----------------------------------------------------------------------------------------------------
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """Anything from anybody."""
+        try:
+            message = messages.unpack(data)
+            self._counts["received"] += 1
+            ask = self._asking.of(source)
+            relayed = message.kind is Kind.RESPONSE and ask is not None and ask.acknowledged_at is not None
+            self._hear(message, source, ask, relayed, now)
+        except ProtocolError as error:
+            self._count(error)
+
+    def _hear(self, message: Message, source: Address, ask: Ask | None, relayed: bool, now: Instant) -> None:
+        if self.result is not None:
+            return
+        match message.kind:
+            case Kind.CHALLENGE:
+                self._receive_challenge(message, source, now)
+            case Kind.ACKNOWLEDGEMENT:
+                self._receive_acknowledgement(message, ask, now)
+            case Kind.RESPONSE:
+                self._receive_response(message, source, relayed, now, now)
+            case Kind.PONG:
+                messages.decode(Pong, message.body)
+                if self._pinging is None or not self._pinging.receive(message.cookie, now):
+                    self._counts["pongs_unexpected"] += 1
+            case Kind.CERTIFICATE_REQUEST:
+                self._give_chain(message, source)
+            case Kind.CERTIFICATE:
+                self._receive_chain(message, now)
+            case _:
+                raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
+
+    def _receive_challenge(self, message: Message, source: Address, now: Instant) -> None:
+        if messages.decode(Challenge, message.body).id != self._id or self._candidates_enough():
+            return
+        ask = self._asking.challenged(source)
+        if ask is None or ask.cookie == message.cookie:
+            return
+        self._mark("first word", now)
+        ask.heard_at = ask.heard_at or now
+        ask.cookie = message.cookie
+        self._ask(ask, now)
+
+    def _receive_acknowledgement(self, message: Message, ask: Ask | None, now: Instant) -> None:
+        if ask is None:
+            return
+        said = messages.decode(Acknowledgement, message.body)
+        if said.id == self._id:
+            self._mark("first word", now)
+            ask.heard_at = ask.heard_at or now
+            ask.acknowledged(said, now)
+            self._consider(now)
+
+    def _receive_response(
+        self, message: Message, source: Address, relayed: bool, arrived: Instant, now: Instant
+    ) -> None:
+        """An answer. With a keyring it counts only if a broker signed it; if its chain did not fit, ask for that."""
+        wall_ns = self._wall_ns(arrived)
+        try:
+            response, _ = self._signing.read(message, DiscoveryResponse, wall_ns, Role.BROKER)
+        except ProtocolError as error:
+            hash = self._signing.hash_of(message) if error.reason is Reason.CERTIFICATE_UNKNOWN else b""
+            if not hash or len(self._unread) >= self._config.answers_max:
+                raise
+            self._unread.setdefault(hash, (source, message, relayed, arrived))
+            self._send(source, messages.write(CertificateRequest(hash)))
+            return
+        sent_at = self._sent_at.get(response.attempt)
+        if response.id != self._id or sent_at is None:
+            raise ProtocolError(Reason.STALE, "an answer to another request")
+        known = self._candidates.get(response.broker)
+        if known is not None and not (known.relayed and not relayed):
+            self._counts["repeated"] += 1
+            return
+        if self._candidates_enough() or (self._pinging is not None and known is None):
+            self._counts["late"] += 1
+            return
+        self._mark("first answer", now)
+        self._candidates[response.broker] = Candidate(
+            response=response,
+            source=source,
+            relayed=relayed,
+            raw_ns=None if wall_ns is None else wall_ns - response.timestamp_ns,
+            elapsed_ns=arrived - sent_at,
+        )
+        self._asking.answered(source)
+        self._consider(now)
+
+    def _receive_chain(self, message: Message, now: Instant) -> None:
+        chain = messages.decode(Certificate, message.body).chain
+        unread = self._unread.pop(sha256(chain).digest(), None)
+        if unread is not None:
+            source, answer, relayed, arrived = unread
+            self._signing.learn(chain, self._wall_ns(now))
+            self._receive_response(answer, source, relayed, arrived, now)
+
+    def _give_chain(self, message: Message, source: Address) -> None:
+        """Somebody to whom we showed only the hash of our chain asks for it."""
+        chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
+        data = messages.write(Certificate(chain or b""))
+        if chain and len(data) <= messages.DATAGRAM_BYTES_MAX and self._asking.of(source) is not None:
+            self._send(source, data)
+
+    # -- collecting -------------------------------------------------------------------------------------------------
+
+    def _candidates_enough(self) -> bool:
+        return len(self._candidates) >= self._config.answers_max
+
+    def _consider(self, now: Instant) -> None:
+        """Are enough good answers in? Never wait when all have answered; else as long again as the last one took."""
+        if self._pinging is not None or not self._candidates:
+            return
+        config, candidates = self._config, self._candidates.values()
+        good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
+        if self._candidates_enough() or (good >= config.answers_min and self._all_answered()):
+            self._ping_next(now)
+        elif good >= config.answers_min:
+            last = max(candidate.elapsed_ns for candidate in candidates)
+            wait_ns = max(config.patience_ms_min * NS_PER_MS, int(config.patience * last))
+            self._timers.set("patience", now + wait_ns, self._stop_collecting)
+
+    def _all_answered(self) -> bool:
+        """True if as many answered as there are, as far as directories and the brokers themselves know."""
+        islands: dict[str, int] = {}
+        for candidate in self._candidates.values():
+            island = candidate.response.island
+            islands[island] = max(islands.get(island, 0), candidate.response.brokers)
+        known = sum(islands.values())
+        expected = max(self._asking.expected, known if known > 1 else 0)
+        return 0 < expected <= len(self._candidates)
+
+    def _stop_collecting(self, now: Instant) -> None:
+        if self._candidates and self._pinging is None and self.result is None:
+            self._ping_next(now)
+
+    # -- choosing ---------------------------------------------------------------------------------------------------
+
+    def _ping_next(self, now: Instant) -> None:
+        """Ping the best of those that were not pinged yet; if there are none, ask again."""
+        self._timers.cancel("patience")
+        self._mark("collected", now)
+        candidates = list(self._candidates.values())
+        selection.judge(candidates, self._config)
+        left = [candidate for candidate in candidates if not candidate.target and candidate.datagrams is not None]
+        targets = selection.targets(left, self._config)
+        if not targets:
+            self._choose_unpinged(now)
+            return
+        secret = sha256(self._secret + self._attempt.to_bytes(1, "big") + len(left).to_bytes(2, "big")).digest()
+        self._pinging = Pinging(targets, self._config, secret, self._timers, self._send, self._pinged)
+        self._pinging.start(now)
+
+    def _pinged(self, now: Instant) -> None:
+        candidates = list(self._candidates.values())
+        ranked = selection.rank(candidates, self._config)
+        if ranked:
+            selection.explain(candidates, ranked, self._config)
+            best = ranked[0]
+            self._end(now, best, ranked, True, f"{best.name}: {best.verdict}")
+        else:
+            self._ping_next(now)  # the first ten died meanwhile, or their pongs got lost
+
+    def _choose_unpinged(self, now: Instant) -> None:
+        """Nobody answers pings. While there is time, ask again; else take the best estimate: links may still work."""
+        if now < self._start + self._config.timeout_ms * NS_PER_MS and not self._only_relayed():
+            self._candidates.clear()
+            self._pinging = None
+            self._spread = True
+            self._again(now)
+            return
+        self._take_estimate(now)
+
+    def _only_relayed(self) -> bool:
+        return all(candidate.datagrams is None for candidate in self._candidates.values())
+
+    def _take_estimate(self, now: Instant) -> None:
+        candidates = list(self._candidates.values())
+        selection.judge(candidates, self._config)
+        ranked = sorted(candidates, key=lambda one: (bool(one.loaded), one.pings > 0, -one.score, one.name))
+        ranked[0].verdict = "chosen by its estimated delay: no broker answered pings"
+        selection.explain(candidates, [], self._config)
+        self._end(now, ranked[0], ranked, False, f"{ranked[0].name}: {ranked[0].verdict}")
+
+    def _give_up(self, now: Instant) -> None:
+        """Time is up."""
+        if self.result is not None:
+            return
+        if self._candidates:
+            ranked = selection.rank(list(self._candidates.values()), self._config)
+            if ranked:
+                self._pinged(now)
+            else:
+                self._take_estimate(now)
+            return
+        listed = [ask for ask in self._asking.asked if ask.how == STATIC]
+        if listed:
+            urls = tuple(f"heliograph://{written(ask.address)}" for ask in listed)
+            text = "nobody answered; these are the brokers of the static list, unproven"
+            self._finish(now, Result(urls=urls, text=text))
+            return
+        what = "no broker answered" if self._asking.asked else "there is nobody to ask"
+        text = f"{what}; name a directory or a broker, or start one in reach of multicast"
+        self._finish(now, Result(reason=Reason.BROKER_NOT_FOUND, text=text))
+
+    def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
+        config = self._config
+        rest = [candidate for candidate in self._candidates.values() if candidate not in ranked]
+        rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
+        wall_ns = self._wall_ns(now) or 0
+        targets = tuple(
+            Remembered(candidate.name, written(address), wall_ns // 1_000_000_000)
+            for candidate in ranked[: config.targets_max]
+            if (address := candidate.datagrams) is not None
+        )
+        findings = tuple(finding_of(candidate, config.transports) for candidate in [*ranked, *rest])
+        urls = tuple(best.urls(config.transports))
+        self._finish(
+            now, Result(broker=best.name, urls=urls, proven=proven, text=text, findings=findings, targets=targets)
+        )
+
+    def _finish(self, now: Instant, result: Result) -> None:
+        self._mark("total", now)
+        times = {mark: (at - self._start) / 1e6 for mark, at in self._marks.items()}
+        tried = self._asking.words(self._start)
+        self.result = replace(result, tried=tried, times_ms=times, counts=dict(sorted(self._counts.items())))
+        for link in self._splitters:
+            self._outbox.hang_up(link, Reason.GOODBYE)
+        self._timers = Timers()
+        self._outbox.stop = True
+
+    # -- links to directories ---------------------------------------------------------------------------------------
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """A directory's link is there."""
+        self._splitters[link] = Splitter(FROM_DIRECTORY)
+        ask = self._dials.pop(peer.ticket or 0, None)
+        if ask is None or self.result is not None:
+            self._outbox.hang_up(link, Reason.GOODBYE)
+            return
+        self._asking.linked(ask, link)
+        self._ask(ask, now)
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What a directory says over its link; answers among it are relayed ones."""
+        ask, splitter = self._asking.on(link), self._splitters.get(link)
+        if ask is None or splitter is None:
+            return
+        for raw in splitter.split(data):
+            try:
+                message = messages.unpack(Frame(raw).payload, padded=False)
+                self._counts["received"] += 1
+                self._hear(message, ask.address, ask, True, now)
+            except ProtocolError as error:
+                self._count(error)
+        if splitter.fault is not None and self.result is None:
+            self._outbox.hang_up(link, splitter.fault)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """It is gone; if nobody has answered by then, it is dialled again."""
+        self._splitters.pop(link, None)
+        ask = self._asking.on(link)
+        if ask is not None:
+            self._asking.linked(ask, None)
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """A directory could not be dialled; the next round tries again."""
+        self._dials.pop(ticket, None)
+
+    # -- the rest of the contract -----------------------------------------------------------------------------------
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """What it says is short."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing but links."""
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """What the wall clock says; it may be wrong, as long as it goes on evenly."""
+        self._wall_offset_ns = wall_ns - now
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """How far the search is."""
+        if question != "overview":
+            raise UsageError("a finder reports its overview only")
+        return {
+            "candidates": len(self._candidates),
+            "attempt": self._attempt,
+            "unread": len(self._unread),
+            "asked": [ask.words(self._start) for ask in self._asking.asked],
+            "ended": self.result is not None,
+        }
+
+    def _send(self, address: Address, data: bytes) -> None:
+        if self._port:
+            self._counts["sent"] += 1
+            self._outbox.datagrams.append((SOCKET, address, data))
+
+    def _wall_ns(self, now: Instant) -> int | None:
+        return None if self._wall_offset_ns is None else now + self._wall_offset_ns
+
+    def _mark(self, name: str, now: Instant) -> None:
+        self._marks.setdefault(name, now)
+
+    def _count(self, error: ProtocolError) -> None:
+        self._counts[error.reason.word] += 1
