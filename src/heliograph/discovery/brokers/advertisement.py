@@ -16,6 +16,7 @@ from heliograph.machine import Address, Instant
 
 NS_PER_S = 1_000_000_000
 RENEWALS = 3
+FIRST_NS = NS_PER_S // 4
 
 
 class Advertiser:
@@ -27,12 +28,22 @@ class Advertiser:
         self._incarnation = incarnation
         self._number = 0
         self._configured = [address for text in config.directories if (address := address_of(text)) is not None]
+        self._heard: dict[Address, Instant] = {}  # directories that pinged us, and when
+        self._quick = 0  # renewals in a row before their time
         self._announced: dict[Address, Instant] = {}  # until when
 
-    @property
-    def every_ns(self) -> int:
-        """How long until the next renewal."""
-        return self._config.lifetime_s * NS_PER_S // RENEWALS
+    def wait_ns(self, now: Instant) -> int:
+        """How long until the next renewal; soon while a directory has not shown that it knows us, but not for ever."""
+        usual = self._config.lifetime_s * NS_PER_S // RENEWALS
+        fresh = now - usual * RENEWALS
+        strange = [one for one in self.directories(now) if self._heard.get(one, fresh) <= fresh]
+        self._quick = self._quick + 1 if strange else 0
+        return min(usual, FIRST_NS * 2 ** min(self._quick // 2, 16)) if strange else usual
+
+    def heard(self, source: Address, now: Instant) -> None:
+        """A directory pinged us, so it has our advertisement."""
+        if self.is_directory(source, now):
+            self._heard[source] = now
 
     def announced(self, announcement: Announcement, now: Instant) -> bool:
         """A directory announced itself: True if it is new and will hear from us."""
@@ -50,6 +61,7 @@ class Advertiser:
         """Who hears from us by datagram."""
         for address in [address for address, until in self._announced.items() if until <= now]:
             del self._announced[address]
+            self._heard.pop(address, None)
         return list(dict.fromkeys([*self._configured, *self._announced]))
 
     def is_directory(self, source: Address, now: Instant) -> bool:

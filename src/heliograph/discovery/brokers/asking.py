@@ -32,11 +32,17 @@ class Ask:
     cookie: bytes = NO_COOKIE
     link: LinkId | None = None  # LINK: once it is there
     sent: int = 0
-    heard_at: Instant | None = None
+    sent_at: Instant = 0
+    round_trip_ns: int | None = None  # the least time in which it said something
     acknowledged_at: Instant | None = None
     brokers: int = 0  # a directory knows of so many
     refusal: str = ""
     answers: int = 0
+
+    def heard(self, now: Instant) -> None:
+        """It said something."""
+        took = now - self.sent_at
+        self.round_trip_ns = took if self.round_trip_ns is None else min(took, self.round_trip_ns)
 
     def acknowledged(self, said: Acknowledgement, now: Instant) -> None:
         """A directory has the request, or will not have it."""
@@ -55,7 +61,7 @@ class Ask:
             return f"{name}: {some}"
         if self.acknowledged_at is not None:
             return f"{name}: acknowledged after {(self.acknowledged_at - start) / 1e6:.1f} ms"
-        if self.heard_at is not None:
+        if self.round_trip_ns is not None:
             return f"{name}: heard, but it answered nothing more"
         if not self.sent:
             return f"{name}: could not be asked"

@@ -72,6 +72,8 @@ NAME = "bdn"
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 TICK_NS = 50 * NS_PER_MS  # how often due pings are looked for
+AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
+AGAIN_MAX = 16  # … so many times; then as often as those who answer
 RENEWALS = 3
 FROM_GUEST: Mapping[int, int] = {FrameKind.SERVICE: HEAD_BYTES + 16 + messages.LINK_BYTES_MAX}
 
@@ -174,11 +176,10 @@ class Directory:
         self._known.expire(now)
         known = self._known.add(advertisement, source, cookie, now)
         self._counts["advertisements"] += 1
-        if known.round_trip_ns is None and known.address is not None:
-            new = known.pinged_at is None and known.misses == 0
+        if known.address is not None and not known.queued:
+            known.queued = True
             self._ping(known, now)
-            if new:
-                heappush(self._due, (now + self._config.ping_ms * NS_PER_MS, known.key))
+            heappush(self._due, (now + AGAIN_NS, known.key))
 
     def _ping(self, known: Known, now: Instant) -> None:
         assert known.address is not None
@@ -193,6 +194,7 @@ class Directory:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
         if known.pinged_at == pong.sent_ns:
             known.pinged_at = None
+            known.ponged_at = now
             self._known.ponged(known, now - pong.sent_ns)
             ports = known.advertisement.ports
             port = ports.get("tls" if self._config.links_secure else "tcp", 0)
@@ -206,15 +208,23 @@ class Directory:
         while self._due and self._due[0][0] <= now and most:
             _, key = heappop(self._due)
             known = self._known.get(key)
-            if known is not None and known.address is not None:
-                self._ping(known, now)
-                heappush(self._due, (now + self._config.ping_ms * NS_PER_MS, key))
-                most -= 1
+            if known is not None:
+                most -= self._look_after(known, now)
         for link, guest in self._guests.items():
             if now - guest.heard_at > self._config.link_idle_ms * NS_PER_MS:
                 guest.heard_at = now
                 self._outbox.hang_up(link, Reason.SILENT)
         self._timers.set("tick", now + TICK_NS, self._tick)
+
+    def _look_after(self, known: Known, now: Instant) -> bool:
+        """Ping a broker again if it is time, soon if it did not answer; True if it was pinged."""
+        usual = self._config.ping_ms * NS_PER_MS
+        rests = known.pinged_at is None and now < known.ponged_at + usual
+        if not rests:
+            self._ping(known, now)
+        quick = not rests and known.misses < AGAIN_MAX
+        heappush(self._due, (now + AGAIN_NS if quick else max(now + AGAIN_NS, known.ponged_at + usual), known.key))
+        return not rests
 
     # -- requests ---------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ from heliograph.wire.splitter import Splitter
 
 NS_PER_MS = 1_000_000
 BACK_OFF = 1.5
+SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
 DIRECTORY_NAME = b"bdn"
 FROM_DIRECTORY: Mapping[int, int] = {FrameKind.SERVICE: HEAD_BYTES + len(DIRECTORY_NAME) + messages.LINK_BYTES_MAX}
@@ -146,8 +147,8 @@ class Finder:
         """Set when to ask again: not before those who spoke to us could have passed the request on."""
         config = self._config
         wait_ms = min(config.retry_ms_max, config.retry_ms * BACK_OFF**self._rounds)
-        heard = [ask.heard_at for ask in self._asking.asked if ask.heard_at is not None]
-        slow_ns = 2 * (min(heard) - self._start) if heard else 0
+        known = [ask.round_trip_ns for ask in self._asking.asked if ask.round_trip_ns is not None]
+        slow_ns = min(SLOW_NS_MAX, 3 * max(known, default=0))
         self._timers.set("again", now + max(int(wait_ms * NS_PER_MS), slow_ns), self._again)
 
     def _again(self, now: Instant) -> None:
@@ -169,6 +170,7 @@ class Finder:
                 self._dials[self._outbox.dial(Dial(host, port))] = ask
             return
         ask.sent += 1
+        ask.sent_at = now
         message = self._signing.message(self._request(ask, now), ask.cookie)
         self._spread = self._spread or ask.link is not None or any(ask.cookie)
         if ask.link is not None:
@@ -233,7 +235,7 @@ class Finder:
         if ask is None or ask.cookie == message.cookie:
             return
         self._mark("first word", now)
-        ask.heard_at = ask.heard_at or now
+        ask.heard(now)
         ask.cookie = message.cookie
         self._ask(ask, now)
 
@@ -243,7 +245,7 @@ class Finder:
         said = messages.decode(Acknowledgement, message.body)
         if said.id == self._id:
             self._mark("first word", now)
-            ask.heard_at = ask.heard_at or now
+            ask.heard(now)
             ask.acknowledged(said, now)
             self._consider(now)
 

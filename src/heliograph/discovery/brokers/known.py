@@ -22,7 +22,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant
 
 NS_PER_S = 1_000_000_000
-MISSES_MAX = 3  # pings without an answer before a broker counts as away
+MISSES_MAX = 4  # pings in a row without an answer before a broker counts as away
 SMOOTH = 4  # a new round trip counts a quarter
 
 Key = tuple[str, str]
@@ -39,7 +39,9 @@ class Known:
     cookie: bytes = NO_COOKIE  # that we show it with a request
     round_trip_ns: int | None = None  # None: not measured, or away
     pinged_at: Instant | None = None  # the ping that is under way
+    ponged_at: Instant = 0
     misses: int = 0
+    queued: bool = False  # it has its turn among those to be pinged
 
 
 class KnownBrokers:

@@ -169,7 +169,7 @@ class Responder:
                 case Kind.REQUEST:
                     self._receive_request(source, message, now)
                 case Kind.PING:
-                    self._receive_ping(source, message)
+                    self._receive_ping(source, message, now)
                 case Kind.SPREAD:
                     self._receive_spread(source, message, now)
                 case Kind.CERTIFICATE_REQUEST:
@@ -267,7 +267,8 @@ class Responder:
         elif self._speaker is not None:
             self._speaker.publish(RELAY_TOPIC + spread.by.encode(), messages.write(body, pad=False))
 
-    def _receive_ping(self, source: Address, message: Message) -> None:
+    def _receive_ping(self, source: Address, message: Message, now: Instant) -> None:
+        self._advertiser.heard(source, now)
         ping = messages.decode(Ping, message.body)
         self._counts["pinged"] += 1
         self._send(source, messages.write(Pong(ping.sent_ns, self._broker), message.cookie))
@@ -284,7 +285,7 @@ class Responder:
 
     def _advertise(self, now: Instant) -> None:
         """Say where we are to every directory: by datagram to those we know, on topics to the others."""
-        self._timers.set("advertise", now + self._advertiser.every_ns, self._advertise)
+        self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
         if not self._standing.ports or self._speaker is None:
             return
         message = self._signing.message(self._advertiser.next(self._standing))
