@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from heliograph.broker.commands import Listening
 from heliograph.broker.config import DEFAULT_PORT, AccessConfig, BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
+from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import (
     DIRECTORY_PORT,
     DirectoryConfig,
@@ -22,10 +24,11 @@ from heliograph.discovery.brokers.config import (
     ResponderConfig,
 )
 from heliograph.discovery.brokers.finder import Finder
+from heliograph.discovery.brokers.messages import DiscoveryRequest, Kind, Message
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.result import Result
 from heliograph.discovery.brokers.standing import NetworkTime, UsageSample
-from heliograph.machine import Instant
+from heliograph.machine import Instant, Socket
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.host import Host
@@ -33,6 +36,7 @@ from heliograph.sim.loop import SECOND
 from heliograph.sim.network import Distance, NetworkSettings
 from heliograph.sim.world import HostSettings, World
 from heliograph.trust.keyring import Keyring
+from tests.sim.machines import add, heard, send
 
 NO_MULTICAST = MulticastConfig(enabled=False)
 GIB = 1 << 30
@@ -49,6 +53,7 @@ class Plan:
     usage: UsageSample = UsageSample(100, 8 * GIB, 2 * GIB)  # noqa: RUF009 - frozen
     synchronised: bool = True
     keyring: Keyring | None = None
+    access: AccessConfig = AccessConfig()  # noqa: RUF009 - frozen
 
 
 class Stage:
@@ -88,7 +93,7 @@ class Stage:
         config = BrokerConfig(
             name=plan.name,
             listeners=(ListenerConfig(host=plan.name, allow_open=True),),
-            access=AccessConfig(),
+            access=plan.access,
             network=NetworkConfig(key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in plan.links)),
         )
         responder = replace(plan.responder, host=plan.name)
@@ -153,6 +158,16 @@ class Stage:
         assert result is not None
         return result
 
+    def stranger(self, name: str = "client-raw") -> Stranger:
+        """A host that sends whatever a test wants."""
+        return Stranger(self, add(self.world, name, sockets=(Socket(name="raw", host=name, port=999),)))
+
+    def block(self, source: str, sink: str) -> None:
+        """From now on nothing comes from there to here by datagram or new link."""
+        for one in [name for name in self.world.hosts if fnmatchcase(name, source)]:
+            for other in [name for name in self.world.hosts if fnmatchcase(name, sink)]:
+                self.world.network.blocked[one, other] = 1
+
     def responder(self, name: str) -> dict[str, Any]:
         """What a broker's responder reports."""
         report: dict[str, Any] = self.world.hosts[name].seat(DISCOVERY).machine.report("overview")
@@ -166,6 +181,28 @@ class Stage:
     def now(self) -> Instant:
         """The time of the world."""
         return self.world.loop.now
+
+
+class Stranger:
+    """Somebody who speaks in bytes."""
+
+    def __init__(self, stage: Stage, host: Host) -> None:
+        self._stage = stage
+        self.host = host
+        self.address = (host.name, 999)
+
+    def send(self, to: tuple[str, int], *datagrams: bytes, wait_s: float = 0.3) -> list[Message]:
+        """Say this, and hear what comes back meanwhile."""
+        before = len(heard(self.host))
+        send(self._stage.world, self.host, "raw", to, *datagrams)
+        self._stage.run(wait_s)
+        return [messages.unpack(data) for data in heard(self.host)[before:]]
+
+    def cookie(self, to: tuple[str, int], request: DiscoveryRequest) -> bytes:
+        """The cookie that a party wants to see with this request."""
+        (challenge,) = self.send(to, messages.write(request))
+        assert challenge.kind is Kind.CHALLENGE
+        return challenge.cookie
 
 
 def star(count: int, responder: ResponderConfig | None = None, **more: Any) -> list[Plan]:

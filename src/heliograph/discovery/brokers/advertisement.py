@@ -17,6 +17,7 @@ from heliograph.machine import Address, Instant
 NS_PER_S = 1_000_000_000
 RENEWALS = 3
 FIRST_NS = NS_PER_S // 4
+STRANGE_NS = 60 * NS_PER_S  # a directory that pinged nobody for so long may have lost what it knew
 
 
 class Advertiser:
@@ -35,8 +36,7 @@ class Advertiser:
     def wait_ns(self, now: Instant) -> int:
         """How long until the next renewal; soon while a directory has not shown that it knows us, but not for ever."""
         usual = self._config.lifetime_s * NS_PER_S // RENEWALS
-        fresh = now - usual * RENEWALS
-        strange = [one for one in self.directories(now) if self._heard.get(one, fresh) <= fresh]
+        strange = [one for one in self.directories(now) if now - self._heard.get(one, now - STRANGE_NS) >= STRANGE_NS]
         self._quick = self._quick + 1 if strange else 0
         return min(usual, FIRST_NS * 2 ** min(self._quick // 2, 16)) if strange else usual
 
