@@ -64,6 +64,7 @@ from heliograph.wire.splitter import Splitter
 
 NS_PER_MS = 1_000_000
 BACK_OFF = 1.5
+DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
 SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
 DIRECTORY_NAME = b"bdn"
@@ -127,11 +128,13 @@ class Finder:
     def _begin(self, now: Instant) -> None:
         config = self._config
         self._start = now
-        self._timers.set("deadline", now + 2 * config.timeout_ms * NS_PER_MS, self._give_up)
+        self._timers.set("deadline", now + int(DEADLINE * config.timeout_ms * NS_PER_MS), self._give_up)
         self._timers.set("ceiling", now + config.timeout_ms * NS_PER_MS, self._stop_collecting)
         self._attempt = 1
         self._widen(now)
         self._wait_for_answers(now)
+        if not self._asking.asked:
+            self._give_up(now)
 
     def _widen(self, now: Instant) -> None:
         """Ask the next ones, while nobody answers."""
