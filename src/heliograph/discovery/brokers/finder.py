@@ -367,6 +367,7 @@ class Finder:
             self._candidates.clear()
             self._pinging = None
             self._spread = True
+            self._widen(now)
             self._again(now)
             return
         self._take_estimate(now)
