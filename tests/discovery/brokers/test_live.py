@@ -31,40 +31,37 @@ pytestmark = [pytest.mark.live, pytest.mark.parametrize("run", LOOPS, ids=["uvlo
 
 
 @asynccontextmanager
-async def running(node: Node, listeners: tuple[ListenerConfig, ...]) -> AsyncIterator[tuple[Driver, Address]]:
-    """A node on the present loop, with its listeners and sockets open; and where its first socket is."""
+async def running(node: Node, listener: ListenerConfig) -> AsyncIterator[tuple[Driver, Address, Address]]:
+    """A node on the present loop; where its listener and its first socket are."""
     driver = Driver(node.machines, node.pipes)
     driver.start()
     try:
-        for listener in listeners:
-            address = await driver.listen(node.listeners[listener.name], listener)
-            if BROKER in node.machines:
-                driver.tell(BROKER, Listening((f"heliograph://{written(address)}",)))
+        address = await driver.listen(node.listeners[listener.name], listener)
+        if BROKER in node.machines:
+            driver.tell(BROKER, Listening((f"heliograph://{written(address)}",)))
         opened = [await driver.open(name, socket) for name, sockets in node.sockets.items() for socket in sockets]
         assert opened[0] is not None
-        yield driver, opened[0]
+        yield driver, address, opened[0]
     finally:
         await driver.stop()
     assert driver.failure is None
 
 
 @asynccontextmanager
-async def network(count: int, responder: ResponderConfig) -> AsyncIterator[list[tuple[Driver, Address]]]:
+async def network(count: int, responder: ResponderConfig) -> AsyncIterator[list[Driver]]:
     """Brokers that are all linked to the first, and know it."""
     async with AsyncExitStack() as stack:
-        started: list[tuple[Driver, Address]] = []
+        started: list[Driver] = []
         links: tuple[LinkConfig, ...] = ()
+        listener = ListenerConfig(port=0)
         for number in range(count):
-            port = free_port()
-            config = BrokerConfig(
-                name=f"b{number}",
-                listeners=(ListenerConfig(port=port),),
-                network=NetworkConfig(key=b"k" * 32, links=links),
-            )
-            links = links or (LinkConfig(host="127.0.0.1", port=port),)
+            peers = NetworkConfig(key=b"k" * 32, links=links)
+            config = BrokerConfig(name=f"b{number}", listeners=(listener,), network=peers)
             node = build(config, seed=number, incarnation=number + 1, responder=responder)
-            started.append(await stack.enter_async_context(running(node, config.listeners)))
-        for driver, _ in started:
+            driver, (host, port), _ = await stack.enter_async_context(running(node, listener))
+            links = links or (LinkConfig(host=host, port=port),)
+            started.append(driver)
+        for driver in started:
             await until(lambda driver=driver: driver.report(DISCOVERY, "overview")["brokers"] == count)  # type: ignore[misc]
         yield started
 
@@ -86,7 +83,7 @@ def test_multicast_on_loopback_finds_a_broker(run: Any) -> None:
     async def main() -> None:
         group = a_group()
         async with network(3, ResponderConfig(port=0, multicast=group)):
-            result = await find(DiscoveryConfig(multicast=group))
+            result = await find(DiscoveryConfig(multicast=group, patience_ms_min=3_000))
         assert result.proven
         assert sorted(finding.broker for finding in result.findings) == ["b0", "b1", "b2"]
         assert result.urls[0].startswith("heliograph://127.0.0.1:")
@@ -100,11 +97,11 @@ def test_a_directory_finds_one_and_when_it_is_gone_the_remembered_brokers_do(run
         none = MulticastConfig(enabled=False)
         directory = DirectoryConfig(port=0)
         listener = ListenerConfig(name=DIRECTORY, port=0)
-        async with running(build_directory(directory, seed=1), (listener,)) as (bdn, address):
+        async with running(build_directory(directory, seed=1), listener) as (bdn, _, address):
             responder = ResponderConfig(port=0, multicast=none, directories=(written(address),))
             async with network(3, responder):
                 await until(lambda: bdn.report(DIRECTORY, "overview")["measured"] == 3)
-                config = DiscoveryConfig(directories=(written(address),), multicast=none)
+                config = DiscoveryConfig(directories=(written(address),), multicast=none, patience_ms_min=3_000)
                 first = await find(config)
                 assert first.proven
                 assert len(first.findings) == 3
