@@ -29,7 +29,7 @@ NS_PER_MS = 1_000_000
 
 def domain_of(kind: Kind) -> bytes:
     """What a signature or seal of such a message is for."""
-    return f"heliograph/broker-discovery/{kind.name.lower()}/1".encode()
+    return f"heliograph/broker-{kind.name.lower()}/1".encode()
 
 
 class Signing:
