@@ -85,10 +85,11 @@ class Stage:
         for config in directories:
             self._add_directory(config, keyring)
         for plan in plans:
-            self._add_broker(plan)
+            self.add_broker(plan)
         self.run(settle_s)
 
-    def _add_broker(self, plan: Plan) -> None:
+    def add_broker(self, plan: Plan) -> None:
+        """One more broker."""
         config = BrokerConfig(
             name=plan.name,
             listeners=(ListenerConfig(host=plan.name, allow_open=True),),

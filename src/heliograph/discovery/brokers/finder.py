@@ -15,7 +15,6 @@ a request carries a signature at most, and with a keyring only signed answers of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -25,6 +24,8 @@ from heliograph.discovery.brokers.asking import LINK, NEIGHBOUR, STATIC, Ask, As
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
 from heliograph.discovery.brokers.messages import (
+    DIRECTORY_FRAMES,
+    DIRECTORY_NAME,
     Acknowledgement,
     Certificate,
     CertificateRequest,
@@ -58,8 +59,6 @@ from heliograph.machine import (
 from heliograph.model.identity import Role
 from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame, service
-from heliograph.wire.frames import Kind as FrameKind
-from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.splitter import Splitter
 
 NS_PER_MS = 1_000_000
@@ -69,8 +68,6 @@ NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
 DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
 SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
-DIRECTORY_NAME = b"bdn"
-FROM_DIRECTORY: Mapping[int, int] = {FrameKind.SERVICE: HEAD_BYTES + len(DIRECTORY_NAME) + messages.LINK_BYTES_MAX}
 
 
 class Finder:
@@ -448,7 +445,7 @@ class Finder:
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """A directory's link is there."""
-        self._splitters[link] = Splitter(FROM_DIRECTORY)
+        self._splitters[link] = Splitter(DIRECTORY_FRAMES)
         ask = self._dials.pop(peer.ticket or 0, None)
         if ask is None or self.result is not None:
             self._outbox.hang_up(link, Reason.GOODBYE)

@@ -18,6 +18,7 @@ compare, is docs/reference/discovery.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 from struct import Struct
@@ -26,6 +27,8 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.wire.frames import Kind as FrameKind
+from heliograph.wire.limits import HEAD_BYTES
 
 HEAD = Struct("<3sBBBHH16s")
 MAGIC = b"HGD"
@@ -35,6 +38,11 @@ NO_COOKIE = bytes(COOKIE_BYTES)
 DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 less the heads of IPv6 and UDP
 LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
+
+DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
+DIRECTORY_FRAMES: Mapping[int, int] = {
+    FrameKind.SERVICE: HEAD_BYTES + HEAD.size + len(DIRECTORY_NAME) + LINK_BYTES_MAX,
+}
 
 REQUEST_TOPIC = b"Services/BrokerDiscoveryNodes/DiscoveryRequest"
 ADVERTISEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/BrokerAdvertisement"
