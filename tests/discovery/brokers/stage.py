@@ -134,13 +134,19 @@ class Stage:
         remembered: tuple[Remembered, ...] = (),
         keyring: Keyring | None = None,
         sealed: bool = False,
+        directory_chain: bytes = b"",
         wait: bool = True,
     ) -> Finder:
         """Somebody new looks for a broker, until it has found one or has given up."""
         self.clients += 1
         name = f"client{self.clients}"
         finder = Finder(
-            config, seed=self.seed * 1_000 + self.clients, remembered=remembered, keyring=keyring, sealed=sealed
+            config,
+            seed=self.seed * 1_000 + self.clients,
+            remembered=remembered,
+            keyring=keyring,
+            sealed=sealed,
+            directory_chain=directory_chain,
         )
         sockets = {"finder": Finder.sockets(config, name, name)}
         node = Node(name=name, machines={"finder": finder}, pipes=(), listeners={}, sockets=sockets)

@@ -330,7 +330,8 @@ def test_a_request_over_a_link_needs_no_cookie_and_gets_its_answers_there() -> N
     response = messages.write(EXAMPLES[4], pad=False)
     talk.hear(broker, messages.write(Relay(ID, response)))
     talk.directory.receive_datagram(SOCKET, broker, messages.write(Relay(ID, response)), talk.now)
-    assert [message.kind for message in frames(talk, 9)] == [Kind.RESPONSE]
+    (relayed,) = frames(talk, 9)
+    assert messages.decode(Relay, relayed.body) == Relay(ID, response, "host-of-b0")
 
 
 @pytest.mark.req("B2")

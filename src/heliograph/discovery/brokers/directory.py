@@ -30,6 +30,7 @@ from heliograph.discovery.brokers.messages import (
     DIRECTORY_FRAMES,
     DIRECTORY_NAME,
     NO_COOKIE,
+    ON_TOPIC,
     REQUEST_TOPIC,
     Acknowledgement,
     Announcement,
@@ -140,7 +141,7 @@ class Directory:
                 case Kind.RELAY:
                     if self._known.at(source) is None:
                         raise ProtocolError(Reason.SENDER_UNPROVEN, "not a broker that is known here")
-                    self._relay(message)
+                    self._relay(message, source[0])
                 case Kind.CERTIFICATE_REQUEST:
                     self._give_chain(source, message)
                 case Kind.CERTIFICATE:
@@ -157,7 +158,7 @@ class Directory:
             if message.kind is Kind.ADVERTISEMENT:
                 self._advertised(message, None, NO_COOKIE, now)
             elif message.kind is Kind.RELAY:
-                self._relay(message)
+                self._relay(message, "")
             else:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
         except ProtocolError as error:
@@ -237,8 +238,8 @@ class Directory:
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
-            request = self._signing.glance(message, DiscoveryRequest)
-            self._send(source, messages.write(Challenge(request.id), self._cookies.of(source, now)))
+            challenge = Challenge(self._signing.id_of(message))
+            self._send(source, messages.write(challenge, self._cookies.of(source, now)))
             self._counts["challenged"] += 1
             return
         self._take_up(message, source, None, now)
@@ -280,7 +281,7 @@ class Directory:
 
     def _inject(self, message: Message, request: DiscoveryRequest, reply: Address, chosen: list[Known]) -> None:
         """Hand the request to brokers: on the topic where we have links, by datagram to those that were chosen."""
-        relay = (self._config.advertise or "topic") if request.relay else ""
+        relay = (self._config.advertise or ON_TOPIC) if request.relay else ""
         message = replace(message, chain=self._signing.chain_for(message))
         spread = Spread(messages.bare(message), *reply, self._config.name, relay)
         self._counts["requests"] += 1
@@ -297,20 +298,23 @@ class Directory:
                 self._counts["injected"] += 1
                 self._send(known.address, messages.pack(Message(Kind.SPREAD, 0, known.cookie, body)))
 
-    def _relay(self, message: Message) -> None:
+    def _relay(self, message: Message, host: str) -> None:
         """An answer for somebody whom brokers may not reach: pass it on, as long as its budget lasts."""
         relay = messages.decode(Relay, message.body)
         requester = self._requests.get(relay.id)
         if requester is None or requester.budget <= 0:
             raise ProtocolError(Reason.BUDGET_SPENT, "nobody here waits for this answer")
-        if messages.unpack(relay.response, padded=False).kind is not Kind.RESPONSE:
+        response = messages.unpack(relay.response, padded=False)
+        if response.kind is not Kind.RESPONSE:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only answers are relayed")
         requester.budget -= 1
         self._counts["relayed"] += 1
+        whole = messages.write(Relay(relay.id, messages.bare(response), host), pad=False)
+        brief = messages.write(Relay(relay.id, messages.bare(replace(response, chain=b"")), host))
         if requester.link is not None:
-            self._write(requester.link, relay.response)
-        elif len(relay.response) <= DATAGRAM_BYTES_MAX:
-            self._send(requester.reply, relay.response)
+            self._write(requester.link, whole)
+        elif len(brief) <= DATAGRAM_BYTES_MAX:
+            self._send(requester.reply, whole if len(whole) <= DATAGRAM_BYTES_MAX else brief)
 
     def _answer(self, reply: Address, link: LinkId | None, said: Acknowledgement) -> None:
         if link is not None:
@@ -366,7 +370,7 @@ class Directory:
         elif message.kind is Kind.PONG and guest.known is not None:
             self._ponged(guest.known, messages.decode(Pong, message.body), now)
         elif message.kind is Kind.RELAY and guest.known is not None:
-            self._relay(message)
+            self._relay(message, guest.host)
         elif message.kind is Kind.CERTIFICATE_REQUEST:
             chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
             self._write(link, messages.write(Certificate(chain or b""), pad=False))

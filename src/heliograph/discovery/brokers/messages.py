@@ -49,6 +49,8 @@ ADVERTISEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/BrokerAdvertisement"
 ANNOUNCEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/Announcement"
 RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's name
 
+ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
+
 Name = Annotated[str, msgspec.Meta(max_length=128)]
 Host = Annotated[str, msgspec.Meta(max_length=128)]
 Word = Annotated[str, msgspec.Meta(max_length=64)]
@@ -73,7 +75,7 @@ class Kind(IntEnum):
     PONG = 7
     ANNOUNCEMENT = 8  # private directory -> brokers
     SPREAD = 9  # directory or broker -> brokers: a request whose address is proven
-    RELAY = 10  # broker -> directory: a response for a requester that no datagram of ours reaches
+    RELAY = 10  # broker -> directory -> requester: a response that may not come through directly
     CERTIFICATE_REQUEST = 11  # "whose certificate has this hash?"
     CERTIFICATE = 12
 
@@ -216,6 +218,7 @@ class Relay(Body, frozen=True):
 
     id: Id
     response: Whole
+    host: Host = ""  # where the directory saw the broker, for the requester
 
 
 class CertificateRequest(Body, frozen=True):

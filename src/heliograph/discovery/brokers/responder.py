@@ -23,11 +23,12 @@ from msgspec.structs import replace as replace_body
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of
+from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
     ANNOUNCEMENT_TOPIC,
+    ON_TOPIC,
     RELAY_TOPIC,
     REQUEST_TOPIC,
     Announcement,
@@ -201,8 +202,8 @@ class Responder:
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
-            request = self._signing.glance(message, DiscoveryRequest)
-            self._send(source, messages.write(Challenge(request.id), self._cookies.of(source, now)))
+            challenge = Challenge(self._signing.id_of(message))
+            self._send(source, messages.write(challenge, self._cookies.of(source, now)))
             self._counts["challenged"] += 1
             return
         try:
@@ -218,6 +219,8 @@ class Responder:
         if not known or not self._directory_cookies.is_right(source, message.cookie, now):
             raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory of ours")
         spread = messages.decode(Spread, message.body)
+        if spread.relay == ON_TOPIC:
+            spread = replace_body(spread, relay=written(source))  # it does not know its address, and we do
         self._take_up(messages.unpack(spread.request, padded=False), spread, True, now)
 
     def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
@@ -288,12 +291,14 @@ class Responder:
     def _relay(self, id: bytes, message: Message, spread: Spread) -> None:
         """The requester hears nothing from brokers: let the directory that it does hear pass the answer on."""
         self._counts["relayed"] += 1
-        body = Relay(id, messages.bare(message))
+        data = messages.write(Relay(id, messages.bare(message)))
         address = address_of(spread.relay)
-        if address is not None and len(data := messages.write(body)) <= messages.DATAGRAM_BYTES_MAX:
-            self._send(address, data)
-        elif self._speaker is not None:
-            self._speaker.publish(RELAY_TOPIC + spread.by.encode(), messages.write(body, pad=False))
+        if address is None and self._speaker is not None:
+            self._speaker.publish(RELAY_TOPIC + spread.by.encode(), data)
+        elif address is not None:
+            fits = len(data) <= messages.DATAGRAM_BYTES_MAX
+            brief = replace(message, chain=b"")  # whoever needs the chain asks the directory for it
+            self._send(address, data if fits else messages.write(Relay(id, messages.bare(brief))))
 
     def _receive_ping(self, source: Address, message: Message, now: Instant) -> None:
         self._advertiser.heard(source, now)
