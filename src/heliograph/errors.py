@@ -52,6 +52,8 @@ class Reason(IntEnum):
     CERTIFICATE_NOT_YET_VALID = 212
     CERTIFICATE_MALFORMED = 213
     STALE = 214
+    SENDER_UNPROVEN = 215
+    REALM_FOREIGN = 216
 
     # 3xx: a limit with a name was reached.
     HANDSHAKE_TOO_SLOW = 300
@@ -63,6 +65,10 @@ class Reason(IntEnum):
     PUBLICATION_EXPIRED = 306
     DUPLICATE = 307
     REQUESTS_OVER_LIMIT = 308
+    RATE_OVER_LIMIT = 309
+    REQUEST_REPEATED = 310
+    BUDGET_SPENT = 311
+    BROKERS_OVER_LIMIT = 312
 
     # 4xx: the life of a link or a node.
     GOODBYE = 400
@@ -90,6 +96,9 @@ class Reason(IntEnum):
     SOCKET_FAILED = 520
     DATAGRAM_TOO_LARGE = 521
     DATAGRAM_UNSENT = 522
+    BROKER_NOT_FOUND = 530
+    ADVERTISEMENT_UNWANTED = 531
+    ADVERTISEMENT_STALE = 532
 
     @property
     def word(self) -> str:

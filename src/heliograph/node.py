@@ -1,6 +1,6 @@
 """A node: one broker with its services in one process, built by one function for the live and the simulated world.
 
-In:    a BrokerConfig, a seed and an incarnation number.
+In:    a BrokerConfig, what services it is to have, a seed and an incarnation number.
 Out:   Node: machines by name, the pipes that join them, who answers each listener, and who has which datagram sockets.
 State: none here; each machine has its own.
 Not here: running it (live/node.py, sim/world.py).
@@ -13,11 +13,19 @@ from dataclasses import dataclass, field
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
+from heliograph.discovery.brokers import directory as directories
+from heliograph.discovery.brokers import responder as responders
+from heliograph.discovery.brokers.config import DirectoryConfig, ResponderConfig
+from heliograph.discovery.brokers.directory import Directory
+from heliograph.discovery.brokers.responder import Responder
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
 from heliograph.timekeeping.sntp import SOCKET
+from heliograph.trust.keyring import Keyring
 
 BROKER = "broker"
+DISCOVERY = responders.NAME  # the responder of broker discovery
+DIRECTORY = directories.NAME  # also the name of its listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +47,43 @@ class Node:
     sockets: Mapping[str, tuple[Socket, ...]] = field(default_factory=dict)  # machine -> its datagram sockets
 
 
-def build(config: BrokerConfig, *, seed: int, incarnation: int) -> Node:
-    """A broker with its services."""
-    broker = Broker(config, seed=seed, incarnation=incarnation)
-    admin = Admin()
+def build(
+    config: BrokerConfig,
+    *,
+    seed: int,
+    incarnation: int,
+    responder: ResponderConfig | None = None,
+    directory: DirectoryConfig | None = None,
+    keyring: Keyring | None = None,
+) -> Node:
+    """A broker with its services: always admin; a responder and a broker directory where they are wanted."""
+    machines: dict[str, Machine] = {
+        BROKER: Broker(config, seed=seed, incarnation=incarnation),
+        "admin": Admin(),
+    }
+    listeners = {listener.name: BROKER for listener in config.listeners}
+    sockets: dict[str, tuple[Socket, ...]] = {}
+    if config.time.servers:
+        sockets[BROKER] = (_time_socket(config),)
+    if responder is not None and responder.enabled:
+        machines[DISCOVERY] = Responder(responder, config.name, seed=seed, incarnation=incarnation, keyring=keyring)
+        sockets[DISCOVERY] = Responder.sockets(responder)
+    if directory is not None:
+        machines[DIRECTORY] = Directory(directory, seed=seed, keyring=keyring)
+        sockets[DIRECTORY] = Directory.sockets(directory)
+        listeners[DIRECTORY] = DIRECTORY
+    pipes = tuple(Pipe(BROKER, service) for service in machines if service != BROKER)
+    return Node(name=config.name, machines=machines, pipes=pipes, listeners=listeners, sockets=sockets)
+
+
+def build_directory(config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> Node:
+    """A broker directory in a process of its own."""
     return Node(
         name=config.name,
-        machines={BROKER: broker, "admin": admin},
-        pipes=(Pipe(BROKER, "admin"),),
-        listeners={listener.name: BROKER for listener in config.listeners},
-        sockets={BROKER: (_time_socket(config),)} if config.time.servers else {},
+        machines={DIRECTORY: Directory(config, seed=seed, keyring=keyring)},
+        pipes=(),
+        listeners={DIRECTORY: DIRECTORY},
+        sockets={DIRECTORY: Directory.sockets(config)},
     )
 
 

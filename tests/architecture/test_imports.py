@@ -16,6 +16,7 @@ ORDER = (
     ("wire",),
     ("matching",),
     ("broker", "services"),
+    ("discovery",),
     ("client",),
     ("node", "config", "config_keys", "config_keyring", "config_sources"),
     ("observe",),

@@ -55,6 +55,10 @@ from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan, scan_on
 OTHERS_MAX = 4  # addresses given to clients that have to leave
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
+ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
+ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
+    *(Kind.SERVICE, Kind.EVENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PING, Kind.PONG),
+)
 
 Handler = Callable[[Link, Frame, Instant], None]
 Runs = Sequence[tuple[Route | Mixed, bytes]]
@@ -351,8 +355,8 @@ class Broker:
         kind = frame.kind
         if link.state == NEW and kind not in OPENING:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "the first frame must be a HELLO or a LINK")
-        if link.is_pipe and kind != Kind.SERVICE:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "pipes carry SERVICE frames")
+        if link.is_pipe and kind not in (ON_PIPES if link.seen is None else ON_PIPES_WITH_SESSION):
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "a pipe carries SERVICE frames and, after HELLO, a session's")
         neighbour = link.neighbour
         if neighbour is None:
             handler = self._handlers.get(kind)
@@ -422,6 +426,7 @@ class Broker:
             self._now = now
             self._reload(command.config)
         elif isinstance(command, Listening):
+            self._orders.addresses = command.addresses
             self._network.listen(command.addresses[0] if command.addresses else "", now)
         elif isinstance(command, TurnedAway):
             self._links.count(command.reason)

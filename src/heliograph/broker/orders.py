@@ -20,7 +20,7 @@ from heliograph.broker.publications import Publications
 from heliograph.broker.requests import Requests
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
-from heliograph.broker.routing.picture import describe
+from heliograph.broker.routing.picture import describe, reach
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
@@ -63,6 +63,7 @@ class Orders:
         self._tracing = tracing
         self._outbox = outbox
         self._time = time
+        self.addresses: tuple[str, ...] = ()  # where clients dial this broker
         self.requests: Requests
         self.reload: Callable[[BrokerConfig], list[str]]  # returns what needs a restart
         self._reloads: dict[Ticket, tuple[Link, int]] = {}
@@ -142,10 +143,12 @@ class Orders:
             self.requests.answer_order(*asked, answer)
 
     def report(self, question: str) -> Any:
-        """What the broker knows: overview, links, subscriptions, map, time, routes or limits."""
+        """What the broker knows: overview, usage, links, subscriptions, map, time, routes or limits."""
         match question:
             case "overview":
                 return self._overview()
+            case "usage":
+                return self._usage()
             case "links":
                 return [_describe(link) for link in self._links.by_id.values()]
             case "subscriptions":
@@ -160,8 +163,22 @@ class Orders:
                 return {name: getattr(self.config.limits, name) for name in self.config.limits.__slots__}
         raise UsageError(
             f"no report is called {question[:64]!r}; "
-            "ask for overview, links, subscriptions, map, time, routes or limits"
+            "ask for overview, usage, links, subscriptions, map, time, routes or limits"
         )
+
+    def _usage(self) -> dict[str, Any]:
+        """How busy this broker is and how far its network reaches. Asked every second, so nothing long is walked."""
+        sessions = self._sessions.clients
+        return {
+            "broker": self.config.name,
+            "addresses": list(self.addresses),
+            "connections": sessions,
+            "links": len(self._network.neighbours),
+            "full": sessions >= self.config.limits.links_max,
+            "draining": self._sessions.draining,
+            **reach(self._network),
+            "time": self._time(),
+        }
 
     def _name_of(self, reference: str | None) -> str | None:
         """The broker whose clock it is, by its name if the map has it."""

@@ -18,7 +18,7 @@ from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Ticket, Timers
-from heliograph.model.identity import Identity
+from heliograph.model.identity import Identity, Role
 from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_of
 from heliograph.notes import DrainEnded, DrainStarted, OriginsForgotten, SessionWelcomed
 from heliograph.wire import bodies
@@ -56,6 +56,7 @@ class Sessions:
         limits = config.limits
         self.origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
         self._by_origin: dict[int, Link] = {}
+        self._services = 0  # of them on pipes
         self._claims: dict[Ticket, tuple[Link, bodies.Hello, Claim]] = {}
         self._auth = {listener.name: listener.auth for listener in config.listeners}
         self._unproven: dict[Link, None] = {}
@@ -89,10 +90,13 @@ class Sessions:
 
     def hello(self, link: Link, frame: Frame, now: Instant) -> None:
         """A HELLO frame. ProtocolError where it cannot be welcomed."""
-        if link.state != NEW:
+        if link.state != NEW and not link.is_pipe:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a HELLO")
         hello = bodies.decode(bodies.Hello, frame.payload)
         _check(hello)
+        if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker
+            self._welcome(link, hello, Identity(link.service, (Role.BROKER,), "pipe"), now)
+            return
         auth = self._auth.get(link.peer.listener or "", "none")
         verdict = self._credentials.judge(link.peer, hello, auth)
         if isinstance(verdict, Identity):
@@ -146,7 +150,10 @@ class Sessions:
         self._give_table(link)
         self._unproven.pop(link, None)
         self._timers.cancel(("handshake", link.id))
-        self._watch(link, now)
+        if link.is_pipe:
+            self._services += 1
+        else:
+            self._watch(link, now)
         body = bodies.Welcome(
             version=VERSION,
             broker=self._config.name,
@@ -171,6 +178,11 @@ class Sessions:
         table.links += 1
         link.table = table
         link.routes = table.routes
+
+    @property
+    def clients(self) -> int:
+        """How many sessions are not those of our own services."""
+        return len(self._by_origin) - self._services
 
     def by_origin(self, origin: int) -> Link | None:
         """The link of a session that is here."""
@@ -222,6 +234,7 @@ class Sessions:
             return
         if self._by_origin.get(link.origin) is link:
             del self._by_origin[link.origin]
+            self._services -= link.is_pipe
             self.origins.rest(link.origin, now)
         self._drop_table(link)
 

@@ -13,6 +13,16 @@ from typing import Any
 from heliograph.broker.routing.network import Network
 
 
+def reach(network: Network) -> dict[str, Any]:
+    """Which island this broker is on: a name that all who are linked share, and how many they are, about."""
+    paths, me = network.map.paths, network.map.me
+    return {
+        "address": f"{me.cluster}/{me.slot}",
+        "island": f"{min(paths.speaker, *paths.parts) if paths.parts else paths.speaker:016x}",
+        "brokers": len(paths.cluster) * (1 + len(paths.parts)),
+    }
+
+
 def describe(network: Network) -> dict[str, Any]:
     """The map as a broker sees it, in plain values."""
     paths = network.map.paths

@@ -1,0 +1,87 @@
+"""Broker advertisements: what a broker says of itself, and to whom.
+
+In:    the broker's standing; directories, configured or announced.
+Out:   BrokerAdvertisement bodies, numbered; the directories that get them.
+State: the number of the last one; announced directories until their announcement expires.
+Not here: sending (responder.py), keeping those of others (known.py).
+Paper: [brokers] §2.2 to §2.4. Soft state: each may be lost; they are renewed three times in their lifetime.
+"""
+
+from __future__ import annotations
+
+from heliograph.discovery.brokers.config import ResponderConfig, address_of
+from heliograph.discovery.brokers.messages import Announcement, BrokerAdvertisement
+from heliograph.discovery.brokers.standing import Standing
+from heliograph.machine import Address, Instant
+
+NS_PER_S = 1_000_000_000
+RENEWALS = 3
+FIRST_NS = NS_PER_S // 4
+STRANGE_NS = 60 * NS_PER_S  # a directory that pinged nobody for so long may have lost what it knew
+
+
+class Advertiser:
+    """One broker's advertisements."""
+
+    def __init__(self, config: ResponderConfig, broker: str, incarnation: int) -> None:
+        self._config = config
+        self._broker = broker
+        self._incarnation = incarnation
+        self._number = 0
+        self._configured = [address for text in config.directories if (address := address_of(text)) is not None]
+        self._heard: dict[Address, Instant] = {}  # directories that pinged us, and when
+        self._quick = 0  # renewals in a row before their time
+        self._announced: dict[Address, Instant] = {}  # until when
+
+    def wait_ns(self, now: Instant) -> int:
+        """How long until the next renewal; soon while a directory has not shown that it knows us, but not for ever."""
+        usual = self._config.lifetime_s * NS_PER_S // RENEWALS
+        strange = [one for one in self.directories(now) if now - self._heard.get(one, now - STRANGE_NS) >= STRANGE_NS]
+        self._quick = self._quick + 1 if strange else 0
+        return min(usual, FIRST_NS * 2 ** min(self._quick // 2, 16)) if strange else usual
+
+    def heard(self, source: Address, now: Instant) -> None:
+        """A directory pinged us, so it has our advertisement."""
+        if self.is_directory(source, now):
+            self._heard[source] = now
+
+    def announced(self, announcement: Announcement, now: Instant) -> bool:
+        """A directory announced itself: True if it is new and will hear from us."""
+        address = (announcement.host, announcement.port)
+        self.directories(now)
+        if not self._config.join_private or not announcement.host or not announcement.port:
+            return False
+        new = address not in self._announced and address not in self._configured
+        if new and len(self._configured) + len(self._announced) >= self._config.directories_max:
+            return False
+        self._announced[address] = now + announcement.lifetime_s * NS_PER_S
+        return new
+
+    def directories(self, now: Instant) -> list[Address]:
+        """Who hears from us by datagram."""
+        for address in [address for address, until in self._announced.items() if until <= now]:
+            del self._announced[address]
+            self._heard.pop(address, None)
+        return list(dict.fromkeys([*self._configured, *self._announced]))
+
+    def is_directory(self, source: Address, now: Instant) -> bool:
+        """True if this is a directory to which we make ourselves known."""
+        return source in self._configured or self._announced.get(source, now) > now
+
+    def next(self, standing: Standing) -> BrokerAdvertisement:
+        """The next advertisement."""
+        self._number += 1
+        config = self._config
+        return BrokerAdvertisement(
+            broker=self._broker,
+            incarnation=self._incarnation,
+            number=self._number,
+            lifetime_s=config.lifetime_s,
+            host=config.advertise_host,
+            ports=standing.ports,
+            address=standing.address,
+            island=standing.island,
+            brokers=standing.brokers,
+            geography=config.geography,
+            institution=config.institution,
+        )

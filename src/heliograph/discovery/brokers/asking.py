@@ -1,0 +1,174 @@
+"""Asking: whom a finder asks, in what order, and how often.
+
+In:    the settings, remembered brokers; what came back from whom.
+Out:   Ask per party; those to whom the request goes now.
+State: per party its cookie, and what it said.
+Not here: the request itself and what is done with answers (finder.py).
+Paper: [brokers] §3 and §7: directories and multicast first, then the last target set, then a fixed list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heliograph.discovery.brokers.config import DiscoveryConfig, address_of, written
+from heliograph.discovery.brokers.messages import NO_COOKIE, Acknowledgement
+from heliograph.discovery.brokers.remembered import Remembered
+from heliograph.machine import Address, Instant, LinkId
+from heliograph.wire.bodies import reason_of
+
+DIRECTORY, LINK, MULTICAST, NEIGHBOUR, REMEMBERED, STATIC = (
+    *("directory", "directory by TCP", "multicast", "broker in the group", "remembered broker", "listed broker"),
+)
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """One party that is asked."""
+
+    how: str
+    address: Address
+    cookie: bytes = NO_COOKIE
+    link: LinkId | None = None  # LINK: once it is there
+    sent: int = 0
+    sent_at: Instant = 0
+    round_trip_ns: int | None = None  # the least time in which it said something
+    acknowledged_at: Instant | None = None
+    brokers: int = 0  # a directory knows of so many
+    refusal: str = ""
+    answers: int = 0
+    waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
+
+    def heard(self, now: Instant) -> None:
+        """It said something."""
+        took = now - self.sent_at
+        self.round_trip_ns = took if self.round_trip_ns is None else min(took, self.round_trip_ns)
+
+    def acknowledged(self, said: Acknowledgement, now: Instant) -> None:
+        """A directory has the request, or will not have it."""
+        self.acknowledged_at = self.acknowledged_at or now
+        self.brokers = max(self.brokers, said.brokers)
+        if said.reason:
+            self.refusal = f"{reason_of(said.reason).word}: {said.text}"
+
+    def words(self, start: Instant) -> str:
+        """What became of it, for people."""
+        name = f"{self.how} {written(self.address)}"
+        if self.refusal:
+            return f"{name}: refused, {self.refusal}"
+        if self.answers:
+            some = "an answer" if self.answers == 1 else f"{self.answers} answers"
+            return f"{name}: {some}"
+        if self.acknowledged_at is not None:
+            return f"{name}: acknowledged after {(self.acknowledged_at - start) / 1e6:.1f} ms"
+        if self.round_trip_ns is not None:
+            return f"{name}: heard, but it answered nothing more"
+        if not self.sent:
+            return f"{name}: could not be asked"
+        return f"{name}: asked {'once' if self.sent == 1 else f'{self.sent} times'}, no answer"
+
+
+class Asking:
+    """Everybody that a finder may ask."""
+
+    def __init__(self, config: DiscoveryConfig, remembered: Sequence[Remembered]) -> None:
+        self._neighbours_max = config.answers_max
+        first = _asks(DIRECTORY, config.directories) + _asks(LINK, config.directory_links)
+        if config.multicast.enabled:
+            first.append(Ask(MULTICAST, config.multicast.address))
+        levels = (first, _asks(REMEMBERED, [one.address for one in remembered]), _asks(STATIC, config.brokers))
+        self._later = [level for level in levels if level]
+        self.asked: list[Ask] = []
+        self._by_address: dict[Address, Ask] = {}
+        self._by_link: dict[LinkId, Ask] = {}
+
+    @property
+    def more(self) -> bool:
+        """True if there are others to fall back on."""
+        return bool(self._later)
+
+    def widen(self) -> list[Ask]:
+        """Ask the next level too; those who were not asked before."""
+        new = [ask for ask in (self._later.pop(0) if self._later else []) if ask.address not in self._by_address]
+        for ask in new:
+            self.asked.append(ask)
+            if ask.how != LINK:
+                self._by_address[ask.address] = ask
+        return new
+
+    def due(self) -> list[Ask]:
+        """Who is asked again: all who have not refused."""
+        for ask in self.asked:
+            ask.waits = False
+        return [ask for ask in self.asked if not ask.refusal]
+
+    def of(self, source: Address) -> Ask | None:
+        """Who was asked at this address."""
+        return self._by_address.get(source)
+
+    def challenged(self, source: Address) -> Ask | None:
+        """Whoever wants to see a cookie: somebody who was asked, or a broker that heard the multicast."""
+        ask = self._by_address.get(source)
+        if ask is not None:
+            return ask
+        if not any(ask.how == MULTICAST for ask in self.asked):
+            return None
+        if sum(ask.how == NEIGHBOUR for ask in self.asked) >= self._neighbours_max:
+            return None
+        ask = self._by_address[source] = Ask(NEIGHBOUR, source)
+        self.asked.append(ask)
+        return ask
+
+    def answered(self, source: Address) -> None:
+        """A broker answered: to its own credit, and to the group's if it was found there."""
+        ask = self._by_address.get(source)
+        if ask is not None:
+            ask.answers += 1
+            ask.waits = False
+        if ask is not None and ask.how == NEIGHBOUR:
+            next(ask for ask in self.asked if ask.how == MULTICAST).answers += 1
+
+    def linked(self, ask: Ask, link: LinkId | None) -> None:
+        """A directory's link is there, or gone."""
+        if ask.link is not None:
+            self._by_link.pop(ask.link, None)
+        ask.link = link
+        if link is not None:
+            self._by_link[link] = ask
+
+    def on(self, link: LinkId) -> Ask | None:
+        """Whose link this is."""
+        return self._by_link.get(link)
+
+    def link_to(self, address: Address) -> LinkId | None:
+        """The link to the directory at this address, if there is one."""
+        return next((link for link, ask in self._by_link.items() if ask.address == address), None)
+
+    @property
+    def shown(self) -> int:
+        """To how many brokers of the group we have shown their cookie."""
+        return sum(ask.how == NEIGHBOUR and not ask.waits for ask in self.asked)
+
+    def waiting(self) -> list[Ask]:
+        """Brokers of the group that wait for their cookie, and have not answered through the network."""
+        return [ask for ask in self.asked if ask.waits]
+
+    @property
+    def silent(self) -> bool:
+        """True if a broker of the group has spoken to us and not answered yet."""
+        return any(ask.how == NEIGHBOUR and not ask.answers for ask in self.asked)
+
+    @property
+    def expected(self) -> int:
+        """How many brokers directories know of."""
+        return max((ask.brokers for ask in self.asked), default=0)
+
+    def words(self, start: Instant) -> tuple[str, ...]:
+        """What was tried, for people."""
+        return tuple(ask.words(start) for ask in self.asked if ask.how != NEIGHBOUR)
+
+
+def _asks(how: str, texts: Sequence[str]) -> list[Ask]:
+    addresses = dict.fromkeys(address for text in texts if (address := address_of(text)) is not None)
+    return [Ask(how, address) for address in addresses]

@@ -1,0 +1,86 @@
+"""Candidates: brokers that answered, and what is known of each.
+
+In:    a response, where it came from and when.
+Out:   Candidate, which selection.py fills in and result.py explains; the addresses where clients reach it.
+State: one candidate's measurements.
+Not here: judging it (selection.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from heliograph.discovery.brokers.config import written
+from heliograph.discovery.brokers.messages import DiscoveryResponse
+from heliograph.machine import Address
+
+UNSPECIFIED = ("", "0.0.0.0", "::")  # noqa: S104 - not bound to: "as you see me"
+SCHEMES = {"tls": "heliographs", "tcp": "heliograph"}  # in the order in which they are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """How long a datagram takes from a broker to us, as far as its answer tells."""
+
+    low_ns: int
+    high_ns: int
+    by_clock: bool  # False: only the time of its arrival is known
+
+    @property
+    def ns(self) -> int:
+        """The estimate."""
+        return (self.low_ns + self.high_ns) // 2
+
+    @property
+    def bound_ns(self) -> int:
+        """How wrong the estimate may be."""
+        return (self.high_ns - self.low_ns + 1) // 2
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """One broker that would have us."""
+
+    response: DiscoveryResponse
+    source: Address  # of the answer; where it was relayed, what its directory saw, perhaps nothing: ("", 0)
+    relayed: bool
+    raw_ns: int | None  # our wall clock when it arrived, less its timestamp; None: we have no clock yet
+    elapsed_ns: int  # since the request left
+    delay: Delay = Delay(0, 0, False)
+    usage: float = 0.0  # 0 (busy) to 1 (idle)
+    score: float = 0.0
+    loaded: str = ""  # why it is taken only if there is no other
+    target: bool = False
+    pings: int = 0
+    round_trips_ns: list[int] = field(default_factory=list)
+    verdict: str = ""
+
+    @property
+    def name(self) -> str:
+        """The broker's name."""
+        return self.response.broker
+
+    @property
+    def round_trip_ns(self) -> int | None:
+        """The mean of its pings; None if none came back."""
+        return sum(self.round_trips_ns) // len(self.round_trips_ns) if self.round_trips_ns else None
+
+    @property
+    def datagrams(self) -> Address | None:
+        """Where it hears pings: where its answer came from, or, relayed, where it was seen or says it is."""
+        if not self.relayed:
+            return self.source
+        host, port = self.source[0] or self.response.host, self.response.ports.get("udp", 0)
+        return None if host in UNSPECIFIED or not port else (host, port)
+
+    def urls(self, transports: tuple[str, ...]) -> list[str]:
+        """Where clients reach it: at the host it names, and, if that differs, at the address we saw (NAT, B20)."""
+        hosts = [] if self.response.host in UNSPECIFIED else [self.response.host]
+        if self.source[0] and self.source[0] not in hosts:
+            hosts.append(self.source[0])
+        return [
+            f"{scheme}://{written((host, port))}"
+            for host in hosts
+            for transport, scheme in SCHEMES.items()
+            if transport in transports and (port := self.response.ports.get(transport, 0))
+        ]

@@ -1,0 +1,39 @@
+"""Cookies: proof that whoever claims an address gets what is sent there.
+
+In:    a secret, addresses, the time.
+Out:   16 bytes for an address, and whether 16 bytes are the right ones.
+State: the secret only: a flood of forged requests costs no memory.
+Not here: what is refused without a cookie (responder.py, directory.py).
+"""
+
+from __future__ import annotations
+
+import hmac
+from hashlib import sha256
+
+from heliograph.discovery.brokers.messages import COOKIE_BYTES
+from heliograph.machine import Address, Instant
+
+PERIOD_NS = 60_000_000_000  # a cookie is good for one to two of these
+
+
+class Cookies:
+    """Makes and checks the cookies of one machine."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, seed: int, purpose: str) -> None:
+        self._secret = sha256(f"{seed}/cookie/{purpose}".encode()).digest()
+
+    def of(self, source: Address, now: Instant) -> bytes:
+        """What this source has to show."""
+        return self._make(source, now // PERIOD_NS)
+
+    def is_right(self, source: Address, cookie: bytes, now: Instant) -> bool:
+        """True if this source was told this cookie not long ago."""
+        period = now // PERIOD_NS
+        return any(hmac.compare_digest(cookie, self._make(source, past)) for past in (period, period - 1))
+
+    def _make(self, source: Address, period: int) -> bytes:
+        text = f"{source[0]}\0{source[1]}\0{period}".encode()
+        return hmac.digest(self._secret, text, "sha256")[:COOKIE_BYTES]

@@ -1,0 +1,475 @@
+"""The directory (BDN): keeps broker advertisements, and hands requests for a broker to the network.
+
+In:    datagrams, links of those who dial it, topics of the brokers it is linked to; as a service, its pipe.
+Out:   acknowledgements at once; requests to the nearest and the farthest brokers; pings; relayed answers.
+State: known brokers (known.py), the last requests with their requesters, how often each source asked.
+Not here: choosing a broker (the requester does), links to brokers (anchors.py), answers (responder.py).
+Paper: [brokers] §2 to §4.
+
+All that it keeps is soft state, so any directory can be lost, and there may be others that know other brokers. It runs
+in a process of its own or on a broker's pipe. On a link that was dialled to it, each message travels in a SERVICE frame
+named "bdn".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import Any
+
+from heliograph.discovery.brokers import messages
+from heliograph.discovery.brokers.anchors import Anchors
+from heliograph.discovery.brokers.buckets import Buckets
+from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, address_of, written
+from heliograph.discovery.brokers.cookies import Cookies
+from heliograph.discovery.brokers.known import Key, Known, KnownBrokers
+from heliograph.discovery.brokers.messages import (
+    ANNOUNCEMENT_TOPIC,
+    DATAGRAM_BYTES_MAX,
+    DIRECTORY_FRAMES,
+    DIRECTORY_NAME,
+    NO_COOKIE,
+    ON_TOPIC,
+    REQUEST_TOPIC,
+    Acknowledgement,
+    Announcement,
+    BrokerAdvertisement,
+    Certificate,
+    CertificateRequest,
+    Challenge,
+    DiscoveryRequest,
+    Kind,
+    Message,
+    Ping,
+    Pong,
+    Relay,
+    Spread,
+)
+from heliograph.discovery.brokers.repeats import Repeats
+from heliograph.discovery.brokers.signing import Signing
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.machine import (
+    Address,
+    Effects,
+    Instant,
+    LinkId,
+    Outbox,
+    Peer,
+    Socket,
+    SocketFailed,
+    SocketName,
+    SocketOpened,
+    Ticket,
+    Timers,
+)
+from heliograph.model.identity import Role
+from heliograph.trust.keyring import Keyring
+from heliograph.wire.frames import Frame, service
+from heliograph.wire.splitter import Splitter
+
+NAME = DIRECTORY_NAME.decode()
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+TICK_NS = 50 * NS_PER_MS  # how often due pings are looked for
+AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
+AGAIN_MAX = 16  # … so many times; then as often as those who answer
+RENEWALS = 3
+
+
+@dataclass(slots=True)
+class Requester:
+    """Who asked, and how many more answers we pass on."""
+
+    reply: Address
+    link: LinkId | None
+    budget: int
+    acknowledgement: Acknowledgement
+
+
+@dataclass(slots=True)
+class Guest:
+    """A link of somebody who dialled us."""
+
+    host: str
+    splitter: Splitter
+    heard_at: Instant
+    known: Known | None = None  # the broker that made itself known here
+
+
+class Directory:
+    """A machine with a datagram socket, a listener and, if it likes, links to brokers."""
+
+    def __init__(self, config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> None:
+        self._config = config
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._cookies = Cookies(seed, "requester")
+        self._ping_cookies = Cookies(seed, "ping")
+        self._buckets = Buckets(config.rate_per_s, config.burst, config.sources_max)
+        self._signing = Signing(keyring, required=False)
+        self._required = keyring is not None  # then only brokers that prove to be some are kept
+        self._known = KnownBrokers(config)
+        self._requests: Repeats[Requester] = Repeats(config.requests_remembered)
+        self._anchors = Anchors(config, seed, self._outbox, self._timers, self._heard)
+        self._guests: dict[LinkId, Guest] = {}
+        self._due: list[tuple[Instant, Key]] = []  # whom to ping when; a heap, one entry per broker
+        self._wall_offset_ns: int | None = None
+        self._started = False
+        self._counts: Counter[str] = Counter()
+
+    @staticmethod
+    def sockets(config: DirectoryConfig) -> tuple[Socket, ...]:
+        """The socket that it needs."""
+        return (Socket(name=SOCKET, host=config.host, port=config.port),)
+
+    # -- hearing ----------------------------------------------------------------------------------------------------
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """Anything from anybody."""
+        try:
+            message = messages.unpack(data)
+            if message.kind is not Kind.PONG and not self._buckets.may(source[0], now):
+                raise ProtocolError(Reason.RATE_OVER_LIMIT)
+            match message.kind:
+                case Kind.REQUEST:
+                    self._receive_request(source, message, now)
+                case Kind.ADVERTISEMENT:
+                    self._advertised(message, source, message.cookie, now)
+                case Kind.PONG:
+                    self._receive_pong(source, message, now)
+                case Kind.RELAY:
+                    if self._known.at(source) is None:
+                        raise ProtocolError(Reason.SENDER_UNPROVEN, "not a broker that is known here")
+                    self._relay(message, source[0])
+                case Kind.CERTIFICATE_REQUEST:
+                    self._give_chain(source, message)
+                case Kind.CERTIFICATE:
+                    self._signing.learn(messages.decode(Certificate, message.body).chain, self._wall_ns(now))
+                case _:
+                    raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
+        except ProtocolError as error:
+            self._count(error)
+
+    def _heard(self, payload: bytes, now: Instant) -> None:
+        """Something on a topic, from a broker of the network."""
+        try:
+            message = messages.unpack(payload, padded=False)
+            if message.kind is Kind.ADVERTISEMENT:
+                self._advertised(message, None, NO_COOKIE, now)
+            elif message.kind is Kind.RELAY:
+                self._relay(message, "")
+            else:
+                raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
+        except ProtocolError as error:
+            self._count(error)
+
+    # -- brokers ----------------------------------------------------------------------------------------------------
+
+    def _advertised(
+        self, message: Message, source: Address | None, cookie: bytes, now: Instant, link: LinkId | None = None
+    ) -> Known:
+        role = Role.BROKER if self._required else None
+        advertisement, holder = self._signing.read(message, BrokerAdvertisement, self._wall_ns(now), role)
+        if self._required and holder is None and source is not None:
+            raise ProtocolError(Reason.CREDENTIAL_MISSING, "an advertisement that nobody signed")
+        if holder is not None and holder.identity.entity != advertisement.broker:
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker advertises itself, and nobody else")
+        self._known.expire(now)
+        known = self._known.add(advertisement, source, cookie, now)
+        self._counts["advertisements"] += 1
+        known.link = link if link is not None else known.link
+        if known.is_within_reach and not known.queued:
+            known.queued = True
+            self._ping(known, now)
+            heappush(self._due, (now + AGAIN_NS, known.key))
+        return known
+
+    def _ping(self, known: Known, now: Instant) -> None:
+        if known.pinged_at is not None:
+            self._known.missed(known)
+        known.pinged_at = now
+        if known.link is not None:
+            self._write(known.link, messages.write(Ping(now), pad=False))
+        elif known.address is not None:
+            self._send(known.address, messages.write(Ping(now), self._ping_cookies.of(known.address, now)))
+
+    def _receive_pong(self, source: Address, message: Message, now: Instant) -> None:
+        pong, known = messages.decode(Pong, message.body), self._known.at(source)
+        if known is None or not self._ping_cookies.is_right(source, message.cookie, now):
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
+        self._ponged(known, pong, now)
+        port = known.advertisement.ports.get("tls" if self._config.links_secure else "tcp", 0)
+        if port:
+            self._anchors.learn((known.advertisement.host or source[0], port))
+
+    def _ponged(self, known: Known, pong: Pong, now: Instant) -> None:
+        if known.pinged_at == pong.sent_ns:
+            known.pinged_at = None
+            known.ponged_at = now
+            self._known.ponged(known, now - pong.sent_ns)
+
+    def _tick(self, now: Instant) -> None:
+        """Ping those whose turn it is, not too many at once; forget those who are gone."""
+        self._known.expire(now)
+        most = max(1, self._config.pings_per_s * TICK_NS // NS_PER_S)
+        while self._due and self._due[0][0] <= now and most:
+            _, key = heappop(self._due)
+            known = self._known.get(key)
+            if known is not None:
+                most -= self._look_after(known, now)
+        for link, guest in self._guests.items():
+            if now - guest.heard_at > self._config.link_idle_ms * NS_PER_MS:
+                guest.heard_at = now
+                self._outbox.hang_up(link, Reason.SILENT)
+        self._timers.set("tick", now + TICK_NS, self._tick)
+
+    def _look_after(self, known: Known, now: Instant) -> bool:
+        """Ping a broker again if it is time, soon if it did not answer; True if it was pinged."""
+        usual = self._config.ping_ms * NS_PER_MS
+        rests = known.pinged_at is None and now < known.ponged_at + usual
+        if not rests:
+            self._ping(known, now)
+        quick = not rests and known.misses < AGAIN_MAX
+        heappush(self._due, (now + AGAIN_NS if quick else max(now + AGAIN_NS, known.ponged_at + usual), known.key))
+        return not rests
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
+        if not self._cookies.is_right(source, message.cookie, now):
+            challenge = Challenge(self._signing.id_of(message))
+            self._send(source, messages.write(challenge, self._cookies.of(source, now)))
+            self._counts["challenged"] += 1
+            return
+        self._take_up(message, source, None, now)
+
+    def _take_up(self, message: Message, reply: Address, link: LinkId | None, now: Instant) -> None:
+        """A request from a proven address: acknowledge, and hand it to the network once per attempt."""
+        message = self._signing.opened(message)
+        claimed = self._signing.glance(message, DiscoveryRequest)
+        if not self._requests.is_new(claimed.id, claimed.attempt):
+            known = self._requests.get(claimed.id)
+            assert known is not None
+            self._answer(reply, link, known.acknowledgement)
+            raise ProtocolError(Reason.REQUEST_REPEATED)
+        try:
+            request = self._read(message, now)
+        except ProtocolError as error:
+            if error.reason is Reason.CERTIFICATE_UNKNOWN and link is None:
+                self._send(reply, messages.write(CertificateRequest(self._signing.hash_of(message))))
+            else:
+                refusal = Acknowledgement(
+                    claimed.id, claimed.attempt, self._config.name, reason=error.reason, text=error.detail[:200]
+                )
+                self._answer(reply, link, refusal)
+            raise
+        chosen = self._known.several(request.budget) if request.attempt > 1 else self._known.ends(request.budget)
+        brokers = max(self._known.measured, len(chosen))
+        said = Acknowledgement(request.id, request.attempt, self._config.name, brokers, len(chosen))
+        self._requests.add(request.id, request.attempt, Requester(reply, link, request.budget, said))
+        self._answer(reply, link, said)
+        self._inject(message, request, reply, chosen)
+
+    def _read(self, message: Message, now: Instant) -> DiscoveryRequest:
+        wall_ns = self._wall_ns(now)
+        request, holder = self._signing.read(message, DiscoveryRequest, wall_ns)
+        if self._config.private and holder is None:
+            raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
+        self._signing.check_fresh(request, holder, wall_ns)
+        return request
+
+    def _inject(self, message: Message, request: DiscoveryRequest, reply: Address, chosen: list[Known]) -> None:
+        """Hand the request to brokers: on the topic where we have links, by datagram to those that were chosen."""
+        relay = (self._config.advertise or ON_TOPIC) if request.relay else ""
+        message = replace(message, chain=self._signing.chain_for(message))
+        spread = Spread(messages.bare(message), *reply, self._config.name, relay)
+        self._counts["requests"] += 1
+        if self._anchors.speakers:
+            self._anchors.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
+        brief = Spread(messages.bare(replace(message, chain=b"")), *reply, self._config.name, relay)
+        fits = len(messages.write(spread)) <= DATAGRAM_BYTES_MAX
+        body = messages.encode(spread if fits else brief)
+        for known in chosen:
+            if known.link is not None:
+                self._counts["injected"] += 1
+                self._write(known.link, messages.write(spread, pad=False))
+            elif known.address is not None and any(known.cookie):
+                self._counts["injected"] += 1
+                self._send(known.address, messages.pack(Message(Kind.SPREAD, 0, known.cookie, body)))
+
+    def _relay(self, message: Message, host: str) -> None:
+        """An answer for somebody whom brokers may not reach: pass it on, as long as its budget lasts."""
+        relay = messages.decode(Relay, message.body)
+        requester = self._requests.get(relay.id)
+        if requester is None or requester.budget <= 0:
+            raise ProtocolError(Reason.BUDGET_SPENT, "nobody here waits for this answer")
+        response = messages.unpack(relay.response, padded=False)
+        if response.kind is not Kind.RESPONSE:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "only answers are relayed")
+        requester.budget -= 1
+        self._counts["relayed"] += 1
+        whole = messages.write(Relay(relay.id, messages.bare(response), host), pad=False)
+        brief = messages.write(Relay(relay.id, messages.bare(replace(response, chain=b"")), host))
+        if requester.link is not None:
+            self._write(requester.link, whole)
+        elif len(brief) <= DATAGRAM_BYTES_MAX:
+            self._send(requester.reply, whole if len(whole) <= DATAGRAM_BYTES_MAX else brief)
+
+    def _answer(self, reply: Address, link: LinkId | None, said: Acknowledgement) -> None:
+        if link is not None:
+            self._write(link, messages.write(said, pad=False))
+        else:
+            self._send(reply, messages.write(said))
+
+    def _give_chain(self, source: Address, message: Message) -> None:
+        """A broker that got a request from us without its signer's chain asks for it."""
+        chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
+        data = messages.write(Certificate(chain or b""))
+        if chain and len(data) <= DATAGRAM_BYTES_MAX:
+            self._send(source, data)
+
+    # -- links ------------------------------------------------------------------------------------------------------
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """A broker that we dialled, our pipe, or a guest."""
+        if self._anchors.attach(link, peer, now):
+            return
+        address = address_of(peer.address)
+        if address is None or len(self._guests) >= self._config.links_max:
+            self._outbox.hang_up(link, Reason.LINKS_OVER_LIMIT)
+            return
+        self._guests[link] = Guest(address[0], Splitter(DIRECTORY_FRAMES), now)
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What a broker says, or a guest."""
+        if self._anchors.receive(link, data, now):
+            return
+        guest = self._guests.get(link)
+        if guest is None:
+            return
+        guest.heard_at = now
+        for raw in guest.splitter.split(data):
+            try:
+                if not self._buckets.may(guest.host, now):
+                    raise ProtocolError(Reason.RATE_OVER_LIMIT)
+                self._receive_from(guest, link, messages.unpack(Frame(raw).payload, padded=False), now)
+            except ProtocolError as error:
+                self._count(error)
+        if guest.splitter.fault is not None:
+            self._outbox.hang_up(link, guest.splitter.fault)
+
+    def _receive_from(self, guest: Guest, link: LinkId, message: Message, now: Instant) -> None:
+        """A link proves the host at its other end, so no cookie is needed; the port is the guest's own affair."""
+        if message.kind is Kind.REQUEST:
+            port = self._signing.glance(message, DiscoveryRequest).port
+            self._take_up(message, (guest.host, port), link, now)
+        elif message.kind is Kind.ADVERTISEMENT:
+            port = self._signing.glance(message, BrokerAdvertisement).ports.get("udp", 0)
+            guest.known = self._advertised(message, (guest.host, port), message.cookie, now, link)
+        elif message.kind is Kind.PONG and guest.known is not None:
+            self._ponged(guest.known, messages.decode(Pong, message.body), now)
+        elif message.kind is Kind.RELAY and guest.known is not None:
+            self._relay(message, guest.host)
+        elif message.kind is Kind.CERTIFICATE_REQUEST:
+            chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
+            self._write(link, messages.write(Certificate(chain or b""), pad=False))
+        else:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """A link is gone."""
+        guest = None if self._anchors.detach(link, now) else self._guests.pop(link, None)
+        if guest is not None and guest.known is not None and guest.known.link == link:
+            guest.known.link = None  # if it can be pinged by datagram it still counts, else it will be missed
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """A broker could not be dialled."""
+        self._anchors.failed(ticket, now)
+
+    # -- announcing -------------------------------------------------------------------------------------------------
+
+    def _announce(self, now: Instant) -> None:
+        """A private directory lets brokers know that it is there."""
+        address = address_of(self._config.advertise)
+        if address is not None:
+            body = Announcement(self._config.name, *address, self._config.lifetime_s)
+            self._anchors.publish(ANNOUNCEMENT_TOPIC, messages.pack(self._signing.message(body), pad=False))
+        every_ns = self._config.lifetime_s * NS_PER_S // RENEWALS if self._anchors.speakers else NS_PER_S
+        self._timers.set("announce", now + every_ns, self._announce)
+
+    # -- the rest of the contract -----------------------------------------------------------------------------------
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """What the wall clock says. The first word of it is also the start."""
+        self._wall_offset_ns = wall_ns - now
+        if not self._started:
+            self._started = True
+            self._anchors.start(now)
+            self._tick(now)
+            if self._config.private:
+                self._announce(now)
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """SocketOpened and SocketFailed from the driver."""
+        if not isinstance(command, SocketOpened | SocketFailed):
+            raise UsageError(f"a directory does not know the command {command!r}")
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """What it says is short, and guests are few."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing but links."""
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """Whom it knows, and what it did."""
+        match question:
+            case "overview":
+                return {
+                    "directory": self._config.name,
+                    "brokers": len(self._known),
+                    "measured": self._known.measured,
+                    "islands": self._known.islands,
+                    "links": len(self._anchors.speakers),
+                    "guests": len(self._guests),
+                    "requests_remembered": len(self._requests),
+                    "counts": dict(sorted(self._counts.items())),
+                }
+            case "brokers":
+                return [_describe(known) for known in self._known.all()]
+        raise UsageError(f"no report is called {question[:64]!r}; ask for overview or brokers")
+
+    def _send(self, address: Address, data: bytes) -> None:
+        self._outbox.datagrams.append((SOCKET, address, data))
+
+    def _write(self, link: LinkId, data: bytes) -> None:
+        self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
+
+    def _wall_ns(self, now: Instant) -> int | None:
+        return None if self._wall_offset_ns is None else now + self._wall_offset_ns
+
+    def _count(self, error: ProtocolError) -> None:
+        self._counts[error.reason.word] += 1
+
+
+def _describe(known: Known) -> dict[str, Any]:
+    said = known.advertisement
+    return {
+        "broker": said.broker,
+        "host": known.key[1],
+        "ports": said.ports,
+        "address": said.address,
+        "island": said.island,
+        "geography": said.geography,
+        "institution": said.institution,
+        "datagrams": "" if known.address is None else written(known.address),
+        "round_trip_us": None if known.round_trip_ns is None else known.round_trip_ns // 1_000,
+    }

@@ -1,0 +1,513 @@
+"""The finder: looks for the nearest broker that will have us, and ends with a Result.
+
+In:    datagrams and links of directories and brokers; time.
+Out:   requests, pings; at the end ``result``, and the effect ``stop``.
+State: one socket, whom it asked, what came back; bounded, however many brokers there are.
+Not here: whom to ask (asking.py), what counts as an answer (answers.py), judging (selection.py), measuring
+       (pinging.py), the file of remembered brokers.
+Paper: [brokers] §3, §6, §7.
+
+A search: ask directories and the multicast group at once; show each its cookie; collect answers until all who are
+there have answered, or enough good ones have and no other comes; ping the best; take the nearest. What gets lost is
+repeated; who does not answer is replaced: by remembered brokers, then by the static list. Nothing secret is ever sent:
+a request carries a signature at most, and with a keyring only signed answers of brokers count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from heliograph.discovery.brokers import messages, selection
+from heliograph.discovery.brokers.answers import Answers
+from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
+from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
+from heliograph.discovery.brokers.messages import (
+    DIRECTORY_FRAMES,
+    DIRECTORY_NAME,
+    Acknowledgement,
+    Certificate,
+    CertificateRequest,
+    Challenge,
+    DiscoveryRequest,
+    Kind,
+    Message,
+    Pong,
+    Relay,
+)
+from heliograph.discovery.brokers.pinging import Pinging
+from heliograph.discovery.brokers.remembered import Remembered
+from heliograph.discovery.brokers.result import Result, finding_of
+from heliograph.discovery.brokers.signing import SEALED_ID, Signing
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.machine import (
+    Address,
+    Dial,
+    Effects,
+    Instant,
+    LinkId,
+    Outbox,
+    Peer,
+    Socket,
+    SocketFailed,
+    SocketName,
+    SocketOpened,
+    Ticket,
+    Timers,
+)
+from heliograph.trust.chains import Holder
+from heliograph.trust.keyring import Keyring
+from heliograph.wire.frames import Frame, service
+from heliograph.wire.splitter import Splitter
+
+NS_PER_MS = 1_000_000
+BACK_OFF = 1.5
+NEIGHBOURS_AT_ONCE = 2  # brokers of the group that are shown their cookie at once; what these spread reaches most …
+NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
+DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
+SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
+ATTEMPTS_MAX = 64  # what a request can count
+
+
+class Finder:
+    """A machine that lives for one search."""
+
+    def __init__(
+        self,
+        config: DiscoveryConfig,
+        *,
+        seed: int,
+        remembered: tuple[Remembered, ...] = (),
+        keyring: Keyring | None = None,
+        sealed: bool = False,
+        directory_chain: bytes = b"",
+    ) -> None:
+        """The seed must be new for every search: the request's id and the nonces of its pings come from it.
+
+        With ``sealed`` answers are for our eyes only, if we have a key; with the chain of a directory's certificates
+        requests are for that directory's eyes only until it passes them on.
+        """
+        self._config = config
+        self._sealed = sealed and keyring is not None and keyring.own is not None
+        self._signing = Signing(keyring, required=True)
+        self._directory_chain = directory_chain
+        self._secret = sha256(f"{seed}/finder".encode()).digest()
+        self._id = sha256(b"id" + self._secret).digest()[:16]
+        self._asking = Asking(config, remembered)
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._pinging: Pinging | None = None
+        self._splitters: dict[LinkId, Splitter] = {}
+        self._dials: dict[Ticket, Ask] = {}
+        self._wall_offset_ns: int | None = None
+        self._port = 0
+        self._attempt = 0
+        self._rounds = 0
+        self._spread = False  # somebody may have passed on the present attempt
+        self._start: Instant = 0
+        self._marks: dict[str, Instant] = {}
+        self._counts: Counter[str] = Counter()
+        self._answers = Answers(self._id, config, self._signing, self._asking, self._counts, self._ask_for_chain)
+        self._candidates = self._answers.candidates
+        self.result: Result | None = None
+
+    @staticmethod
+    def sockets(config: DiscoveryConfig, host: str, interface: str) -> tuple[Socket, ...]:
+        """The one socket that a search needs."""
+        return (Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface),)
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """Its socket is open: the search begins. Without one only directories that take links can be asked."""
+        match command:
+            case SocketOpened(_, (_, port)):
+                self._port = port
+                self._begin(now)
+            case SocketFailed():
+                self._begin(now)
+            case _:
+                raise UsageError(f"a finder does not know the command {command!r}")
+
+    def _begin(self, now: Instant) -> None:
+        config = self._config
+        self._start = now
+        self._timers.set("deadline", now + int(DEADLINE * config.timeout_ms * NS_PER_MS), self._give_up)
+        self._timers.set("ceiling", now + config.timeout_ms * NS_PER_MS, self._stop_collecting)
+        self._attempt = 1
+        self._widen(now)
+        self._wait_for_answers(now)
+        if not self._asking.asked:
+            self._give_up(now)
+
+    def _widen(self, now: Instant) -> None:
+        """Ask the next ones, while nobody answers."""
+        if self._candidates:
+            return
+        for ask in self._asking.widen():
+            self._ask(ask, now)
+        if self._asking.more:
+            at = now + self._config.fallback_ms * NS_PER_MS if self._asking.asked else now
+            self._timers.set("widen", at, self._widen)
+
+    def _wait_for_answers(self, now: Instant) -> None:
+        """Set when to ask again: not before those who spoke to us could have passed the request on."""
+        config = self._config
+        wait_ms = min(config.retry_ms_max, config.retry_ms * BACK_OFF**self._rounds)
+        known = [ask.round_trip_ns for ask in self._asking.asked if ask.round_trip_ns is not None]
+        slow_ns = min(SLOW_NS_MAX, 3 * max(known, default=0))
+        self._timers.set("again", now + max(int(wait_ms * NS_PER_MS), slow_ns), self._again)
+
+    def _again(self, now: Instant) -> None:
+        if self._candidates or self.result is not None:
+            return
+        self._rounds += 1
+        if self._spread and self._attempt < ATTEMPTS_MAX:  # else a repeat of the same attempt is the same to all
+            self._attempt += 1
+            self._spread = False
+        for ask in self._asking.due():
+            self._ask(ask, now)
+        self._wait_for_answers(now)
+
+    def _ask(self, ask: Ask, now: Instant) -> None:
+        self._answers.sent_at.setdefault(self._attempt, now)
+        if ask.how == LINK and ask.link is None:
+            if ask not in self._dials.values():
+                host, port = ask.address
+                self._dials[self._outbox.dial(Dial(host, port))] = ask
+            return
+        ask.sent += 1
+        ask.sent_at = now
+        try:
+            message = self._signing.message(self._request(ask, now), ask.cookie, self._reader(ask, now))
+        except ProtocolError as error:
+            ask.refusal = f"its certificate: {error}"
+            return
+        self._spread = self._spread or ask.link is not None or any(ask.cookie)
+        if ask.link is not None:
+            self._write(ask.link, messages.pack(message, pad=False))
+        else:
+            self._send(ask.address, messages.pack(message))
+
+    def _reader(self, ask: Ask, now: Instant) -> Holder | None:
+        """Whose eyes a request is for, where it is sealed. ProtocolError if the chain in our settings is not good."""
+        if not self._directory_chain or ask.how not in (DIRECTORY, LINK):
+            return None
+        return self._signing.learn(self._directory_chain, self._wall_ns(now))
+
+    def _request(self, ask: Ask, now: Instant) -> DiscoveryRequest:
+        config, wall_ns = self._config, self._wall_ns(now)
+        return DiscoveryRequest(
+            id=self._id,
+            attempt=self._attempt,
+            requester=config.name,
+            role=config.role,
+            port=self._port,
+            transports=list(config.transports),
+            budget=config.answers_max,
+            relay=ask.how == LINK or self._attempt > 1,  # nothing came directly: perhaps nothing can
+            sealed=self._sealed,
+            issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
+        )
+
+    # -- hearing ----------------------------------------------------------------------------------------------------
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """Anything from anybody."""
+        try:
+            message = messages.unpack(data)
+            self._counts["received"] += 1
+            self._hear(message, source, self._asking.of(source), now)
+        except ProtocolError as error:
+            self._count(error)
+
+    def _hear(self, message: Message, source: Address, ask: Ask | None, now: Instant) -> None:
+        if self.result is not None:
+            return
+        match message.kind:
+            case Kind.CHALLENGE:
+                self._receive_challenge(message, source, now)
+            case Kind.ACKNOWLEDGEMENT:
+                self._receive_acknowledgement(message, ask, now)
+            case Kind.RESPONSE:
+                self._receive_response(message, source, None, now)
+            case Kind.RELAY:
+                self._receive_relay(message, ask, now)
+            case Kind.PONG:
+                messages.decode(Pong, message.body)
+                if self._pinging is None or not self._pinging.receive(message.cookie, now):
+                    self._counts["pongs_unexpected"] += 1
+            case Kind.CERTIFICATE_REQUEST:
+                self._give_chain(message, source)
+            case Kind.CERTIFICATE:
+                if self._answers.learn(message, self._wall_ns(now)):
+                    self._consider(now)
+            case _:
+                raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
+
+    def _receive_challenge(self, message: Message, source: Address, now: Instant) -> None:
+        id = messages.decode(Challenge, message.body).id
+        if self._answers.enough or (id != self._id and not (self._directory_chain and id == SEALED_ID)):
+            return
+        ask = self._asking.challenged(source)
+        if ask is None or ask.cookie == message.cookie:
+            return
+        self._mark("first word", now)
+        ask.heard(now)
+        ask.cookie = message.cookie
+        ask.waits = ask.how == NEIGHBOUR and self._asking.shown > NEIGHBOURS_AT_ONCE
+        if ask.waits:
+            self._timers.set("neighbours", now + NEIGHBOURS_NS, self._ask_waiting)
+        else:
+            self._ask(ask, now)
+
+    def _ask_waiting(self, now: Instant) -> None:
+        """Those of the group that are not linked to the first ones: these have not told them of us."""
+        if self._pinging is None and self.result is None:
+            for ask in self._asking.waiting():
+                ask.waits = False
+                self._ask(ask, now)
+
+    def _receive_acknowledgement(self, message: Message, ask: Ask | None, now: Instant) -> None:
+        if ask is None:
+            return
+        said = messages.decode(Acknowledgement, message.body)
+        if said.id == self._id:
+            self._mark("first word", now)
+            ask.heard(now)
+            ask.acknowledged(said, now)
+            self._consider(now)
+
+    def _receive_relay(self, message: Message, ask: Ask | None, now: Instant) -> None:
+        """An answer that a directory passes on, with what it saw of the broker's address."""
+        if ask is None or ask.acknowledged_at is None:
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory that was asked")
+        relay = messages.decode(Relay, message.body)
+        response = messages.unpack(relay.response, padded=False)
+        if response.kind is not Kind.RESPONSE:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, response.kind.name)
+        self._receive_response(response, (relay.host, 0), ask.address, now)
+
+    def _receive_response(self, message: Message, source: Address, via: Address | None, now: Instant) -> None:
+        if self._answers.take(message, source, via, self._wall_ns(now), now):
+            self._mark("first answer", now)
+            self._consider(now)
+
+    def _ask_for_chain(self, hash: bytes, source: Address) -> None:
+        """By datagram; from a directory that we have a link to on that, where any chain fits."""
+        link = self._asking.link_to(source)
+        if link is None:
+            self._send(source, messages.write(CertificateRequest(hash)))
+        else:
+            self._write(link, messages.write(CertificateRequest(hash), pad=False))
+
+    def _give_chain(self, message: Message, source: Address) -> None:
+        """Somebody to whom we showed only the hash of our chain asks for it."""
+        chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
+        data = messages.write(Certificate(chain or b""))
+        if chain and len(data) <= messages.DATAGRAM_BYTES_MAX and self._asking.of(source) is not None:
+            self._send(source, data)
+
+    # -- collecting -------------------------------------------------------------------------------------------------
+
+    def _consider(self, now: Instant) -> None:
+        """Is it time to choose?"""
+        if self._pinging is not None or not self._candidates:
+            return
+        wait_ns = self._answers.wait_ns()
+        if wait_ns == 0:
+            self._ping_next(now)
+        elif wait_ns is not None:
+            self._timers.set("patience", now + wait_ns, self._stop_collecting)
+
+    def _stop_collecting(self, now: Instant) -> None:
+        if self._candidates and self._pinging is None and self.result is None:
+            self._ping_next(now)
+
+    # -- choosing ---------------------------------------------------------------------------------------------------
+
+    def _ping_next(self, now: Instant) -> None:
+        """Ping the best of those that were not pinged yet; if there are none, ask again."""
+        self._timers.cancel("patience")
+        self._mark("collected", now)
+        candidates = list(self._candidates.values())
+        selection.judge(candidates, self._config)
+        left = [candidate for candidate in candidates if not candidate.target and candidate.datagrams is not None]
+        targets = selection.targets(left, self._config)
+        if not targets:
+            self._choose_unpinged(now)
+            return
+        secret = sha256(self._secret + self._attempt.to_bytes(1, "big") + len(left).to_bytes(2, "big")).digest()
+        self._answers.closed = True
+        self._pinging = Pinging(targets, self._config, secret, self._timers, self._send, self._pinged)
+        self._pinging.start(now)
+
+    def _pinged(self, now: Instant) -> None:
+        candidates = list(self._candidates.values())
+        ranked = selection.rank(candidates, self._config)
+        if ranked:
+            selection.explain(candidates, ranked, self._config)
+            best = ranked[0]
+            self._end(now, best, ranked, True, f"{best.name}: {best.verdict}")
+        else:
+            self._ping_next(now)  # the first ten died meanwhile, or their pongs got lost
+
+    def _choose_unpinged(self, now: Instant) -> None:
+        """Nobody answers pings. While there is time, ask again; else take the best estimate: links may still work."""
+        if now < self._start + self._config.timeout_ms * NS_PER_MS and not self._only_relayed():
+            self._answers.clear()
+            self._pinging = None
+            self._spread = True
+            self._widen(now)
+            self._again(now)
+            return
+        self._take_estimate(now)
+
+    def _only_relayed(self) -> bool:
+        """True if nothing comes to us but through directories: then pings do not either."""
+        return all(candidate.relayed for candidate in self._candidates.values())
+
+    def _take_estimate(self, now: Instant) -> None:
+        candidates = list(self._candidates.values())
+        selection.judge(candidates, self._config)
+        ranked = sorted(candidates, key=lambda one: (bool(one.loaded), one.pings > 0, -one.score, one.name))
+        ranked[0].verdict = "chosen by its estimated delay: no broker answered pings"
+        selection.explain(candidates, [], self._config)
+        self._end(now, ranked[0], ranked, False, f"{ranked[0].name}: {ranked[0].verdict}")
+
+    def _give_up(self, now: Instant) -> None:
+        """Time is up."""
+        if self.result is not None:
+            return
+        if self._candidates:
+            ranked = selection.rank(list(self._candidates.values()), self._config)
+            if ranked:
+                self._pinged(now)
+            else:
+                self._take_estimate(now)
+            return
+        listed = [ask for ask in self._asking.asked if ask.how == STATIC]
+        if listed:
+            urls = tuple(f"heliograph://{written(ask.address)}" for ask in listed)
+            text = "nobody answered; these are the brokers of the static list, unproven"
+            self._finish(now, Result(urls=urls, text=text))
+            return
+        what = "no broker answered" if self._asking.asked else "there is nobody to ask"
+        text = f"{what}; name a directory or a broker, or start one in reach of multicast"
+        self._finish(now, Result(reason=Reason.BROKER_NOT_FOUND, text=text))
+
+    def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
+        config = self._config
+        rest = [candidate for candidate in self._candidates.values() if candidate not in ranked]
+        rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
+        wall_ns = self._wall_ns(now) or 0
+        targets = tuple(
+            Remembered(candidate.name, written(address), wall_ns // 1_000_000_000)
+            for candidate in ranked[: config.targets_max]
+            if (address := candidate.datagrams) is not None
+        )
+        findings = tuple(finding_of(candidate, config.transports) for candidate in [*ranked, *rest])
+        urls = tuple(best.urls(config.transports))
+        self._finish(
+            now, Result(broker=best.name, urls=urls, proven=proven, text=text, findings=findings, targets=targets)
+        )
+
+    def _finish(self, now: Instant, result: Result) -> None:
+        self._mark("total", now)
+        times = {mark: (at - self._start) / 1e6 for mark, at in self._marks.items()}
+        tried = self._asking.words(self._start)
+        self.result = replace(result, tried=tried, times_ms=times, counts=dict(sorted(self._counts.items())))
+        for link in self._splitters:
+            self._outbox.hang_up(link, Reason.GOODBYE)
+        self._timers = Timers()
+        self._outbox.stop = True
+
+    # -- links to directories ---------------------------------------------------------------------------------------
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """A directory's link is there."""
+        self._splitters[link] = Splitter(DIRECTORY_FRAMES)
+        ask = self._dials.pop(peer.ticket or 0, None)
+        if ask is None or self.result is not None:
+            self._outbox.hang_up(link, Reason.GOODBYE)
+            return
+        self._asking.linked(ask, link)
+        self._ask(ask, now)
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What a directory says over its link; answers among it are relayed ones."""
+        ask, splitter = self._asking.on(link), self._splitters.get(link)
+        if ask is None or splitter is None:
+            return
+        for raw in splitter.split(data):
+            try:
+                message = messages.unpack(Frame(raw).payload, padded=False)
+                self._counts["received"] += 1
+                self._hear(message, ask.address, ask, now)
+            except ProtocolError as error:
+                self._count(error)
+        if splitter.fault is not None and self.result is None:
+            self._outbox.hang_up(link, splitter.fault)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """It is gone; if nobody has answered by then, it is dialled again."""
+        self._splitters.pop(link, None)
+        ask = self._asking.on(link)
+        if ask is not None:
+            self._asking.linked(ask, None)
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """A directory could not be dialled; the next round tries again."""
+        self._dials.pop(ticket, None)
+
+    # -- the rest of the contract -----------------------------------------------------------------------------------
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """What it says is short."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing but links."""
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """What the wall clock says; it may be wrong, as long as it goes on evenly."""
+        self._wall_offset_ns = wall_ns - now
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """How far the search is."""
+        if question != "overview":
+            raise UsageError("a finder reports its overview only")
+        return {
+            "candidates": len(self._candidates),
+            "attempt": self._attempt,
+            "asked": [ask.words(self._start) for ask in self._asking.asked],
+            "ended": self.result is not None,
+        }
+
+    def _send(self, address: Address, data: bytes) -> None:
+        if self._port:
+            self._counts["sent"] += 1
+            self._outbox.datagrams.append((SOCKET, address, data))
+
+    def _write(self, link: LinkId, data: bytes) -> None:
+        self._counts["sent"] += 1
+        self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
+
+    def _wall_ns(self, now: Instant) -> int | None:
+        return None if self._wall_offset_ns is None else now + self._wall_offset_ns
+
+    def _mark(self, name: str, now: Instant) -> None:
+        self._marks.setdefault(name, now)
+
+    def _count(self, error: ProtocolError) -> None:
+        self._counts[error.reason.word] += 1

@@ -1,0 +1,206 @@
+"""Known brokers: the broker advertisements that a directory keeps, and how far each broker is.
+
+In:    broker advertisements, measured round trips, time.
+Out:   brokers to hand a request to: of each island the nearest and the farthest.
+State: at most ``brokers_max`` of them until they expire; per island those that are measured, sorted by distance.
+Not here: hearing and pinging them (directory.py).
+Paper: [brokers] §2.3 (filters), §4 (closest and farthest).
+
+An advertisement may be a lie. So a broker is known by name and host together, and nobody takes another's place; a
+request goes only to those that have answered a ping from there, and an old advertisement renews nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from heliograph.discovery.brokers.config import DirectoryConfig
+from heliograph.discovery.brokers.messages import NO_COOKIE, BrokerAdvertisement
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Address, Instant
+
+NS_PER_S = 1_000_000_000
+MISSES_MAX = 4  # pings in a row without an answer before a broker counts as away
+SMOOTH = 4  # a new round trip counts a quarter
+
+Key = tuple[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """One broker, as a directory knows it."""
+
+    key: Key
+    advertisement: BrokerAdvertisement
+    address: Address | None  # where it hears datagrams; None: it was heard on a topic, and did not say
+    expires: Instant
+    cookie: bytes = NO_COOKIE  # that we show it with a request
+    round_trip_ns: int | None = None  # None: not measured, or away
+    pinged_at: Instant | None = None  # the ping that is under way
+    ponged_at: Instant = 0
+    misses: int = 0
+    link: int | None = None  # on which it made itself known, if it did so by TCP
+    queued: bool = False  # it has its turn among those to be pinged
+
+    @property
+    def is_within_reach(self) -> bool:
+        """True if there is a way to ping it."""
+        return self.address is not None or self.link is not None
+
+
+class KnownBrokers:
+    """The table of one directory."""
+
+    def __init__(self, config: DirectoryConfig) -> None:
+        self._config = config
+        self._by_key: dict[Key, Known] = {}
+        self._by_address: dict[Address, Known] = {}
+        self._expiries: list[tuple[Instant, Key]] = []  # a heap; entries of renewed brokers are stale
+        self._islands: dict[str, list[tuple[int, Key]]] = {}  # measured brokers, nearest first
+        self._turn = 0
+        self.measured = 0  # how many answer pings
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def islands(self) -> int:
+        """How many groups of linked brokers there are."""
+        return len(self._islands)
+
+    def at(self, address: Address) -> Known | None:
+        """The broker that hears datagrams there."""
+        return self._by_address.get(address)
+
+    def all(self) -> list[Known]:
+        """Everybody."""
+        return list(self._by_key.values())
+
+    def get(self, key: Key) -> Known | None:
+        """The broker of that name and host."""
+        return self._by_key.get(key)
+
+    def add(self, advertisement: BrokerAdvertisement, source: Address | None, cookie: bytes, now: Instant) -> Known:
+        """Keep an advertisement. ProtocolError if it is unwanted, not newer than what is known, or one too many."""
+        self._check_wanted(advertisement)
+        host = advertisement.host or (source[0] if source else "")
+        port = advertisement.ports.get("udp", 0)
+        address = source if source and source[1] else (host, port) if host and port else None
+        key = (advertisement.broker, host)
+        expires = now + advertisement.lifetime_s * NS_PER_S
+        known = self._by_key.get(key)
+        if known is None:
+            if len(self._by_key) >= self._config.brokers_max:
+                raise ProtocolError(Reason.BROKERS_OVER_LIMIT, f"{self._config.brokers_max} brokers are known already")
+            known = self._by_key[key] = Known(key, advertisement, address, expires, cookie)
+        elif not self._renew(known, advertisement, cookie):
+            return known
+        known.expires = expires
+        if known.address is not None:
+            self._by_address.setdefault(known.address, known)
+        heappush(self._expiries, (expires, key))
+        if len(self._expiries) > 4 * len(self._by_key) + 64:
+            self._expiries = sorted((known.expires, key) for key, known in self._by_key.items())
+        return known
+
+    def _renew(self, known: Known, advertisement: BrokerAdvertisement, cookie: bytes) -> bool:
+        """Take a newer advertisement of a broker. The same one again, by another way, renews nothing: False."""
+        age = (advertisement.incarnation, advertisement.number)
+        known_age = (known.advertisement.incarnation, known.advertisement.number)
+        if age < known_age:
+            raise ProtocolError(Reason.ADVERTISEMENT_STALE, "a newer one is known")
+        if age == known_age:
+            known.cookie = known.cookie if any(known.cookie) else cookie
+            return False
+        round_trip_ns = known.round_trip_ns
+        self._unmeasure(known)
+        known.advertisement = advertisement
+        known.cookie = cookie if any(cookie) else known.cookie
+        if round_trip_ns is not None:
+            self._measure(known, round_trip_ns)
+        return True
+
+    def _check_wanted(self, advertisement: BrokerAdvertisement) -> None:
+        config = self._config
+        for name, wanted in (("geography", config.geographies), ("institution", config.institutions)):
+            text = getattr(advertisement, name)
+            if wanted and not text.startswith(wanted):
+                raise ProtocolError(Reason.ADVERTISEMENT_UNWANTED, f"this directory does not keep {name} {text!r}")
+
+    # -- distances --------------------------------------------------------------------------------------------------
+
+    def ponged(self, known: Known, round_trip_ns: int) -> None:
+        """It answered a ping."""
+        before = known.round_trip_ns
+        self._unmeasure(known)
+        known.misses = 0
+        self._measure(known, round_trip_ns if before is None else before + (round_trip_ns - before) // SMOOTH)
+
+    def missed(self, known: Known) -> None:
+        """It did not; if that happens again and again, it is away until it answers."""
+        known.misses += 1
+        if known.misses >= MISSES_MAX:
+            self._unmeasure(known)
+
+    def _measure(self, known: Known, round_trip_ns: int) -> None:
+        self.measured += 1
+        known.round_trip_ns = round_trip_ns
+        insort(self._islands.setdefault(known.advertisement.island, []), (round_trip_ns, known.key))
+
+    def _unmeasure(self, known: Known) -> None:
+        if known.round_trip_ns is None:
+            return
+        self.measured -= 1
+        island = self._islands[known.advertisement.island]
+        del island[bisect_left(island, (known.round_trip_ns, known.key))]
+        if not island:
+            del self._islands[known.advertisement.island]
+        known.round_trip_ns = None
+
+    def expire(self, now: Instant) -> None:
+        """Forget those that were not renewed."""
+        while self._expiries and self._expiries[0][0] <= now:
+            _, key = heappop(self._expiries)
+            known = self._by_key.get(key)
+            if known is None or known.expires > now:
+                continue
+            self._unmeasure(known)
+            del self._by_key[key]
+            if known.address is not None and self._by_address.get(known.address) is known:
+                del self._by_address[known.address]
+
+    # -- choosing ---------------------------------------------------------------------------------------------------
+
+    def ends(self, budget: int) -> list[Known]:
+        """Whom to hand a request to: the nearest and the farthest of each island, so that it spreads from both ends.
+
+        Unlinked brokers are islands of one, so all of them get it. Where there are more islands than answers are
+        wanted, they take turns.
+        """
+        names = list(self._islands)
+        if len(names) > budget:
+            first = self._turn % len(names)
+            self._turn += budget
+            names = (names + names)[first : first + budget]
+        keys: dict[Key, None] = {}
+        for name in names:
+            island = self._islands[name]
+            keys[island[0][1]] = None
+            keys[island[-1][1]] = None
+        return [self._by_key[key] for key in keys]
+
+    def several(self, budget: int) -> list[Known]:
+        """When a request is repeated, the ends may be to blame: brokers all along each island."""
+        found = dict.fromkeys(self.ends(budget))
+        each = max(1, budget // max(1, len(self._islands)))
+        for island in list(self._islands.values())[:budget]:
+            step = max(1, len(island) // each)
+            found.update(dict.fromkeys(self._by_key[key] for _, key in island[::step][:each]))
+        return list(found)[: 2 * budget]
+
+    def nearest(self, count: int) -> list[Known]:
+        """The nearest broker of each island, nearest first."""
+        firsts = sorted(island[0] for island in list(self._islands.values())[:count])
+        return [self._by_key[key] for _, key in firsts]

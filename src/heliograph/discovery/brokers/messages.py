@@ -1,0 +1,322 @@
+"""Messages: what finders, directories and brokers say to each other, in datagrams, on topics and on links.
+
+In:    fields, or bytes from anybody.
+Out:   bytes, or a Message; ProtocolError where the bytes are none.
+State: none.
+Not here: who may say what (responder.py, directory.py), signatures (signing.py), when things are said.
+Paper: [brokers] §2.2, §3, §5.1.
+
+A message is 26 bytes of head, little endian, a MessagePack map, perhaps a chain of certificates, and zeros up to the
+size its kind asks for:
+
+    3s magic "HGD"   u8 version   u8 kind   u8 flags   u16 length of the body   u16 of the chain   16s cookie
+
+The cookie shows that the sender gets what is sent to its address. A datagram that asks for an answer is at least as
+long as any answer to it, so that nobody can use us to make a trickle into a flood. The specification, with bytes to
+compare, is docs/reference/discovery.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum, IntFlag
+from struct import Struct
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.wire.frames import Kind as FrameKind
+from heliograph.wire.limits import HEAD_BYTES
+
+HEAD = Struct("<3sBBBHH16s")
+MAGIC = b"HGD"
+VERSION = 1
+COOKIE_BYTES = 16
+NO_COOKIE = bytes(COOKIE_BYTES)
+DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 less the heads of IPv6 and UDP
+LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
+PING_BYTES = 320  # a PONG with the longest name is shorter
+
+DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
+DIRECTORY_FRAMES: Mapping[int, int] = {
+    FrameKind.SERVICE: HEAD_BYTES + HEAD.size + len(DIRECTORY_NAME) + LINK_BYTES_MAX,
+}
+
+REQUEST_TOPIC = b"Services/BrokerDiscoveryNodes/DiscoveryRequest"
+ADVERTISEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/BrokerAdvertisement"
+ANNOUNCEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/Announcement"
+RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's name
+
+ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
+
+Name = Annotated[str, msgspec.Meta(max_length=128)]
+Host = Annotated[str, msgspec.Meta(max_length=128)]
+Word = Annotated[str, msgspec.Meta(max_length=64)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Stamp = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+Ports = Annotated[dict[Annotated[str, msgspec.Meta(max_length=8)], Port], msgspec.Meta(max_length=4)]
+Attempt = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Whole = Annotated[bytes, msgspec.Meta(max_length=LINK_BYTES_MAX)]
+
+
+class Kind(IntEnum):
+    """Kinds of messages. Numbers are part of the protocol."""
+
+    ADVERTISEMENT = 1  # broker -> directory
+    REQUEST = 2  # requester -> directory or broker
+    CHALLENGE = 3  # "show me this cookie"
+    ACKNOWLEDGEMENT = 4  # directory -> requester
+    RESPONSE = 5  # broker -> requester
+    PING = 6
+    PONG = 7
+    ANNOUNCEMENT = 8  # private directory -> brokers
+    SPREAD = 9  # directory or broker -> brokers: a request whose address is proven
+    RELAY = 10  # broker -> directory -> requester: a response that may not come through directly
+    CERTIFICATE_REQUEST = 11  # "whose certificate has this hash?"
+    CERTIFICATE = 12
+
+
+class Flag(IntFlag):
+    """Flags of a message."""
+
+    SIGNED = 1  # the body stands in a signed envelope (trust/envelope.py)
+    SEALED = 2  # and that, or the body, under a seal for its receiver (trust/sealing.py)
+
+
+FLAGS_KNOWN = int(Flag.SIGNED | Flag.SEALED)
+SHORTEST = {
+    Kind.REQUEST: DATAGRAM_BYTES_MAX,
+    Kind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
+    Kind.PING: PING_BYTES,
+    Kind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
+}
+"""Datagrams that ask for something have at least so many bytes."""
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of all bodies. Unknown fields are ignored, so that a newer sender can say more than we understand."""
+
+
+class Usage(Body, frozen=True):
+    """How busy a broker is."""
+
+    connections: Count = 0  # sessions of clients
+    links: Count = 0  # to other brokers
+    cpu_permille: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
+    memory_total: Count = 0  # bytes; 0: not known
+    memory_used: Count = 0
+
+
+class BrokerAdvertisement(Body, frozen=True):
+    """What a broker says of itself. The newest of a broker counts: by incarnation, then by number."""
+
+    broker: Name
+    incarnation: Count
+    number: Count
+    lifetime_s: Annotated[int, msgspec.Meta(ge=1, le=86_400)]
+    host: Host = ""  # "": as you see me
+    ports: Ports = {}  # by transport: tcp, tls, udp (discovery)
+    address: Word = ""  # in the hierarchy: cluster/slot
+    island: Name = ""  # a name that all brokers share that are linked to each other, however far
+    brokers: Count = 1  # how many there are on it, as far as this one knows
+    geography: Word = ""
+    institution: Word = ""
+
+
+class DiscoveryRequest(Body, frozen=True):
+    """Where should I connect?"""
+
+    id: Id
+    attempt: Attempt  # a repeat with a higher number is answered anew; with the same one it is not
+    requester: Name = ""
+    role: Word = "client"  # or "broker": it looks for a broker to join
+    host: Host = ""
+    port: Port = 0  # for datagrams; what is observed counts where it is known
+    transports: Annotated[list[Word], msgspec.Meta(max_length=4)] = []
+    budget: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 50  # answers wanted, from all brokers together
+    relay: bool = False  # no answer came directly: let the directory pass them on
+    sealed: bool = False  # seal the answers for whoever signed this
+    issued_ms: Stamp = 0  # wall time; with the id it makes a signed request useless to those who copy it
+
+
+class Challenge(Body, frozen=True):
+    """Repeat the request with the cookie in this head."""
+
+    id: Id
+
+
+class Acknowledgement(Body, frozen=True):
+    """A directory has the request, and has passed it on unless there is a reason."""
+
+    id: Id
+    attempt: Attempt
+    directory: Name = ""
+    brokers: Count = 0  # how many it knows of, beyond those it asked too
+    asked: Count = 0  # to how many it handed the request
+    reason: Count = 0  # why it did not
+    text: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class DiscoveryResponse(Body, frozen=True):
+    """A broker that would have you."""
+
+    id: Id
+    attempt: Attempt
+    broker: Name
+    incarnation: Count = 0
+    host: Host = ""  # "": as you see me
+    ports: Ports = {}
+    address: Word = ""
+    geography: Word = ""
+    institution: Word = ""
+    timestamp_ns: Stamp = 0  # network time when it left
+    error_ns: Stamp = -1  # how wrong that may be; below 0: this broker's time is not synchronised
+    usage: Usage = Usage()
+    island: Name = ""
+    brokers: Count = 1  # on its island, as far as it knows
+
+
+class Ping(Body, frozen=True):
+    """How far are you? The cookie of its head comes back too, so that only the pinged can answer."""
+
+    sent_ns: Stamp
+
+
+class Pong(Body, frozen=True):
+    """The ping's own timestamp, so that no clocks need to agree."""
+
+    sent_ns: Stamp
+    broker: Name = ""
+
+
+class Announcement(Body, frozen=True):
+    """A directory that wants brokers to advertise with it."""
+
+    directory: Name
+    host: Host = ""
+    port: Port = 0
+    lifetime_s: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 60
+    private: bool = True
+
+
+class Spread(Body, frozen=True):
+    """A request on its way between brokers. Whoever spread it first saw the requester answer from this address."""
+
+    request: Whole  # the message as the requester sent it, without its padding
+    host: Host
+    port: Port
+    by: Name = ""  # the directory or broker that proved the address
+    relay: Host = ""  # where answers are passed on from: "host:port", or "topic" for RELAY_TOPIC
+
+
+class Relay(Body, frozen=True):
+    """A response for a requester that its broker may not reach."""
+
+    id: Id
+    response: Whole
+    host: Host = ""  # where the directory saw the broker, for the requester
+
+
+class CertificateRequest(Body, frozen=True):
+    """Show me the chain of certificates with this hash."""
+
+    hash: Annotated[bytes, msgspec.Meta(max_length=64)]
+
+
+class Certificate(Body, frozen=True):
+    """The chain that hashes to what was asked for."""
+
+    chain: Whole
+
+
+BODIES: dict[Kind, type[Body]] = {
+    Kind.ADVERTISEMENT: BrokerAdvertisement,
+    Kind.REQUEST: DiscoveryRequest,
+    Kind.CHALLENGE: Challenge,
+    Kind.ACKNOWLEDGEMENT: Acknowledgement,
+    Kind.RESPONSE: DiscoveryResponse,
+    Kind.PING: Ping,
+    Kind.PONG: Pong,
+    Kind.ANNOUNCEMENT: Announcement,
+    Kind.SPREAD: Spread,
+    Kind.RELAY: Relay,
+    Kind.CERTIFICATE_REQUEST: CertificateRequest,
+    Kind.CERTIFICATE: Certificate,
+}
+KINDS = {body: kind for kind, body in BODIES.items()}
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders = {kind: msgspec.msgpack.Decoder(body) for kind, body in BODIES.items()}
+_B = TypeVar("_B", bound=Body)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message with its head taken off. ``body`` is MessagePack, or an envelope or a seal around it."""
+
+    kind: Kind
+    flags: int
+    cookie: bytes
+    body: bytes
+    chain: bytes = b""  # of whoever signed it, where there was room
+
+
+def encode(body: Body) -> bytes:
+    """A body as MessagePack."""
+    return _encoder.encode(body)
+
+
+def decode(kind: type[_B], data: bytes) -> _B:
+    """MessagePack as a body of this type."""
+    try:
+        body: _B = _decoders[KINDS[kind]].decode(data)  # type: ignore[assignment]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
+    return body
+
+
+def pack(message: Message, *, pad: bool = True) -> bytes:
+    """A message as bytes; ``pad`` where it leaves as a datagram. A chain that does not fit is left out."""
+    body, chain = message.body, message.chain
+    if pad and HEAD.size + len(body) + len(chain) > DATAGRAM_BYTES_MAX:
+        chain = b""
+    head = HEAD.pack(MAGIC, VERSION, message.kind, message.flags, len(body), len(chain), message.cookie)
+    data = head + body + chain
+    return data.ljust(SHORTEST.get(message.kind, 0), b"\0") if pad else data
+
+
+def write(body: Body, cookie: bytes = NO_COOKIE, *, pad: bool = True) -> bytes:
+    """An unsigned message."""
+    return pack(Message(KINDS[type(body)], 0, cookie, encode(body)), pad=pad)
+
+
+def unpack(data: bytes, *, padded: bool = True) -> Message:
+    """The head taken off; ProtocolError for what is no message, or, as a datagram, too short for what it asks."""
+    if len(data) < HEAD.size:
+        raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than a head")
+    if len(data) > (DATAGRAM_BYTES_MAX if padded else LINK_BYTES_MAX):
+        raise ProtocolError(Reason.FRAME_OVER_LIMIT, f"{len(data)} bytes")
+    magic, version, kind, flags, body_length, chain_length, cookie = HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise ProtocolError(Reason.BODY_MALFORMED, "not a discovery message")
+    if version != VERSION:
+        raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"version {version}; this is {VERSION}")
+    if kind not in BODIES:
+        raise ProtocolError(Reason.KIND_UNKNOWN, f"kind {kind}")
+    if flags & ~FLAGS_KNOWN:
+        raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {flags}")
+    top = HEAD.size + body_length
+    if top + chain_length > len(data):
+        raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than its head says")
+    if padded and len(data) < SHORTEST.get(Kind(kind), 0):
+        raise ProtocolError(Reason.FRAME_TOO_SHORT, "it asks for more than it brings: pad it")
+    return Message(Kind(kind), flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
+
+
+def bare(message: Message) -> bytes:
+    """The message as it travels on topics and links: without padding or cookie, which is nobody else's business."""
+    return pack(replace(message, cookie=NO_COOKIE), pad=False)

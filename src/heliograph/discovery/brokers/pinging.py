@@ -1,0 +1,135 @@
+"""Pinging: how far each of a target set really is.
+
+In:    candidates, pongs, time.
+Out:   pings, several of each in parallel, one after another; when it is over.
+State: which ping is under way to whom.
+Not here: whom to ping and whom to take (selection.py).
+Paper: [brokers] §6: a ping carries the requester's own timestamp, so no clocks have to agree.
+
+A broker gets its next ping as soon as it has answered the last one. It is over when the best has answered often enough
+and all others have too, or are farther by what they have shown, or by how long they keep us waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from heliograph.discovery.brokers import messages
+from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import DiscoveryConfig
+from heliograph.discovery.brokers.messages import COOKIE_BYTES, Ping
+from heliograph.machine import Address, Instant, Timers
+
+NS_PER_MS = 1_000_000
+TRIES_MORE = 4  # pings beyond those wanted that may get lost
+AGAIN_NS_MIN = 25 * NS_PER_MS  # a ping counts as lost after this, or twice the estimate of its round trip
+AHEAD = 1.5  # farther is who has a mean of so many of the best one's round trips, or keeps us waiting as long …
+AHEAD_NS = 3 * NS_PER_MS  # … and so much longer than the best would have
+
+
+class Pinging:
+    """One round of pings."""
+
+    def __init__(
+        self,
+        targets: Sequence[Candidate],
+        config: DiscoveryConfig,
+        secret: bytes,
+        timers: Timers,
+        send: Callable[[Address, bytes], None],
+        over: Callable[[Instant], None],
+    ) -> None:
+        self._config = config
+        self._secret = secret
+        self._timers = timers
+        self._send = send
+        self._over = over
+        self._count = 0
+        self._open: dict[bytes, tuple[Candidate, Instant]] = {}  # nonce -> whom, and when
+        self._waiting: dict[Candidate, Instant] = {}  # who owes us an answer, and since when
+        self._targets = targets
+        self._best: int | None = None  # the least mean of those who have answered all
+        self.ended = False
+
+    def start(self, now: Instant) -> None:
+        """Ping all."""
+        self._timers.set("pinging", now + self._config.ping_ms * NS_PER_MS, self._end)
+        for candidate in self._targets:
+            candidate.target = True
+            self._ping(candidate, now)
+        self._look(now)
+
+    def receive(self, nonce: bytes, now: Instant) -> bool:
+        """A pong; False if it is none of ours."""
+        pinged = self._open.pop(nonce, None)
+        if pinged is None:
+            return False
+        candidate, sent = pinged
+        candidate.round_trips_ns.append(now - sent)
+        if len(candidate.round_trips_ns) >= self._config.pings or self._is_farther(candidate):
+            self._rest(candidate)
+        elif self._waiting.get(candidate) == sent:  # else another ping is under way already
+            self._ping(candidate, now)
+        self._look(now)
+        return True
+
+    def _ping(self, candidate: Candidate, now: Instant) -> None:
+        address = candidate.datagrams
+        if address is None or candidate.pings >= self._config.pings + TRIES_MORE or self.ended:
+            self._rest(candidate)
+            return
+        self._count += 1
+        nonce = sha256(self._secret + self._count.to_bytes(4, "big")).digest()[:COOKIE_BYTES]
+        candidate.pings += 1
+        self._open[nonce] = (candidate, now)
+        self._waiting[candidate] = now
+        self._send(address, messages.write(Ping(now), nonce))
+        again = now + max(AGAIN_NS_MIN, 4 * min(candidate.delay.ns, candidate.elapsed_ns))
+        self._timers.set(("ping", candidate.name), again, lambda now: self._lost(candidate, now))
+
+    def _lost(self, candidate: Candidate, now: Instant) -> None:
+        self._ping(candidate, now)
+        self._look(now)
+
+    def _rest(self, candidate: Candidate) -> None:
+        """Ask no more of it."""
+        self._waiting.pop(candidate, None)
+        self._timers.cancel(("ping", candidate.name))
+
+    def _is_farther(self, candidate: Candidate) -> bool:
+        """True if its pings so far have shown that it is not the one."""
+        shown = candidate.round_trip_ns
+        return shown is not None and self._best is not None and shown > AHEAD * self._best
+
+    def _look(self, now: Instant) -> None:
+        """Is it over? If somebody is only being waited for, when will it be?"""
+        if self.ended:
+            return
+        best = self._best = min((trip for trip in map(self._complete, self._targets) if trip is not None), default=None)
+        if best is None:
+            if not self._waiting:
+                self._end(now)
+            return
+        for candidate in [candidate for candidate in self._waiting if self._is_farther(candidate)]:
+            self._rest(candidate)
+        limit = int(max(AHEAD * best, best + AHEAD_NS))
+        late = [since + limit for since in self._waiting.values()]
+        if not late or max(late) <= now:
+            self._end(now)
+        else:
+            self._timers.set("late", max(late), self._look)
+
+    def _complete(self, candidate: Candidate) -> int | None:
+        done = len(candidate.round_trips_ns) >= self._config.pings
+        return candidate.round_trip_ns if done and not candidate.loaded else None
+
+    def _end(self, now: Instant) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._timers.cancel("pinging")
+        self._timers.cancel("late")
+        for candidate in self._targets:
+            self._timers.cancel(("ping", candidate.name))
+        self._over(now)

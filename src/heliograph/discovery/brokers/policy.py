@@ -1,0 +1,53 @@
+"""Policy: does this broker answer that requester?
+
+In:    a request, the address it came from, who proved to have sent it.
+Out:   nothing where it answers; ProtocolError with the reason where it stays silent.
+State: none beyond the settings.
+Not here: proving an address (cookies.py) or a sender (signing.py).
+Paper: [brokers] §5 and §7: by credential, by network realm, or not at all.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from ipaddress import ip_address, ip_network
+
+from heliograph.discovery.brokers.config import ResponderConfig
+from heliograph.errors import ProtocolError, Reason
+from heliograph.trust.chains import Holder
+
+
+class Policy:
+    """One broker's will."""
+
+    def __init__(self, config: ResponderConfig) -> None:
+        self._policy = config.policy
+        self._realms = [ip_network(realm) for realm in config.realms]
+
+    def check(self, host: str, holder: Holder | None) -> None:
+        """ProtocolError unless this requester gets an answer."""
+        if self._policy == "silent":
+            raise ProtocolError(Reason.ASK_DENIED, "this broker answers nobody")
+        if self._policy == "credential" and holder is None:
+            raise ProtocolError(Reason.CREDENTIAL_MISSING, "this broker answers those who prove who they are")
+        if self._policy == "realm" and not self._is_near(host):
+            raise ProtocolError(Reason.REALM_FOREIGN, f"{host[:64]} is in none of this broker's realms")
+
+    def _is_near(self, host: str) -> bool:
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        return any(address in realm for realm in self._realms)
+
+
+def is_among(id: bytes, attempt: int, broker: str, brokers: int, budget: int) -> bool:
+    """Of so many brokers, is this one among those that spend the budget of a request?
+
+    No broker knows who else answers. Each draws from the request's id and its own name, so that as many as the budget
+    has places answer on average, others at each attempt; where there are places for all, all answer.
+    """
+    if brokers <= budget:
+        return True
+    draw = int.from_bytes(sha256(b"%b%c%b" % (id, attempt, broker.encode())).digest()[:8], "big")
+    return draw * brokers < budget << 64

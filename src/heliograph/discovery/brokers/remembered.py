@@ -1,0 +1,48 @@
+"""Remembered brokers: the last target set, kept so that it can be asked when no directory answers.
+
+In:    the target set of a search and the wall time; or the bytes of a file.
+Out:   bytes to be written down; the brokers that are not too long ago.
+State: none.
+Not here: the file (live/ writes it, atomically), asking them (finder.py).
+Paper: [brokers] §7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph.discovery.brokers.config import address_of
+
+BROKERS_MAX = 64
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """A broker that was near."""
+
+    broker: str
+    address: str  # host:port, where it hears requests
+    at_s: int  # Unix time when it answered
+
+
+_encoder = msgspec.json.Encoder()
+_decode = msgspec.json.Decoder(list[Remembered]).decode
+
+
+def encode(brokers: Sequence[Remembered]) -> bytes:
+    """The file's content."""
+    return _encoder.encode(list(brokers[:BROKERS_MAX]))
+
+
+def decode(data: bytes, now_s: int, age_s_max: int) -> tuple[Remembered, ...]:
+    """Those that are not too old; none of them if the file is not what we wrote. A time to come is not believed."""
+    try:
+        brokers = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ()
+    return tuple(
+        broker
+        for broker in brokers[:BROKERS_MAX]
+        if 0 <= now_s - broker.at_s <= age_s_max and address_of(broker.address) is not None
+    )

@@ -1,0 +1,400 @@
+"""The responder: a service at each broker that answers those who look for one, and makes the broker known.
+
+In:    datagrams (requests, pings, what a directory spreads); the topics of broker discovery; samples of usage (tell).
+Out:   responses straight to the requester; requests on the topic; broker advertisements; pongs.
+State: the last request ids, how often each source asked, the broker's standing.
+Not here: who is answered (policy.py), what is said of the broker (standing.py), the directory (directory.py).
+Paper: [brokers] §4 and §5.
+
+Whoever asks by datagram gets nothing but a cookie until it has shown that cookie: then its address is proven, the
+request spreads on the topic, and every broker that hears it there answers straight to that address. What a broker hears
+on the topic was proven by whoever put it there, and only brokers and directories may.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from msgspec.structs import replace as replace_body
+
+from heliograph.discovery.brokers import messages
+from heliograph.discovery.brokers.advertisement import Advertiser
+from heliograph.discovery.brokers.buckets import Buckets
+from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
+from heliograph.discovery.brokers.cookies import Cookies
+from heliograph.discovery.brokers.messages import (
+    ADVERTISEMENT_TOPIC,
+    ANNOUNCEMENT_TOPIC,
+    ON_TOPIC,
+    RELAY_TOPIC,
+    REQUEST_TOPIC,
+    Announcement,
+    Certificate,
+    CertificateRequest,
+    Challenge,
+    DiscoveryRequest,
+    DiscoveryResponse,
+    Kind,
+    Message,
+    Ping,
+    Pong,
+    Relay,
+    Spread,
+)
+from heliograph.discovery.brokers.policy import Policy, is_among
+from heliograph.discovery.brokers.repeats import Repeats
+from heliograph.discovery.brokers.signing import Signing
+from heliograph.discovery.brokers.standing import Standing, UsageSample
+from heliograph.discovery.brokers.uplinks import Uplinks
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.machine import (
+    Address,
+    Effects,
+    Instant,
+    LinkId,
+    Outbox,
+    Peer,
+    Socket,
+    SocketFailed,
+    SocketName,
+    SocketOpened,
+    Ticket,
+    Timers,
+)
+from heliograph.services.speaker import Speaker
+from heliograph.trust.chains import Holder
+from heliograph.trust.keyring import Keyring
+from heliograph.wire.frames import Frame
+
+NAME = "discovery"
+NS_PER_MS = 1_000_000
+FIRST_SAMPLE_MS = 50  # while the broker has not said yet where it listens
+
+
+class Responder:
+    """A machine at the end of a pipe, with a datagram socket, and one more for the multicast group."""
+
+    def __init__(
+        self, config: ResponderConfig, broker: str, *, seed: int, incarnation: int, keyring: Keyring | None = None
+    ) -> None:
+        self._config = config
+        self._broker = broker
+        self._incarnation = incarnation
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._secret = sha256(f"{seed}/{incarnation}/responder".encode()).digest()
+        self._cookies = Cookies(seed, "requester")
+        self._directory_cookies = Cookies(seed, "directory")
+        self._buckets = Buckets(config.rate_per_s, config.burst, config.sources_max)
+        self._repeats: Repeats[None] = Repeats(config.requests_remembered)
+        self._signing = Signing(keyring, required=False)
+        self._policy = Policy(config)
+        self._standing = Standing()
+        self._advertiser = Advertiser(config, broker, incarnation)
+        links = [address for text in config.directory_links if (address := address_of(text)) is not None]
+        self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
+        self._speaker: Speaker | None = None
+        self._port = 0  # of our datagram socket; 0: it is not open
+        self._counts: Counter[str] = Counter()
+
+    @staticmethod
+    def sockets(config: ResponderConfig) -> tuple[Socket, ...]:
+        """The sockets that it needs: its own, and the group's where it listens to one."""
+        own = Socket(name=SOCKET, host=config.host, port=config.port)
+        group = config.multicast
+        if not group.enabled:
+            return (own,)
+        return own, Socket(name=GROUP_SOCKET, port=group.port, group=group.group, interface=config.host)
+
+    # -- the pipe ---------------------------------------------------------------------------------------------------
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """The broker is there: listen on the topics of discovery. Or a directory that we dialled."""
+        if peer.transport != "pipe":
+            self._uplinks.attach(link, peer)
+            self._advertise(now)
+            return
+        speaker = self._speaker = Speaker(link, self._outbox, self._secret)
+        speaker.serve = self._serve
+        speaker.hello(NAME)
+        speaker.subscribe(REQUEST_TOPIC, self._heard_request)
+        speaker.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
+        self._sample(now)
+        self._uplinks.start(now)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """The broker is gone, or a directory."""
+        if self._uplinks.has(link):
+            self._uplinks.detach(link)
+            return
+        self._speaker = None
+        self._standing.willing = False
+        self._timers.cancel("sample")
+        self._timers.cancel("advertise")
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What the broker says, or a directory."""
+        if self._uplinks.has(link):
+            try:
+                self._uplinks.receive(link, data, now)
+            except ProtocolError as error:
+                self._count(error)
+            return
+        speaker = self._speaker
+        if speaker is None or speaker.link != link:
+            return
+        speaker.receive(data, now)
+        if speaker.fault is not None:
+            self._outbox.hang_up(link, speaker.fault)
+
+    def _sample(self, now: Instant) -> None:
+        if self._speaker is not None:
+            self._speaker.order({"do": "report", "question": "usage"}, self._sampled)
+            wait_ms = self._config.sample_ms if self._standing.ports else FIRST_SAMPLE_MS
+            self._timers.set("sample", now + wait_ms * NS_PER_MS, self._sample)
+
+    def _sampled(self, report: Any, now: Instant) -> None:
+        before = (self._standing.willing, self._standing.island, dict(self._standing.ports))
+        self._standing.heard(report, self._port)
+        if (self._standing.willing, self._standing.island, self._standing.ports) != before:
+            self._advertise(now)  # it is new, or stands elsewhere: directories should not wait for the renewal
+
+    def _serve(self, frame: Frame, now: Instant) -> None:
+        """A request of a client to this service: a chain of certificates that does not fit a datagram."""
+        assert self._speaker is not None
+        try:
+            asked = messages.unpack(frame.payload, padded=False)
+            if asked.kind != Kind.CERTIFICATE_REQUEST:
+                raise ProtocolError(Reason.KIND_UNEXPECTED, "this service gives certificates only")
+            chain = self._chain(asked)
+        except ProtocolError as error:
+            self._count(error)
+            chain = b""
+        self._speaker.answer(frame, messages.write(Certificate(chain), pad=False))
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """Anything from anybody."""
+        try:
+            if not self._buckets.may(source[0], now):
+                raise ProtocolError(Reason.RATE_OVER_LIMIT)
+            message = messages.unpack(data)
+            match message.kind:
+                case Kind.REQUEST:
+                    self._receive_request(source, message, now)
+                case Kind.PING:
+                    self._receive_ping(source, message, now)
+                case Kind.SPREAD:
+                    self._receive_spread(source, message, now)
+                case Kind.CERTIFICATE_REQUEST:
+                    self._send_chain(source, self._chain(message))
+                case Kind.CERTIFICATE:
+                    chain = messages.decode(Certificate, message.body).chain
+                    self._signing.learn(chain, self._standing.wall_ns(now))
+                case _:
+                    raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
+        except ProtocolError as error:
+            self._count(error)
+
+    def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
+        if not self._cookies.is_right(source, message.cookie, now):
+            challenge = Challenge(self._signing.id_of(message))
+            self._send(source, messages.write(challenge, self._cookies.of(source, now)))
+            self._counts["challenged"] += 1
+            return
+        try:
+            self._take_up(message, Spread(b"", source[0], source[1], self._broker), True, now)
+        except ProtocolError as error:
+            if error.reason is Reason.CERTIFICATE_UNKNOWN:  # its next attempt will be understood
+                self._send(source, messages.write(CertificateRequest(self._signing.hash_of(message))))
+            raise
+
+    def _receive_spread(self, source: Address, message: Message, now: Instant) -> None:
+        """A directory hands us a request; only one that we know, and that gets what we send it, may."""
+        known = self._advertiser.is_directory(source, now)
+        if not known or not self._directory_cookies.is_right(source, message.cookie, now):
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory of ours")
+        spread = messages.decode(Spread, message.body)
+        if spread.relay == ON_TOPIC:
+            spread = replace_body(spread, relay=written(source))  # it does not know its address, and we do
+        self._take_up(messages.unpack(spread.request, padded=False), spread, True, now)
+
+    def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
+        """On a link that we dialled, so it is a directory of ours."""
+        if message.kind is Kind.PING:
+            ping = messages.decode(Ping, message.body)
+            self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
+        elif message.kind is Kind.SPREAD:
+            spread = messages.decode(Spread, message.body)
+            self._take_up(messages.unpack(spread.request, padded=False), spread, True, now)
+        else:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
+
+    def _heard_request(self, payload: bytes, now: Instant) -> None:
+        """A request on the topic."""
+        try:
+            spread = messages.decode(Spread, messages.unpack(payload, padded=False).body)
+            self._take_up(messages.unpack(spread.request, padded=False), spread, False, now)
+        except ProtocolError as error:
+            self._count(error)
+
+    def _take_up(self, message: Message, spread: Spread, onward: bool, now: Instant) -> None:
+        """A request whose address is proven: pass it on and answer it, once per attempt."""
+        claimed = self._signing.glance(message, DiscoveryRequest)
+        if not self._repeats.is_new(claimed.id, claimed.attempt):
+            raise ProtocolError(Reason.REQUEST_REPEATED)
+        wall_ns = self._standing.wall_ns(now)
+        request, holder = self._signing.read(message, DiscoveryRequest, wall_ns)
+        self._signing.check_fresh(request, holder, wall_ns)
+        self._repeats.add(request.id, request.attempt, None)
+        if onward and self._speaker is not None:
+            whole = replace(self._signing.opened(message), chain=self._signing.chain_for(message))
+            spread = replace_body(spread, request=messages.bare(whole))
+            self._speaker.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
+            self._counts["spread"] += 1
+        self._policy.check(spread.host, holder)
+        if not self._standing.willing:
+            raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
+        if not is_among(request.id, request.attempt, self._broker, self._standing.brokers, request.budget):
+            raise ProtocolError(Reason.BUDGET_SPENT)
+        self._respond(request, holder, spread, now)
+
+    def _respond(self, request: DiscoveryRequest, holder: Holder | None, spread: Spread, now: Instant) -> None:
+        timestamp_ns, error_ns = self._standing.network_ns(now)
+        standing, config = self._standing, self._config
+        response = DiscoveryResponse(
+            id=request.id,
+            attempt=request.attempt,
+            broker=self._broker,
+            incarnation=self._incarnation,
+            host=config.advertise_host,
+            ports=standing.ports,
+            address=standing.address,
+            geography=config.geography,
+            institution=config.institution,
+            timestamp_ns=timestamp_ns,
+            error_ns=error_ns,
+            usage=standing.usage,
+            island=standing.island,
+            brokers=standing.brokers,
+        )
+        message = self._signing.message(response, recipient=holder if request.sealed else None)
+        self._counts["answered"] += 1
+        self._send((spread.host, spread.port), messages.pack(message))
+        if spread.relay:
+            self._relay(request.id, message, spread)
+
+    def _relay(self, id: bytes, message: Message, spread: Spread) -> None:
+        """The requester hears nothing from brokers: let the directory that it does hear pass the answer on."""
+        self._counts["relayed"] += 1
+        data = messages.write(Relay(id, messages.bare(message)))
+        address = address_of(spread.relay)
+        if address is None and self._speaker is not None:
+            self._speaker.publish(RELAY_TOPIC + spread.by.encode(), data)
+        elif address is not None:
+            fits = len(data) <= messages.DATAGRAM_BYTES_MAX
+            brief = replace(message, chain=b"")  # whoever needs the chain asks the directory for it
+            self._send(address, data if fits else messages.write(Relay(id, messages.bare(brief))))
+
+    def _receive_ping(self, source: Address, message: Message, now: Instant) -> None:
+        self._advertiser.heard(source, now)
+        ping = messages.decode(Ping, message.body)
+        self._counts["pinged"] += 1
+        self._send(source, messages.write(Pong(ping.sent_ns, self._broker), message.cookie))
+
+    def _chain(self, message: Message) -> bytes:
+        return self._signing.chain(messages.decode(CertificateRequest, message.body).hash) or b""
+
+    def _send_chain(self, source: Address, chain: bytes) -> None:
+        data = messages.write(Certificate(chain))
+        if chain and len(data) <= messages.DATAGRAM_BYTES_MAX:
+            self._send(source, data)
+
+    # -- advertisements ---------------------------------------------------------------------------------------------
+
+    def _advertise(self, now: Instant) -> None:
+        """Say where we are to every directory: by datagram to those we know, on topics to the others."""
+        self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
+        if not self._standing.ports or self._speaker is None:
+            return
+        message = self._signing.message(self._advertiser.next(self._standing))
+        for address in self._advertiser.directories(now):
+            cookie = self._directory_cookies.of(address, now)
+            self._send(address, messages.pack(replace(message, cookie=cookie)))
+        self._uplinks.say_to_all(messages.pack(message, pad=False))
+        topics = [ADVERTISEMENT_TOPIC] if self._config.public else []
+        for topic in (*topics, *(topic.encode() for topic in self._config.topics)):
+            self._speaker.publish(topic, messages.pack(message, pad=False))
+        self._counts["advertised"] += 1
+
+    def _heard_announcement(self, payload: bytes, now: Instant) -> None:
+        """A private directory is there; we may make ourselves known to it."""
+        try:
+            message = messages.unpack(payload, padded=False)
+            announcement, _ = self._signing.read(message, Announcement, self._standing.wall_ns(now))
+        except ProtocolError as error:
+            self._count(error)
+            return
+        if self._advertiser.announced(announcement, now):
+            self._advertise(now)
+
+    # -- the rest of the contract -----------------------------------------------------------------------------------
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """UsageSample; SocketOpened and SocketFailed from the driver."""
+        match command:
+            case UsageSample():
+                self._standing.sampled(command)
+            case SocketOpened(name, (_, port)) if name == SOCKET:
+                self._port = port
+                self._sample(now)
+            case SocketOpened() | SocketFailed():
+                pass  # the group's address is known; what cannot be opened was noted by the driver, and is done without
+            case _:
+                raise UsageError(f"a responder does not know the command {command!r}")
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """What the wall clock says."""
+        self._standing.clock(wall_ns, now)
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """A pipe is never pressed for long, and little is said on it."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing but links."""
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """A directory could not be dialled."""
+        self._uplinks.failed(ticket)
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """What was done, and what was dropped for which reason."""
+        if question != "overview":
+            raise UsageError("a responder reports its overview only")
+        return {
+            "broker": self._broker,
+            "willing": self._standing.willing,
+            "island": self._standing.island,
+            "brokers": self._standing.brokers,
+            "remembered": len(self._repeats),
+            "sources": len(self._buckets),
+            "counts": dict(sorted(self._counts.items())),
+        }
+
+    def _send(self, address: Address, data: bytes) -> None:
+        self._outbox.datagrams.append((SOCKET, address, data))
+
+    def _count(self, error: ProtocolError) -> None:
+        self._counts[error.reason.word] += 1

@@ -1,0 +1,85 @@
+"""The result of a search: which broker, why, what else there was, and what was tried.
+
+In:    candidates and what the finder counted.
+Out:   Result, frozen; the same as plain values for JSON.
+State: none.
+Not here: choosing (selection.py), showing it to people (cli/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import written
+from heliograph.discovery.brokers.remembered import Remembered
+from heliograph.errors import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One candidate: what was measured, and why it was or was not taken."""
+
+    broker: str
+    urls: tuple[str, ...]
+    answered_from: str
+    relayed: bool
+    delay_ms: float  # estimated from its timestamp …
+    delay_error_ms: float  # … and how wrong that may be
+    synchronised: bool  # False: estimated from the time of its arrival only
+    round_trip_ms: float | None  # measured
+    usage: dict[str, int]
+    idle: float  # 0 (busy) to 1
+    score: float
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a search ended."""
+
+    broker: str = ""  # the chosen one; "" where there is none, or only an address is known of it
+    urls: tuple[str, ...] = ()  # where to connect, first choice first
+    proven: bool = False  # it answered a ping just now
+    reason: Reason | None = None  # why there is none
+    text: str = ""  # in words: how it was found, or what to do
+    findings: tuple[Finding, ...] = ()  # best first
+    tried: tuple[str, ...] = ()
+    targets: tuple[Remembered, ...] = ()  # to remember for the next time
+    times_ms: dict[str, float] = field(default_factory=dict)  # by sub-activity
+    counts: dict[str, int] = field(default_factory=dict)  # datagrams sent and taken, and what was dropped and why
+
+    @property
+    def found(self) -> bool:
+        """True if there is somewhere to connect to."""
+        return bool(self.urls)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        reason = None if self.reason is None else self.reason.word
+        return asdict(self) | {
+            "found": self.found,
+            "reason": reason,
+            "targets": [{"broker": one.broker, "address": one.address, "at_s": one.at_s} for one in self.targets],
+        }
+
+
+def finding_of(candidate: Candidate, transports: tuple[str, ...]) -> Finding:
+    """What is told of a candidate."""
+    usage = candidate.response.usage
+    round_trip = candidate.round_trip_ns
+    return Finding(
+        broker=candidate.name,
+        urls=tuple(candidate.urls(transports)),
+        answered_from=written(candidate.source),
+        relayed=candidate.relayed,
+        delay_ms=candidate.delay.ns / 1e6,
+        delay_error_ms=candidate.delay.bound_ns / 1e6,
+        synchronised=candidate.delay.by_clock,
+        round_trip_ms=None if round_trip is None else round_trip / 1e6,
+        usage={name: getattr(usage, name) for name in usage.__struct_fields__},
+        idle=round(candidate.usage, 4),
+        score=round(candidate.score, 4),
+        verdict=candidate.verdict,
+    )

@@ -1,0 +1,178 @@
+"""Selection: from the brokers that answered to the one to use.
+
+In:    candidates; weights and limits of the config.
+Out:   the same candidates with delay, usage, score and verdict; a target set; a ranking.
+State: none: functions only.
+Not here: asking and pinging (finder.py), showing the outcome (result.py).
+Paper: [brokers] §6 and §9. Its weight adds megabytes to ratios; here every quantity is a number from 0 to 1.
+
+The delay of an answer is its arrival less its timestamp, less the difference of our clock and the network's. That
+difference is the same for all answers, so it does not matter for the ranking; and since no answer was under way for
+longer than we have waited, each answer bounds it. Most answers agree on an interval; one that does not has a wrong
+clock and is judged by its time of arrival, as is one that says it is not synchronised. The ping decides later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from heliograph.discovery.brokers.candidate import Candidate, Delay
+from heliograph.discovery.brokers.config import DiscoveryConfig, WeightsConfig
+from heliograph.discovery.brokers.messages import Usage
+
+# Where a quantity without an upper end counts half.
+LINKS_HALF = 16
+CONNECTIONS_HALF = 1_000
+MEMORY_HALF = 4 << 30
+DELAY_NS_MIN = 1_000_000  # delays below a millisecond are equally good in a score
+
+
+def estimate(candidates: Sequence[Candidate]) -> None:
+    """Set the delay of each from its timestamp, with its bound."""
+    spans = [_offset_span(candidate) for candidate in candidates]
+    agreed = _most_common([span for span in spans if span is not None])
+    for candidate, span in zip(candidates, spans, strict=True):
+        if agreed is None or span is None or span[0] > agreed[0] or span[1] < agreed[1]:
+            candidate.delay = Delay(0, candidate.elapsed_ns, False)
+            continue
+        assert candidate.raw_ns is not None
+        error = candidate.response.error_ns
+        low = max(0, candidate.raw_ns - agreed[1] - error)
+        high = min(candidate.elapsed_ns, candidate.raw_ns - agreed[0] + error)
+        candidate.delay = Delay(min(low, high), max(low, high), True)
+
+
+def _offset_span(candidate: Candidate) -> tuple[int, int] | None:
+    """Between what numbers our clock's lead over the network's must be, if this timestamp is true."""
+    if candidate.raw_ns is None or candidate.response.error_ns < 0:
+        return None
+    error = candidate.response.error_ns
+    return candidate.raw_ns - candidate.elapsed_ns - error, candidate.raw_ns + error
+
+
+def _most_common(spans: list[tuple[int, int]]) -> tuple[int, int] | None:
+    """The interval that most spans contain."""
+    edges = sorted([(low, 0) for low, _ in spans] + [(high, 1) for _, high in spans])
+    best, depth, agreed = 0, 0, None
+    for number, (edge, closes) in enumerate(edges):
+        depth += -1 if closes else 1
+        if depth > best:
+            best, agreed = depth, (edge, edges[number + 1][0])
+    return agreed
+
+
+def usage_of(usage: Usage, weights: WeightsConfig) -> float:
+    """How idle a broker is: 0 to 1. What it does not tell counts as a half."""
+    total = usage.memory_total
+    parts = (
+        (weights.free_memory, max(0, total - usage.memory_used) / total if total else 0.5),
+        (weights.total_memory, total / (total + MEMORY_HALF) if total else 0.5),
+        (weights.links, 1 / (1 + usage.links / LINKS_HALF)),
+        (weights.cpu, 1 - usage.cpu_permille / 1_000),
+        (weights.connections, 1 / (1 + usage.connections / CONNECTIONS_HALF)),
+    )
+    weight = sum(weight for weight, _ in parts)
+    return sum(weight * good for weight, good in parts) / weight if weight else 0.0
+
+
+def overload_of(usage: Usage, config: DiscoveryConfig) -> str:
+    """Why a broker is too busy to be chosen while there is another; empty if it is not."""
+    if usage.cpu_permille > config.cpu_permille_max:
+        return f"over the load limit: CPU at {usage.cpu_permille / 10:.0f} %"
+    free = usage.memory_total - usage.memory_used
+    if usage.memory_total and free * 1_000 < config.memory_free_permille_min * usage.memory_total:
+        return f"over the load limit: {max(0, free) * 100 // usage.memory_total} % of its memory free"
+    return ""
+
+
+def judge(candidates: Sequence[Candidate], config: DiscoveryConfig) -> None:
+    """Set delay, usage, score and overload of each."""
+    estimate(candidates)
+    weights = config.weights
+    nearest = max(DELAY_NS_MIN, min((candidate.delay.ns for candidate in candidates), default=0))
+    rest = weights.free_memory + weights.total_memory + weights.links + weights.cpu + weights.connections
+    for candidate in candidates:
+        usage = candidate.response.usage
+        candidate.usage = usage_of(usage, weights)
+        near = nearest / max(nearest, candidate.delay.ns)
+        candidate.score = (weights.delay * near + rest * candidate.usage) / (weights.delay + rest)
+        candidate.loaded = overload_of(usage, config)
+
+
+def targets(candidates: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
+    """Whom to ping: half the places for the nearest, so that load cannot hide them; some for those whose clock tells
+    nothing; the rest by score. Brokers over the load limit only where places are left."""
+    places = config.targets_max
+    chosen: dict[Candidate, None] = {}
+    free = [candidate for candidate in candidates if not candidate.loaded]
+    by_delay = sorted(free, key=lambda candidate: (candidate.delay.ns, candidate.name))
+    by_score = sorted(free, key=lambda candidate: (-candidate.score, candidate.name))
+    doubtful = [candidate for candidate in by_delay if not candidate.delay.by_clock]
+    chosen.update(dict.fromkeys(by_delay[: ceil(places / 2)]))
+    chosen.update(dict.fromkeys(doubtful[: places // 4]))
+    loaded = sorted(candidates, key=lambda candidate: (bool(candidate.loaded), candidate.delay.ns, candidate.name))
+    for candidate in (*by_score, *loaded):
+        if len(chosen) >= places:
+            break
+        chosen[candidate] = None
+    return sorted(chosen, key=lambda candidate: (-candidate.score, candidate.name))
+
+
+def rank(pinged: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
+    """Those who answered pings, best first: the lowest mean round trip; among equals the least busy."""
+    measured = [candidate for candidate in pinged if candidate.round_trips_ns]
+    measured.sort(key=lambda candidate: (bool(candidate.loaded), candidate.round_trip_ns, candidate.name))
+    if not measured:
+        return []
+    tie_ns = tie_limit(measured[0].round_trip_ns or 0, config)
+    equals = [
+        candidate
+        for candidate in measured
+        if candidate.loaded == measured[0].loaded and (candidate.round_trip_ns or 0) <= tie_ns
+    ]
+    equals.sort(key=lambda candidate: (-candidate.usage, candidate.round_trip_ns, candidate.name))
+    return equals + [candidate for candidate in measured if candidate not in equals]
+
+
+def tie_limit(round_trip_ns: int, config: DiscoveryConfig) -> int:
+    """Up to what round trip a broker counts as near as this one."""
+    return int(max(round_trip_ns * config.tie_ratio, round_trip_ns + config.tie_us * 1_000))
+
+
+def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config: DiscoveryConfig) -> None:
+    """Say of every candidate why it was or was not taken."""
+    best = ranked[0] if ranked else None
+    for candidate in candidates:
+        candidate.verdict = candidate.verdict or _verdict(candidate, best, config)
+    if best is not None:
+        best.verdict = _praise(best, ranked, config)
+
+
+def _verdict(candidate: Candidate, best: Candidate | None, config: DiscoveryConfig) -> str:
+    if not candidate.target:
+        return candidate.loaded or f"not pinged: its score of {candidate.score:.2f} is not among the best"
+    if not candidate.round_trips_ns:
+        return f"pinged {candidate.pings} times without an answer"
+    if candidate.loaded:
+        return candidate.loaded
+    assert best is not None
+    mine, least = candidate.round_trip_ns or 0, best.round_trip_ns or 0
+    if mine <= tie_limit(least, config):
+        return f"as near as {best.name}, but busier ({candidate.usage:.2f} against {best.usage:.2f})"
+    return f"farther: {mine / 1e6:.2f} ms against {least / 1e6:.2f} ms"
+
+
+def _praise(best: Candidate, ranked: Sequence[Candidate], config: DiscoveryConfig) -> str:
+    least = min(candidate.round_trip_ns or 0 for candidate in ranked if candidate.loaded == best.loaded)
+    near = [
+        candidate
+        for candidate in ranked
+        if candidate.loaded == best.loaded and (candidate.round_trip_ns or 0) <= tie_limit(least, config)
+    ]
+    words = f"chosen: {(best.round_trip_ns or 0) / 1e6:.2f} ms"
+    if len(ranked) == 1:
+        return f"{words}, the only one that answered pings"
+    if len(near) > 1:
+        return f"{words}, as near as {len(near) - 1} other{'s' if len(near) > 2 else ''} and the least busy"
+    return f"{words}, the lowest delay"

@@ -1,0 +1,84 @@
+"""Standing: where a broker is and how busy, as it tells others.
+
+In:    samples of the computer (UsageSample), the broker's own report "usage" with its network time, the wall clock.
+Out:   usage, ports and place for responses and broker advertisements.
+State: the last of each.
+Not here: reading CPU and memory (live/), keeping time (timekeeping/), sending anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from heliograph.discovery.brokers.config import address_of
+from heliograph.discovery.brokers.messages import Usage
+from heliograph.machine import Instant
+from heliograph.timekeeping.clock import shown
+
+TRANSPORTS = {"heliograph": "tcp", "heliographs": "tls"}
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSample:
+    """How busy the computer is, told now and then by the driver."""
+
+    cpu_permille: int
+    memory_total: int
+    memory_used: int
+
+
+class Standing:
+    """What a responder knows of its own broker."""
+
+    def __init__(self) -> None:
+        self._sample = UsageSample(0, 0, 0)
+        self._time: dict[str, Any] = {"synchronised": False}
+        self._wall_offset_ns: int | None = None
+        self._connections = 0
+        self._links = 0
+        self.ports: dict[str, int] = {}
+        self.address = ""
+        self.island = ""
+        self.brokers = 1
+        self.willing = False  # not before the broker has spoken, nor when it drains or is full
+
+    def sampled(self, sample: UsageSample) -> None:
+        """The computer was looked at."""
+        self._sample = UsageSample(
+            min(1_000, max(0, sample.cpu_permille)), max(0, sample.memory_total), max(0, sample.memory_used)
+        )
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """The wall clock was looked at."""
+        self._wall_offset_ns = wall_ns - now
+
+    def heard(self, report: Any, udp_port: int) -> None:
+        """The broker's own report "usage"; None if it would not give one."""
+        if not isinstance(report, dict):
+            return
+        self._connections, self._links = int(report["connections"]), int(report["links"])
+        self.address, self.island = str(report["address"]), str(report["island"])
+        self.brokers = max(1, int(report["brokers"]))
+        self._time = report["time"]
+        self.ports = {"udp": udp_port} if udp_port else {}
+        for url in report["addresses"]:
+            scheme, _, rest = ("heliograph://" + url if "://" not in url else url).partition("://")
+            address = address_of(rest)
+            if address is not None and scheme in TRANSPORTS:
+                self.ports.setdefault(TRANSPORTS[scheme], address[1])
+        self.willing = len(self.ports) > 1 and not report["draining"] and not report["full"]
+
+    @property
+    def usage(self) -> Usage:
+        """How busy the broker is."""
+        sample = self._sample
+        return Usage(self._connections, self._links, sample.cpu_permille, sample.memory_total, sample.memory_used)
+
+    def wall_ns(self, now: Instant) -> int | None:
+        """What the wall clock says; None if nobody has looked yet."""
+        return None if self._wall_offset_ns is None else now + self._wall_offset_ns
+
+    def network_ns(self, now: Instant) -> tuple[int, int]:
+        """Network time and how wrong it may be; below 0: the broker is not synchronised, so this is its wall clock."""
+        return shown(self._time, now) if self._time["synchronised"] else (self.wall_ns(now) or 0, -1)

@@ -1,0 +1,159 @@
+"""A speaker: how a service talks to a broker, over its pipe or over a link that it dialled.
+
+In:    the bytes of one link; what the service wants said.
+Out:   frames in the service's outbox; calls to those who subscribed or asked.
+State: the handshake, numbers of subscriptions and orders, the sequence of publications.
+Not here: keeping links and dialling again (the service), sessions of programs (client/).
+
+On a pipe the broker trusts a service as it trusts itself. Over a link the service shows a token, or its certificate in
+TLS, and may publish and subscribe as the broker's access list says. What is said before the broker's welcome follows
+right behind the HELLO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import unpack
+from typing import Any
+
+import msgspec
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, LinkId, Outbox
+from heliograph.model.origin import origin_of
+from heliograph.wire import bodies
+from heliograph.wire.frames import HEAD, LENGTH, VERSION, Frame, Kind, ServiceFlag, control, event, service
+from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.splitter import Splitter
+
+BROKER_NAME = b"broker"
+ORDERS_MAX = 64  # under way at once; a service asks now and then
+
+Deliver = Callable[[bytes, Instant], None]
+Answer = Callable[[Any, Instant], None]
+Serve = Callable[[Frame, Instant], None]
+
+
+class Speaker:
+    """One link's conversation. The service hands over every ``receive`` and looks at ``fault`` afterwards."""
+
+    def __init__(self, link: LinkId, outbox: Outbox, secret: bytes, sequence: int = 1) -> None:
+        self.link = link
+        self._outbox = outbox
+        self._splitter = Splitter()
+        self._secret = secret
+        self._origin = origin_of(secret)
+        self.sequence = sequence  # of the next publication; a session that comes back goes on counting
+        self._delivers: dict[int, Deliver] = {}
+        self._orders: dict[int, Answer] = {}
+        self._numbers = 0
+        self.welcomed = False
+        self.refused: list[str] = []  # what the broker would not let us do, at most a few
+        self.fault: Reason | None = None
+        self.serve: Serve | None = None  # requests of others to this service, on a pipe
+
+    # -- saying -------------------------------------------------------------------------------------------------
+
+    def hello(self, name: str, entity: str = "", token: str = "", keep_alive_ms: int = 20_000) -> None:
+        """Begin a session, which may publish and subscribe."""
+        body = bodies.Hello(
+            [VERSION], self._secret.hex(), name=name, entity=entity, token=token, keep_alive_ms=keep_alive_ms
+        )
+        self._write(control(Kind.HELLO, 0, bodies.encode(body)))
+
+    def subscribe(self, pattern: bytes, deliver: Deliver) -> None:
+        """Hand the payload of every publication that matches to ``deliver``; our own are not among them."""
+        self._numbers += 1
+        self._delivers[self._numbers] = deliver
+        body = bodies.Subscribe(self._numbers, pattern.decode(), echo=False)
+        self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
+
+    def publish(self, topic: bytes, payload: bytes) -> None:
+        """Publish, best effort."""
+        self._write(event(topic, payload, self._origin, self.sequence))
+        self.sequence += 1
+
+    def order(self, order: dict[str, Any], answer: Answer) -> None:
+        """Ask the broker itself, over a pipe: what it answers is handed to ``answer``; a refusal as None."""
+        if len(self._orders) >= ORDERS_MAX:
+            return
+        self._numbers += 1
+        self._orders[self._numbers] = answer
+        self._write(service(BROKER_NAME, msgspec.json.encode(order), self._numbers))
+
+    def answer(self, frame: Frame, body: bytes, flags: int = 0) -> None:
+        """Answer a request that ``serve`` was handed."""
+        self._write(service(frame.topic, body, frame.sequence, frame.origin, flags=ServiceFlag.ANSWER | flags))
+
+    def beat(self) -> None:
+        """A sign of life, for links that are quiet."""
+        self._write(control(Kind.PING))
+
+    def _write(self, frame: bytes) -> None:
+        self._outbox.writes.append((self.link, [frame]))
+
+    # -- hearing ------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: Instant) -> None:
+        """What the broker says. It is believed to speak the protocol; where it does not, ``fault`` is set."""
+        for raw in self._splitter.split(data):
+            try:
+                self._hear(Frame(raw), now)
+            except ProtocolError as error:
+                self.fault = self.fault or error.reason
+        self.fault = self.fault or self._splitter.fault
+
+    def _hear(self, frame: Frame, now: Instant) -> None:
+        match frame.kind:
+            case Kind.DELIVERY:
+                self._deliver(frame, now)
+            case Kind.SERVICE if frame.flags & ServiceFlag.ANSWER:
+                self._answered(frame, now)
+            case Kind.SERVICE if self.serve is not None:
+                self.serve(frame, now)
+            case Kind.WELCOME:
+                self.welcomed = True
+            case Kind.PING:
+                self._write(control(Kind.PONG, frame.sequence))
+            case Kind.REFUSED:
+                refusal = bodies.decode(bodies.Refusal, frame.payload)
+                if len(self.refused) < 8:
+                    self.refused.append(f"{refusal.reason}: {refusal.text}")
+            case Kind.GOODBYE:
+                goodbye = bodies.decode(bodies.Goodbye, frame.payload)
+                if not goodbye.grace_ms:
+                    self.fault = bodies.reason_of(goodbye.code)
+
+    def _deliver(self, frame: Frame, now: Instant) -> None:
+        numbers = unpack(f"<{len(frame.headers) // 4}I", frame.headers[: len(frame.headers) // 4 * 4])
+        for payload in _payloads(frame.payload):
+            for number in numbers:
+                deliver = self._delivers.get(number)
+                if deliver is not None:
+                    deliver(payload, now)
+
+    def _answered(self, frame: Frame, now: Instant) -> None:
+        answer = self._orders.pop(frame.sequence, None)
+        if answer is None:
+            return
+        try:
+            said = None if frame.flags & ServiceFlag.REFUSAL else msgspec.json.decode(frame.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise ProtocolError(Reason.BODY_MALFORMED, "an answer that is not JSON") from None
+        answer(said, now)
+
+
+def _payloads(data: bytes) -> list[bytes]:
+    """The payloads of whole EVENT frames; ProtocolError where they are not whole."""
+    found, start = [], 0
+    while start < len(data):
+        if len(data) - start < HEAD_BYTES:
+            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery ends within a publication")
+        end = start + 4 + LENGTH.unpack_from(data, start)[0]
+        _, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(data, start)
+        body = start + HEAD_BYTES + topic_length + header_length
+        if kind != Kind.EVENT or end > len(data) or body > end:
+            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery holds something else than whole publications")
+        found.append(data[body:end])
+        start = end
+    return found
