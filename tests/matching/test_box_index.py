@@ -147,6 +147,20 @@ def test_an_index_that_is_moved_answers_the_same_on_the_way() -> None:
     assert len(seen) > 1
 
 
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 12), max_size=60))
+def test_a_spare_id_is_free_and_the_list_of_them_does_not_grow(changes: list[int]) -> None:
+    index = BoxIndex()
+    for id in changes:
+        if id in index:
+            index.remove(id)
+        else:
+            index.add(id, ())
+        assert index.spare not in index
+        assert len(index._free) <= 13
+        assert sorted(index._free) == sorted(index._free_place)
+
+
 def test_a_removed_entry_leaves_nothing_behind(new_index: Callable[[], BoxIndex]) -> None:
     index = new_index()
     for id in range(100):
