@@ -36,6 +36,7 @@ def test_a_wrong_answer_ends_the_run(workload: Workload) -> None:
         match._check(workload, events, lambda event: [299, 0], "somebody")
 
 
+@pytest.mark.slow
 def test_figures_and_budgets_are_told(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match, "EVENTS", 5)
     one = {"case": workload.name, "size": 10_000, "system": "native", **match._index(workload, 300, "python")}

@@ -94,6 +94,7 @@ def test_each_job_of_a_group_is_done_once_while_its_members_move(shape: str, see
     assert done == sorted(b"%b %d" % (who, turn) for who in (b"near", b"far") for turn in range(30))
 
 
+@pytest.mark.slow
 @pytest.mark.req("N19")
 @shapes
 @few

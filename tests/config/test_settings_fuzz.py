@@ -84,6 +84,7 @@ def test_any_text_gives_settings_or_a_config_error(text: str) -> None:
     read(text, {})
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(documents(), variables)
 def test_any_document_with_any_variables_gives_settings_or_a_config_error(

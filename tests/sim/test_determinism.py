@@ -41,6 +41,7 @@ def published(result: Result) -> list[tuple]:
     return [(entry[0], entry[3], entry[4]) for entry in result.journal.entries if entry[2] == "published"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("O7")
 def test_a_run_is_the_same_in_another_process_with_another_hash_seed() -> None:
     first, second = digest_in_a_process("1"), digest_in_a_process("4242")

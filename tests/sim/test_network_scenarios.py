@@ -162,6 +162,7 @@ def settled_s(result: Result) -> float:
     return (total + (result.virtual_s * 1e9 - since if since >= 0 else 0)) / 1e9
 
 
+@pytest.mark.slow
 def test_a_network_with_faults_is_settled_often_enough_to_say_something() -> None:
     assert settled_s(play(load("network-faults"), 1, keep_journal=True)) > 20
 

@@ -140,6 +140,7 @@ def test_a_broker_that_tells_nonsense_is_refused(bad: Interest) -> None:
         Interests().learn(bad)
 
 
+@pytest.mark.slow
 @pytest.mark.req("O9")
 def test_an_owner_that_does_not_widen_is_kept_up_to_a_limit() -> None:
     known = Interests()

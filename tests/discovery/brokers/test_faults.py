@@ -124,6 +124,7 @@ def check_deaths(seeds: range) -> None:
         assert in_time(result, case.config)
 
 
+@pytest.mark.slow
 @pytest.mark.req("B13")
 @pytest.mark.req("B15")
 def test_while_all_but_one_broker_die_one_by_one_a_broker_is_found() -> None:
@@ -136,6 +137,7 @@ def test_while_all_but_one_broker_die_one_by_one_a_broker_is_found_over_250_seed
     check_deaths(MANY)
 
 
+@pytest.mark.slow
 def test_a_partition_ends_in_a_reason_in_time_or_in_what_is_on_this_side() -> None:
     for seed in FEW:
         case = Case("star", seed)

@@ -402,6 +402,7 @@ def test_only_a_directory_that_was_asked_relays() -> None:
     assert to == ("198.51.100.1", 1)
 
 
+@pytest.mark.slow
 def test_a_search_of_a_large_network_asks_no_more_than_its_budget() -> None:
     stage = Stage([Plan(f"b{number:02}", 5, ("b00",) if number else ()) for number in range(60)], settle_s=8)
     result = stage.find(replace(DiscoveryConfig(), answers_max=20, multicast=NO_MULTICAST, brokers=("b07:4717",)))

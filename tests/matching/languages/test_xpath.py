@@ -251,6 +251,7 @@ def expressions(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> str:
     return f". {draw(operators)} {draw(literals)}"
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(expressions(), elements())
 def test_facts_and_evaluation_say_what_libxml2_says(text: str, document: str) -> None:

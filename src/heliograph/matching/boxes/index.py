@@ -63,7 +63,8 @@ class BoxIndex:
         self._large: Engine | None = None
         self._never: dict[int, int] = {}  # id -> link of entries that no event can fit
         self._links: dict[int, int] = {}  # link -> how many entries
-        self._free: list[int] = []
+        self._free: list[int] = []  # ids below the top that no entry has, in no order …
+        self._free_place: dict[int, int] = {}  # … and where they stand in the list
         self._top = 0
         self._count = 0  # of entries in tables
 
@@ -78,11 +79,7 @@ class BoxIndex:
     @property
     def spare(self) -> int:
         """An id that is free."""
-        while self._free:
-            if self._free[-1] not in self:
-                return self._free[-1]
-            self._free.pop()
-        return self._top
+        return self._free[-1] if self._free else self._top
 
     def add(self, id: int, conjunction: Conjunction, link: int = 0) -> None:
         """A conjunction comes. The id must be free; a link is any number of 32 bits."""
@@ -94,7 +91,7 @@ class BoxIndex:
             self._table_to_grow().put(id, wanted, link)
             self._count += 1
         self._links[link] = self._links.get(link, 0) + 1
-        self._top = max(self._top, id + 1)
+        self._take_id(id)
         if self._small is not None:
             self.step()
 
@@ -112,10 +109,12 @@ class BoxIndex:
             del self._links[link]
         else:
             self._links[link] -= 1
+        self._free_place[id] = len(self._free)
         self._free.append(id)
         if not self._links:
             self._small, self._large, self._top = None, None, 0
             self._free.clear()
+            self._free_place.clear()
         if self._small is not None:
             self.step()
 
@@ -176,6 +175,15 @@ class BoxIndex:
             links=len(self._links),
             size_bytes=sum(table.size() for table in tables),
         )
+
+    def _take_id(self, id: int) -> None:
+        self._top = max(self._top, id + 1)
+        place = self._free_place.pop(id, None)
+        if place is not None:
+            last = self._free.pop()
+            if last != id:
+                self._free[place] = last
+                self._free_place[last] = place
 
     @property
     def _tables(self) -> list[Engine]:
