@@ -21,6 +21,7 @@ from heliograph.broker.config import (
     ListenerConfig,
     NetworkConfig,
     RuleConfig,
+    TimeConfig,
 )
 from heliograph.config_keys import KEYS, LISTS, LogConfig, NetworkKeyConfig, TlsConfig, TokensConfig, section_fields
 from heliograph.config_sources import Draft, Given, Option, listener_path
@@ -114,6 +115,7 @@ def parse_settings(
                 links=tuple(LinkConfig(**_plain(link)) for link in draft.lists["network.links"]),
                 **{name: value for name, value in network.items() if name != "key_file"},
             ),
+            time=TimeConfig(**_section(draft.values, "time")),
             **_section(draft.values, "broker"),
         ),
         tls=TlsConfig(**_section(draft.values, "tls")),
@@ -206,7 +208,7 @@ def _origins(draft: Draft) -> Iterator[Origin]:
     for number, listener in enumerate(draft.listeners):
         yield from _origins_of("listener", listener_path(listener, number), listener, "")
     yield from _origins_of("limits", "limits", draft.values, "limits.")
-    for section in ("access", "network", "tls", "tokens", "log"):
+    for section in ("access", "network", "time", "tls", "tokens", "log"):
         yield from _origins_of(section, section, draft.values, f"{section}.")
         for path in LISTS:
             if path.startswith(f"{section}."):

@@ -20,6 +20,7 @@ from heliograph.broker.config import (
     ListenerConfig,
     NetworkConfig,
     RuleConfig,
+    TimeConfig,
 )
 
 PREFIX = "HELIOGRAPH_"
@@ -184,6 +185,11 @@ WORDS: dict[str, tuple[str, str]] = {
         "dial it with TLS 1.3; with tls.certificate brokers prove themselves without a network key",
         "true or false",
     ),
+    "time.servers": (
+        "NTP servers to ask for the time; without any, brokers agree on the clock of one of them",
+        "each HOST or HOST:PORT, IPv4 or a name; at most 16",
+    ),
+    "time.poll_s": ("how often NTP servers are asked", "16 to 3600"),
     "tls.certificate": (
         "the node's certificate, made by `heliograph ca issue`",
         "a path to a PEM file; relative to the settings file",
@@ -209,6 +215,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "access.rules": (RuleConfig,),
     "network": (NetworkConfig, NetworkKeyConfig),
     "network.links": (LinkConfig,),
+    "time": (TimeConfig,),
     "tls": (TlsConfig,),
     "tokens": (TokensConfig,),
     "log": (LogConfig,),

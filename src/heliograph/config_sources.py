@@ -262,7 +262,9 @@ def _fault(key: Key, value: Any) -> str | None:
     if key.type is str:
         return None if _is_text(value) else allowed
     return (
-        None if isinstance(value, list) and value and all(_is_text(part) for part in value) else f"{allowed}, not empty"
+        None
+        if isinstance(value, list) and (value or key.default == ()) and all(_is_text(part) for part in value)
+        else f"{allowed}, not empty"
     )
 
 

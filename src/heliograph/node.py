@@ -20,6 +20,7 @@ from heliograph.discovery.brokers.directory import Directory
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
+from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.trust.keyring import Keyring
 
 BROKER = "broker"
@@ -61,7 +62,7 @@ def build(
         "admin": Admin(),
     }
     listeners = {listener.name: BROKER for listener in config.listeners}
-    sockets: dict[str, tuple[Socket, ...]] = {}
+    sockets: dict[str, tuple[Socket, ...]] = {BROKER: (_time_socket(config),)} if config.time.servers else {}
     if responder is not None and responder.enabled:
         machines[DISCOVERY] = Responder(responder, config.name, seed=seed, incarnation=incarnation, keyring=keyring)
         sockets[DISCOVERY] = Responder.sockets(responder)
@@ -82,3 +83,8 @@ def build_directory(config: DirectoryConfig, *, seed: int, keyring: Keyring | No
         listeners={DIRECTORY: DIRECTORY},
         sockets={DIRECTORY: Directory.sockets(config)},
     )
+
+
+def _time_socket(config: BrokerConfig) -> Socket:
+    """For NTP servers. Naming one elsewhere opens this socket to the network; it hears answers to questions only."""
+    return Socket(name=TIME_SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above

@@ -231,6 +231,13 @@ class SlotChanged(Note, frozen=True, tag="slot_changed"):
     new: int
 
 
+class ReferenceChanged(Note, frozen=True, tag="reference_changed"):
+    """Network time is another clock's from now on: "UTC", or a broker's, by its id."""
+
+    reference: str
+    stratum: int
+
+
 class SocketRefused(Note, frozen=True, tag="socket_refused"):
     """A datagram socket could not be opened, or its group not joined; the node does without it."""
 

@@ -12,7 +12,7 @@ from tests.architecture.house import SOURCE, Import, SourceFile, imports_of, sou
 ORDER = (
     ("errors", "model"),
     ("notes", "machine"),
-    ("trust",),
+    ("trust", "timekeeping"),
     ("wire",),
     ("matching",),
     ("broker", "services"),

@@ -66,6 +66,9 @@ class LiveBroker:
         listener = replace(self.config.listeners[0], port=self.port)
         self.port = (await self._driver.listen(node.BROKER, listener))[1]
         self._driver.tell(node.BROKER, Listening((self.address,)))
+        for machine, sockets in built.sockets.items():
+            for socket in sockets:
+                await self._driver.open(machine, socket)
 
     async def stop(self) -> None:
         if self._driver is not None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heliograph.errors import Reason
 from heliograph.wire.frames import HEAD, Kind, control, delivery
-from heliograph.wire.limits import CONTROL_BYTES_MAX, DELIVERY_BYTES_MAX, HEAD_BYTES
+from heliograph.wire.limits import CONTROL_BYTES_MAX, DELIVERY_BYTES_MAX, HEAD_BYTES, TIME_BYTES_MAX
 from heliograph.wire.splitter import LENGTH_AND_KIND, Splitter
 
 frames = st.one_of(
@@ -53,7 +53,8 @@ def test_garbage_gives_the_same_fault_wherever_it_is_cut(sent: list[bytes], garb
         (24, Kind.EVENT, Reason.KIND_UNEXPECTED),
         (HEAD_BYTES + CONTROL_BYTES_MAX - 3, Kind.WELCOME, Reason.FRAME_OVER_LIMIT),
         (DELIVERY_BYTES_MAX - 3, Kind.DELIVERY, Reason.FRAME_OVER_LIMIT),
-        (25, Kind.PONG, Reason.FRAME_OVER_LIMIT),
+        (HEAD_BYTES + TIME_BYTES_MAX - 3, Kind.PONG, Reason.FRAME_OVER_LIMIT),
+        (25, Kind.PING, Reason.FRAME_OVER_LIMIT),
         (0xFFFFFFFF, Kind.DELIVERY, Reason.FRAME_OVER_LIMIT),
     ],
 )

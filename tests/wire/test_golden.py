@@ -17,7 +17,8 @@ import pytest
 
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.origin import origin_of
-from heliograph.wire import bodies, frames
+from heliograph.timekeeping.clock import Reference, Told
+from heliograph.wire import bodies, frames, times
 from heliograph.wire.frames import Frame, Kind
 
 pytestmark = pytest.mark.req("N1")
@@ -90,6 +91,10 @@ GOLDEN = {
     ),
     "PING": "18000000 13   00    0000   0000000000000000         2a00000000000000         00000000",
     "PONG": "18000000 14   00    0000   0000000000000000         2a00000000000000         00000000",
+    "PONG, with the time": (
+        "63000000 14   00    0000   0000000000000000         2a00000000000000         00000000"
+        + b'{"time":1767225600000000000,"error":850,"stratum":12,"reference":7,"era":3}'.hex()
+    ),
     "SUBSCRIBE": (
         "35000000 15   00    0000   0000000000000000         0300000000000000         00000000"
         "7b226e756d626572223a312c2266696c746572223a22612f2b2f23227d"  # {"number":1,"filter":"a/+/#"}
@@ -133,6 +138,7 @@ WRITTEN = {
     "GOODBYE": frames.control(Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, grace_ms=10_000)),
     "PING": frames.control(Kind.PING, 42),
     "PONG": frames.control(Kind.PONG, 42),
+    "PONG, with the time": times.pong(42, Told(Reference(7, 3), 1767225600000000000, 850, 0, 12)),
     "SUBSCRIBE": frames.control(Kind.SUBSCRIBE, 3, bodies.encode(SUBSCRIBE)),
     "SUBSCRIBE, all said": frames.control(Kind.SUBSCRIBE, 4, bodies.encode(SUBSCRIBE_ALL)),
     "UNSUBSCRIBE": frames.control(Kind.UNSUBSCRIBE, 5, bodies.encode(bodies.Unsubscribe(1))),
@@ -155,6 +161,7 @@ READ = {
     "GOODBYE": (Kind.GOODBYE, 0, b"", 0, 0, b"", 49),
     "PING": (Kind.PING, 0, b"", 0, 42, b"", 0),
     "PONG": (Kind.PONG, 0, b"", 0, 42, b"", 0),
+    "PONG, with the time": (Kind.PONG, 0, b"", 0, 42, b"", 75),
     "SUBSCRIBE": (Kind.SUBSCRIBE, 0, b"", 0, 3, b"", 29),
     "SUBSCRIBE, all said": (Kind.SUBSCRIBE, 0, b"", 0, 4, b"", 69),
     "UNSUBSCRIBE": (Kind.UNSUBSCRIBE, 0, b"", 0, 5, b"", 12),

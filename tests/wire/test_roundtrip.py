@@ -8,14 +8,18 @@ Not here: the exact bytes (test_golden.py), the scan that cuts a stream (test_sc
 
 from __future__ import annotations
 
+import json
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.wire import bodies, frames
+from heliograph.errors import ProtocolError
+from heliograph.timekeeping.clock import Reference, Told
+from heliograph.wire import bodies, frames, times
 from heliograph.wire.frames import Frame, Kind
+from heliograph.wire.limits import HEAD_BYTES, TIME_BYTES_MAX
 
 pytestmark = pytest.mark.req("N1")
 
@@ -95,3 +99,22 @@ def test_a_hello_is_read_as_it_was_meant(
 def test_a_subscribe_is_read_as_it_was_meant(number: int, pattern: str, language: str, policy: str, echo: bool) -> None:
     subscribe = bodies.Subscribe(number, pattern, language, policy, echo)
     assert bodies.decode(bodies.Subscribe, bodies.encode(subscribe)) == subscribe
+
+
+objects = st.dictionaries(words | st.sampled_from(["time", "error", "stratum"]), st.integers() | words)
+
+
+@given(st.binary(max_size=200) | objects.map(lambda each: json.dumps(each).encode()))
+def test_any_body_of_a_pong_is_a_time_or_nothing_or_the_peers_fault(body: bytes) -> None:
+    try:
+        told = times.told_in(Frame(frames.control(Kind.PONG, 1, body)))
+    except ProtocolError:
+        return
+    assert (told is None) == (body == b"")
+
+
+@given(*[st.integers(0, 1 << 62) for _ in range(6)])
+def test_a_time_is_read_as_it_was_meant(broker: int, era: int, time: int, error: int, age: int, stratum: int) -> None:
+    told = Told(Reference(broker, era), time, error, age, stratum)
+    assert times.told_in(Frame(times.pong(3, told))) == told
+    assert len(times.pong(3, told)) <= HEAD_BYTES + TIME_BYTES_MAX

@@ -4,8 +4,8 @@ In:    everything in machine.py.
 Out:   everything in machine.py.
 State: none of its own; each room has its own.
 Not here: the rooms: sessions (handshake, life), subscriptions (who wants what), links (writing, pressure), publications
-          (off the fast path), arrivals (from other brokers), requests (services), orders (reports), access,
-          credentials, routing/ (other brokers).
+          (off the fast path), timing (network time), arrivals (from other brokers), requests (services), orders
+          (reports), access, credentials, routing/ (other brokers).
 
 One publication travels: ``receive`` → wire/scan.py finds runs with the same route → each run is appended to the links
 of its route → ``take`` puts one prefix before them. See ARCHITECTURE.md.
@@ -29,9 +29,22 @@ from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.routes import Route
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import ProtocolError, Reason, UsageError
-from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.machine import (
+    Address,
+    Effects,
+    Instant,
+    LinkId,
+    Outbox,
+    Peer,
+    SocketFailed,
+    SocketName,
+    SocketOpened,
+    Ticket,
+    Timers,
+)
 from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefused, SettingsReloaded
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
@@ -73,6 +86,9 @@ class Broker:
             self._subscriptions.forget,
             self._subscriptions.forget_all,
         )
+        self._timing = Timing(
+            network.me, incarnation, config.time, config.network.heartbeat_ms, seed, self._outbox, self._timers
+        )
         parcels = self._parcels = Parcels(network, self._links, self._timers)
         self._publications = Publications(
             self._links, self._sessions, self._subscriptions, network, parcels, self._outbox
@@ -91,11 +107,14 @@ class Broker:
             self._publications,
             tracing,
             self._outbox,
+            lambda: self._timing.report(self._now),
         )
         self._requests = Requests(self._links, self._outbox, self._orders.receive)
         self._orders.requests = self._requests
         self._orders.reload = self._reload
         self._sessions.inbox_root = network.inbox
+        self._sessions.pong_of = self._timing.pong
+        self._timing.changed = self._time_changed
         self._sessions.others = lambda: network.addresses(OTHERS_MAX)
         self._subscriptions.elsewhere = network.elsewhere
         self._subscriptions.changed = network.local_change
@@ -292,6 +311,7 @@ class Broker:
     def _neighbour_pong(self, link: Link, frame: Frame, now: Instant) -> None:
         assert link.neighbour is not None
         self._network.peering.pong(link.neighbour, frame.sequence, now)
+        self._timing.heard(frame, now)
 
     def _neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
         self._network.neighbour_changed(neighbour, now)
@@ -308,7 +328,9 @@ class Broker:
     # -- the rest of the contract ---------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """A broker has no sockets for datagrams; its services may."""
+        """From an NTP server; other sockets belong to services."""
+        self._now = now
+        self._timing.receive_datagram(data, now)
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """A token's check, or the loading of settings, ended."""
@@ -321,7 +343,7 @@ class Broker:
             self._sessions.proven(ticket, False, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Stop, Drain, Reload or Listening."""
+        """Stop, Drain, Reload, Listening, or what became of the socket for NTP servers."""
         if isinstance(command, Stop):
             self._sessions.stop(now)
         elif isinstance(command, Drain):
@@ -331,14 +353,22 @@ class Broker:
         elif isinstance(command, Listening):
             self._orders.addresses = command.addresses
             self._network.listen(command.addresses[0], now)
+        elif isinstance(command, SocketOpened):
+            self._timing.opened(command, now)
+        elif isinstance(command, SocketFailed):
+            pass  # noted by the driver; the network's time will do
         else:
             raise UsageError(f"a broker does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """What the wall clock says. The first word of it is also the broker's start."""
-        if self._publications.wall_offset_ns is None:
+        self._now = now
+        if self._publications.time_ahead_ns is None:
             self._network.start(now)
-        self._publications.wall_offset_ns = wall_ns - now
+        self._timing.clock(wall_ns, now)
+
+    def _time_changed(self, ahead_ns: int) -> None:
+        self._publications.time_ahead_ns = ahead_ns
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""

@@ -21,6 +21,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 AUTH = ("none", "token", "certificate", "any")
 VERBS = ("publish", "subscribe", "ask")
 EFFECTS = ("allow", "deny")
+NTP_PORT = 123
+SERVERS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +189,44 @@ class NetworkConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeConfig:
+    """Where network time comes from."""
+
+    servers: tuple[str, ...] = ()  # NTP servers: host or host:port; none: the brokers agree on one of their own clocks
+    poll_s: int = 64  # how often they are asked; public ones do not want it more often
+
+    def problems(self, path: str = "time") -> list[str]:
+        """Everything wrong with it."""
+        found = []
+        for number, server in enumerate(self.servers):
+            host, port = _address(server)
+            if not host or host != host.strip() or not 0 < port < 65_536:
+                found.append(f"{path}.servers[{number}] = {server!r}: must be HOST or HOST:PORT, IPv4 or a name")
+        if len(self.servers) > SERVERS_MAX:
+            found.append(f"{path}.servers has {len(self.servers)}: at most {SERVERS_MAX} are asked")
+        if not 16 <= self.poll_s <= 3_600:
+            found.append(f"{path}.poll_s = {self.poll_s}: must be between 16 and 3600")
+        return found
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """The servers, each with its port."""
+        return [_address(server) for server in self.servers]
+
+    @property
+    def is_local(self) -> bool:
+        """True if all of them are on this machine."""
+        return all(host in LOOPBACK for host, _ in self.addresses)
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, colon, port = server.partition(":")
+    if not colon:
+        return host, NTP_PORT
+    return (host, int(port)) if port.isascii() and port.isdigit() and len(port) < 6 else ("", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """All that one broker needs to know."""
 
@@ -195,6 +235,7 @@ class BrokerConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
+    time: TimeConfig = field(default_factory=TimeConfig)
     tokens: tuple[TokenRecord, ...] = ()
     local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator finds beside the process
 
@@ -206,7 +247,7 @@ class BrokerConfig:
             found += listener.problems(self.listener_path(number))
             if names.count(listener.name) > 1:
                 found.append(f"listener.{listener.name}: two listeners have this name")
-        return found + self.limits.problems() + self.access.problems() + self.network.problems()
+        return found + self.limits.problems() + self.access.problems() + self.network.problems() + self.time.problems()
 
     def listener_path(self, number: int) -> str:
         """How a listener is called in problems: by its name where it has a good one, else by its number."""

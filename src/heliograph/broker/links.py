@@ -92,6 +92,7 @@ class Link:
         "subscriptions",
         "table",
         "ticket",
+        "timed",
         "told",
         "touched",
         "voids",
@@ -138,6 +139,7 @@ class Link:
         # the session
         self.subscriptions: dict[int, Subscription] = {}
         self.sinks: dict[tuple[int, ...], Sink] = {}
+        self.timed = False  # the client wants to know the time
         self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
         self.keep_alive_ns = 0
         self.pinged = False

@@ -30,6 +30,7 @@ from heliograph.notes import ReloadFailed
 
 ROWS_MAX = 500  # of a report in one answer: well within a frame, whatever the rows hold
 GRACE_MS_MAX = 86_400_000
+TIME_SHOWN = ("synchronised", "reference", "stratum", "ahead_of_wall_ns", "error_ns")  # in the overview
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -49,6 +50,7 @@ class Orders:
         publications: Publications,
         tracing: Tracing,
         outbox: Outbox,
+        time: Callable[[], dict[str, Any]],
     ) -> None:
         self.config = config  # the one in force
         self._incarnation = incarnation
@@ -60,6 +62,7 @@ class Orders:
         self._publications = publications
         self._tracing = tracing
         self._outbox = outbox
+        self._time = time
         self.addresses: tuple[str, ...] = ()  # where clients dial this broker
         self.requests: Requests
         self.reload: Callable[[BrokerConfig], None]
@@ -131,7 +134,7 @@ class Orders:
             self.requests.answer_order(*asked, answer)
 
     def report(self, question: str) -> Any:
-        """What the broker knows: overview, usage, links, subscriptions, map, routes or limits."""
+        """What the broker knows: overview, usage, links, subscriptions, map, time, routes or limits."""
         match question:
             case "overview":
                 return self._overview()
@@ -143,13 +146,15 @@ class Orders:
                 return self._subscriptions.report()
             case "map":
                 return describe(self._network)
+            case "time":
+                return self._time()
             case "routes":
                 return {"cached": self._subscriptions.routes_cached, "max": self.config.limits.routes_max}
             case "limits":
                 return {name: getattr(self.config.limits, name) for name in self.config.limits.__slots__}
         raise UsageError(
             f"no report is called {question[:64]!r}; "
-            "ask for overview, usage, links, subscriptions, map, routes or limits"
+            "ask for overview, usage, links, subscriptions, map, time, routes or limits"
         )
 
     def _usage(self) -> dict[str, Any]:
@@ -165,9 +170,18 @@ class Orders:
             **reach(self._network),
         }
 
+    def _name_of(self, reference: str | None) -> str | None:
+        """The broker whose clock it is, by its name if the map has it."""
+        if reference is None or reference == "UTC":
+            return reference
+        broker, known = int(reference, 16), self._network.map
+        record = known.members.get(broker) or known.gateways.get(broker)
+        return self.config.name if broker == self._network.me else reference if record is None else record.name
+
     def _overview(self) -> dict[str, Any]:
         links = [link for link in self._links.by_id.values() if not link.is_pipe]
         origins = self._sessions.origins
+        time = self._time()
         return {
             "broker": self.config.name,
             "incarnation": self._incarnation,
@@ -193,6 +207,7 @@ class Orders:
             "neighbours": len(self._network.neighbours),
             "routes_cached": self._subscriptions.routes_cached,
             "refused": dict(sorted(self._links.refused.items())),
+            "time": {name: time[name] for name in TIME_SHOWN} | {"reference": self._name_of(time["reference"])},
             "draining": self._sessions.draining,
         }
 

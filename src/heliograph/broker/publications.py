@@ -53,7 +53,7 @@ class Publications:
         self._network = network
         self._parcels = parcels
         self._outbox = outbox
-        self.wall_offset_ns: int | None = None  # wall time = now + this
+        self.time_ahead_ns: int | None = None  # network time = now + this
         self.denied = 0
         self.expired = 0
         self.shares_lost = 0  # publications for a group that has no member in reach
@@ -129,7 +129,7 @@ class Publications:
         if not isinstance(expiry_us, int):
             self._refuse(link, frame.topic, Reason.HEADERS_MALFORMED, "no expiry ($x) in the headers")
             return False
-        if self.wall_offset_ns is not None and expiry_us * 1_000 <= now + self.wall_offset_ns:
+        if self.time_ahead_ns is not None and expiry_us * 1_000 <= now + self.time_ahead_ns:
             self.expired += 1
             self._links.count(Reason.PUBLICATION_EXPIRED)
             return False

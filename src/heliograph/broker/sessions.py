@@ -23,8 +23,9 @@ from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_o
 from heliograph.notes import DrainEnded, DrainStarted, OriginsForgotten, SessionWelcomed
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
+from heliograph.wire.times import FEATURE as TIME
 
-FEATURES: tuple[str, ...] = ()  # version 1 has none yet; names are added here and in docs/reference/protocol.md
+FEATURES: tuple[str, ...] = (TIME,)  # what a client may ask for; names are added here and in the protocol
 NAME_LENGTH_MAX = 128
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
@@ -61,6 +62,7 @@ class Sessions:
         self._unproven: dict[Link, None] = {}
         self.draining = False
         self.inbox_root = b""  # Inbox/<this broker>
+        self.pong_of: Callable[[int, Instant], bytes]  # a PONG that tells the time
         self.others: Callable[[], list[str]] = list  # addresses of other brokers, for clients that have to leave
         self.group_origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
 
@@ -143,6 +145,7 @@ class Sessions:
         link.inbox = b"%b/%016x" % (self.inbox_root, origin)
         link.seen = seen
         link.may_be_held = hello.hold
+        link.timed = TIME in hello.features or TIME in hello.needs
         link.keep_alive_ns = keep_alive_ms * NS_PER_MS
         self._give_table(link)
         self._unproven.pop(link, None)
@@ -194,7 +197,8 @@ class Sessions:
     def ping(self, link: Link, frame: Frame, now: Instant) -> None:
         """Answered behind everything that came before it. From here on a denied topic is told again."""
         link.told.clear()  # else a client that flushes would not hear of the second denied publication
-        self._links.put(link, control(Kind.PONG, frame.sequence))
+        timed = link.timed or link.neighbour is not None
+        self._links.put(link, self.pong_of(frame.sequence, now) if timed else control(Kind.PONG, frame.sequence))
 
     def pong(self, link: Link, frame: Frame, now: Instant) -> None:
         """That it came is all there is to know; ``heard_at`` has it already."""

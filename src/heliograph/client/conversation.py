@@ -155,6 +155,7 @@ class Conversation:
             self.line = None
         for key in ("handshake", "keep alive", "leave", "ask on"):
             self._rooms.timers.cancel((key, line.id))
+        self._rooms.timing.end(line)
         self.asking.forget(line)
         if line.inbox:
             self._rooms.inquiries.lost(line.inbox)
@@ -257,6 +258,7 @@ class Conversation:
         line.welcomed_at = now
         line.keep_alive_ns = welcome.keep_alive_ms * NS_PER_MS
         timers.set(("keep alive", line.id), now + line.keep_alive_ns, lambda now: self._keep_alive(line, now))
+        self._rooms.timing.begin(line, now)
         if line.rising:
             self.roaming.welcomed(line, now)
         else:
@@ -362,8 +364,9 @@ class Conversation:
         line.out.append(control(Kind.PONG, Frame(raw).sequence))
 
     def _pong(self, line: Line, raw: bytes, now: Instant) -> None:
-        number = Frame(raw).sequence
-        line.pings.pong(number)
+        frame = Frame(raw)
+        number = frame.sequence
+        self._rooms.timing.heard(frame, line.pings.pong(number), now)
         self._rooms.outgoing.confirm(number)
         self.owner.progressed(now)
 

@@ -21,7 +21,7 @@ from heliograph.client.inbox import Inbox
 from heliograph.client.outgoing import Outgoing, too_much
 from heliograph.client.requests import Requests
 from heliograph.client.subscriptions import ANSWERS
-from heliograph.client.writer import Writer, header_block
+from heliograph.client.writer import Stamp, Writer, header_block
 from heliograph.errors import HeliographError, NoRespondersError, NotConnectedError, Reason, UsageError
 from heliograph.machine import Instant
 from heliograph.model.publication import Publication
@@ -90,18 +90,18 @@ class Inquiries:
         """The inbox of the session's own inbox topic."""
         return AnswerBox(ANSWERS, self.heard)
 
-    def add(self, command: Inquire, stamp_us: int | None, now: Instant) -> None:
+    def add(self, command: Inquire, stamp: Stamp | None, now: Instant) -> None:
         """Await an answer; it is published as soon as there is a broker. UsageError for what no broker would take."""
-        self._frame(command, INBOX_ROOT.decode(), stamp_us)
+        self._frame(command, INBOX_ROOT.decode(), stamp)
         self._requests.open(command.request, now, lambda now: self.forget(command.request), command.ms_max)
         self.waiting[command.request] = command
 
-    def publish(self, inbox: str, stamp_us: int | None) -> None:
+    def publish(self, inbox: str, stamp: Stamp | None) -> None:
         """Publish those that wait; answers will come to this inbox."""
         for command in self._take_waiting():
             reply_to = self._reply_topic(inbox)
             try:
-                frame = self._frame(command, reply_to, stamp_us)
+                frame = self._frame(command, reply_to, stamp)
             except UsageError as error:  # this broker takes less than others
                 self._requests.settle(command.request, error=error)
                 continue
@@ -112,8 +112,8 @@ class Inquiries:
             inquiry = Inquiry(command, inbox, reply_to, self._outgoing.assigned)
             self._by_request[inquiry.request] = self._by_topic[reply_to] = inquiry
 
-    def _frame(self, command: Inquire, reply_to: str, stamp_us: int | None) -> bytes:
-        block, flags = header_block(stamp_us, command.headers, None, command.content_type, None, reply_to)
+    def _frame(self, command: Inquire, reply_to: str, stamp: Stamp | None) -> bytes:
+        block, flags = header_block(stamp, command.headers, None, command.content_type, None, reply_to)
         topic = self._writer.topic(command.topic)
         return self._writer.frame(topic, block, command.payload, self._outgoing.assigned + 1, flags)
 

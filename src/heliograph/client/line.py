@@ -28,20 +28,20 @@ class Pings:
     __slots__ = ("_highest", "_unanswered")
 
     def __init__(self) -> None:
-        self._unanswered = 0
+        self._unanswered: deque[Instant | None] = deque()  # when each was written, if that matters
         self._highest = 0
 
-    def ping(self, number: int) -> bytes:
-        """A PING; its PONG says that everything up to this sequence was routed."""
-        self._unanswered += 1
+    def ping(self, number: int, now: Instant | None = None) -> bytes:
+        """A PING; its PONG says that everything up to this sequence was routed. With ``now`` it is timed."""
+        self._unanswered.append(now)
         self._highest = max(self._highest, number)
         return control(Kind.PING, number)
 
-    def pong(self, number: int) -> None:
-        """A PONG came."""
+    def pong(self, number: int) -> Instant | None:
+        """A PONG came; returns when its PING was written, if it was timed. PONGs come in the order of their PINGs."""
         if not self._unanswered or number > self._highest:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "a PONG that nobody asked for")
-        self._unanswered -= 1
+        return self._unanswered.popleft()
 
 
 class Line:

@@ -15,6 +15,7 @@ from heliograph.client.reader import Reader
 from heliograph.client.refusals import Losses, Refusals
 from heliograph.client.requests import Requests
 from heliograph.client.subscriptions import Subscriptions
+from heliograph.client.timing import Timing
 from heliograph.client.writer import Writer
 from heliograph.machine import Outbox, Timers
 
@@ -33,6 +34,7 @@ class Rooms:
         "requests",
         "subscriptions",
         "timers",
+        "timing",
         "writer",
     )
 
@@ -46,5 +48,6 @@ class Rooms:
         self.outgoing = Outgoing(config.outgoing_bytes_max)
         self.inquiries = Inquiries(secret, self.requests, self.outgoing, self.writer)
         self.reader = Reader()
+        self.timing = Timing(self.timers)
         self.refusals = Refusals()
         self.losses = Losses(self.outbox, self.timers)

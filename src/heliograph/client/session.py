@@ -31,7 +31,7 @@ from heliograph.client.reports import describe_link, describe_rooms, describe_wi
 from heliograph.client.requests import NS_PER_MS
 from heliograph.client.rooms import Rooms
 from heliograph.client.subscriptions import Wish
-from heliograph.client.writer import header_block, plain_block
+from heliograph.client.writer import Stamp, header_block, plain_block
 from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Peer, SocketName, Ticket
 from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_of
@@ -39,6 +39,7 @@ from heliograph.model.topics import topic_fault
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Kind, control
 from heliograph.wire.limits import CONTROL_BYTES_MAX
+from heliograph.wire.times import FEATURE as TIME
 
 _encode = msgspec.json.Encoder().encode
 
@@ -63,7 +64,7 @@ class Session:
         self._asking = self._conversation.asking
         self._roaming = self._conversation.roaming
         self._reach = Reach(config, seed, rooms.outbox, rooms.timers, self.refused)
-        self._wall_offset_ns: int | None = None  # wall time minus monotonic time
+        self._timing = rooms.timing
         self._connects: dict[int, Instant] = {}  # request -> until when each target should have been tried
         self._flushes: dict[int, int] = {}  # request -> the sequence that has to be confirmed
         self._draining = False
@@ -129,7 +130,7 @@ class Session:
         return wish.inbox
 
     def report(self, question: str) -> Any:
-        """A read-only answer about state: "overview" or "subscriptions"."""
+        """A read-only answer about state: "overview", "subscriptions" or "time"."""
         if question == "overview":
             return {
                 "state": "ended" if self.ended else "connected" if self.is_connected else "connecting",
@@ -142,7 +143,9 @@ class Session:
         if question == "subscriptions":
             line = self._conversation.line
             return [describe_wish(wish, line) for wish in self._rooms.subscriptions]
-        raise UsageError(f"a session has no report on {question!r}: ask for overview or subscriptions")
+        if question == "time":
+            return self._timing.report()
+        raise UsageError(f"a session has no report on {question!r}: ask for overview, subscriptions or time")
 
     # -- inputs of the driver -----------------------------------------------------------------------------------
 
@@ -228,7 +231,7 @@ class Session:
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """What the wall clock says, for the stamps of publications."""
-        self._wall_offset_ns = wall_ns - now
+        self._timing.wall(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
@@ -260,10 +263,11 @@ class Session:
         name = self._writer.topic(topic)
         flags = 0
         plain = headers is None and expires_in_ms is None and content_type is None and to is None
-        if plain and self._wall_offset_ns is not None:
-            block = plain_block((now + self._wall_offset_ns) // 1_000)
+        timing = self._timing
+        if plain and timing.ahead_ns is not None:
+            block = plain_block((now + timing.ahead_ns) // 1_000, timing.is_synchronised)
         else:
-            block, flags = header_block(self._stamp_us(now), headers, expires_in_ms, content_type, to)
+            block, flags = header_block(self._stamp(now), headers, expires_in_ms, content_type, to)
         outgoing.add(self._writer.frame(name, block, payload, outgoing.assigned + 1, flags))
         return True
 
@@ -283,12 +287,13 @@ class Session:
         if not payloads:
             return True
         name = self._writer.topic(topic)
-        block, flags = header_block(self._stamp_us(now), headers, expires_in_ms, content_type)
+        block, flags = header_block(self._stamp(now), headers, expires_in_ms, content_type)
         outgoing.add(self._writer.frames(name, block, payloads, outgoing.assigned + 1, flags), len(payloads))
         return True
 
-    def _stamp_us(self, now: Instant) -> int | None:
-        return None if self._wall_offset_ns is None else (now + self._wall_offset_ns) // 1_000
+    def _stamp(self, now: Instant) -> Stamp | None:
+        stamp_us = self._timing.stamp_us(now)
+        return None if stamp_us is None else Stamp(stamp_us, self._timing.is_synchronised)
 
     def _no_room(self, publications: int, now: Instant) -> bool:
         if self.ended or self._draining:
@@ -371,7 +376,7 @@ class Session:
 
     def _tell_inquire(self, command: commands.Inquire, now: Instant) -> None:
         self._refuse_while_draining()
-        self._rooms.inquiries.add(command, self._stamp_us(now), now)
+        self._rooms.inquiries.add(command, self._stamp(now), now)
         self._inquire(now)
 
     def _inquire(self, now: Instant) -> None:
@@ -379,7 +384,7 @@ class Session:
         inbox = self.inbox_topic
         if inbox and self._rooms.inquiries.waiting:
             self._conversation.listen(now)
-            self._rooms.inquiries.publish(inbox, self._stamp_us(now))
+            self._rooms.inquiries.publish(inbox, self._stamp(now))
 
     def _tell_drain(self, command: commands.Drain, now: Instant) -> None:
         self._refuse_while_draining()
@@ -507,6 +512,7 @@ def _hello(config: ClientConfig, secret: bytes) -> bytes:
     body = bodies.Hello(
         versions=[VERSION],
         secret=secret.hex(),
+        features=[TIME],
         name=config.name,
         entity=config.entity,
         token=config.token,

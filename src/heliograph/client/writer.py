@@ -11,7 +11,7 @@ Most publications have no headers of their own, so the reserved ones are formatt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -83,13 +83,20 @@ class Writer:
         return f"a payload of {len(payload)} bytes is too large: at most {self.payload_bytes_max} are taken"
 
 
-def plain_block(stamp_us: int) -> bytes:
-    """The headers of a publication that has none of its own. Its clock has not met network time: ``$u``."""
-    return b'{"$t":%d,"$u":true}' % stamp_us
+class Stamp(NamedTuple):
+    """When something is published, in microseconds since 1970; and whether that is network time."""
+
+    time_us: int
+    is_synchronised: bool
+
+
+def plain_block(stamp_us: int, is_synchronised: bool) -> bytes:
+    """The headers of a publication that has none of its own; with ``$u`` if its clock has not met network time."""
+    return (b'{"$t":%d}' if is_synchronised else b'{"$t":%d,"$u":true}') % stamp_us
 
 
 def header_block(
-    stamp_us: int | None,
+    stamp: Stamp | None,
     headers: Headers | None = None,
     expires_in_ms: int | None = None,
     content_type: str | None = None,
@@ -97,7 +104,11 @@ def header_block(
     reply_to: str | None = None,
 ) -> tuple[bytes, int]:
     """All headers as JSON, and the flags that go with them."""
-    reserved: Headers = {} if stamp_us is None else {"$t": stamp_us, "$u": True}
+    reserved: Headers = {}
+    if stamp is not None:
+        reserved["$t"] = stamp.time_us
+        if not stamp.is_synchronised:
+            reserved["$u"] = True
     flags = 0
     if to is not None:
         reserved["$d"] = _destinations(to)
@@ -106,11 +117,11 @@ def header_block(
         reserved["$r"] = reply_to
         flags |= Flag.REQUEST
     if expires_in_ms is not None:
-        if stamp_us is None:
+        if stamp is None:
             raise UsageError("a publication cannot expire while nobody told the session what time it is")
         if expires_in_ms <= 0:
             raise UsageError("a publication expires in more than 0 ms")
-        reserved["$x"] = stamp_us + expires_in_ms * 1_000
+        reserved["$x"] = stamp.time_us + expires_in_ms * 1_000
         flags |= Flag.EXPIRES
     if content_type is not None:
         reserved["$y"] = content_type

@@ -29,6 +29,7 @@ from heliograph.sim.topology import ClientPlan, client_names, drawn, filled, hom
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.workloads import MARK, Program
 from heliograph.sim.world import World
+from heliograph.timekeeping.clock import shown
 
 SESSION = "session"
 
@@ -61,7 +62,12 @@ class Stage:
     def ask(self, host: str, question: str) -> Any:
         """A report of a host's first machine (the broker, or the session); None while it does not run."""
         asked = self.world.hosts[host]
-        return asked.seats[0].machine.report(question) if asked.up else None
+        if not asked.up:
+            return None
+        report = asked.seats[0].machine.report(question)
+        if question == "time" and report["time_ns"] is not None:  # as of now, so that nodes can be compared
+            report["time_ns"], report["error_ns"] = shown(report, self.world.loop.now + asked.shift)
+        return report
 
     def _see_parcels(self, end: End, data: bytes) -> None:
         """Write down which publications travel between brokers."""

@@ -14,7 +14,7 @@ from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
-from heliograph.broker.config import AccessConfig, LimitsConfig, NetworkConfig
+from heliograph.broker.config import SERVERS_MAX, AccessConfig, LimitsConfig, NetworkConfig
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.sim.reading import suggest
 from heliograph.wire.network import MEMBERS_MAX
@@ -63,6 +63,14 @@ class ClientPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimePlan:
+    """An NTP server, and the brokers that ask it."""
+
+    brokers: str = "*"
+    wrong_ms: float = 0.0  # a server that lies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """Brokers b1, b2 … in clusters c1, c2 …, and their links, without drawing each."""
 
@@ -81,6 +89,7 @@ class Topology:
     clients: dict[str, ClientPlan] = field(default_factory=dict)
     links: tuple[Pair, ...] = ()  # between brokers: the first dials the second
     generate: Shape | None = None  # more brokers and links
+    time_servers: dict[str, TimePlan] = field(default_factory=dict)
     key: str = "a key that all brokers of this world have"
     heartbeat_ms: int = 500
     suspect_ms: int = 2_000
@@ -200,14 +209,16 @@ def _broker_problems(topology: Topology) -> list[str]:
 
 def _name_problems(topology: Topology) -> list[str]:
     found = []
-    for name in [*topology.brokers, *topology.clients]:
+    for name in [*topology.brokers, *topology.clients, *topology.time_servers]:
         if not entity_is_valid(name):
             found.append(f"topology: {name!r} is not a name; letters, digits and . _ @ - only")
-    names = [*topology.brokers]
+    names = [*topology.brokers, *topology.time_servers]
     for group, plan in topology.clients.items():
         names += client_names(group, plan) if plan.count <= CLIENTS_MAX else []
     if len(dict.fromkeys(names)) < len(names):
-        found.append("topology: two of the brokers and clients would have the same name")
+        found.append("topology: two of the brokers, clients and time servers would have the same name")
+    if len(topology.time_servers) > SERVERS_MAX:
+        found.append(f"topology.time_servers: more than {SERVERS_MAX}")
     if sum(max(0, client.count) for client in topology.clients.values()) > CLIENTS_MAX:
         found.append(f"topology.clients: more than {CLIENTS_MAX} in all")
     return found

@@ -9,17 +9,29 @@ Not here: when that happens (faults.py), whether the brokers' maps agree with it
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from heliograph.broker.commands import Listening
-from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
+from heliograph.broker.config import (
+    DEFAULT_PORT,
+    BrokerConfig,
+    LinkConfig,
+    ListenerConfig,
+    NetworkConfig,
+    TimeConfig,
+)
 from heliograph.node import BROKER, Node, build
+from heliograph.sim.clock import WallClock
 from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND
+from heliograph.sim.timeserver import SOCKETS, TimeServer
 from heliograph.sim.topology import BrokerPlan, Pair, Topology
 from heliograph.sim.world import World
 from heliograph.wire.frames import service
 
+POLL_S = 16  # how often brokers ask NTP servers: scenarios are short
 ORDER = 1 << 40  # the number of our orders: the admin service, whose pipe carries them, has none so high
 
 
@@ -31,8 +43,16 @@ class Wiring:
         self._world = world
         self._topology = topology
         self._names = dict.fromkeys(topology.brokers, 1)  # how many names it has had
+        for name, time_plan in topology.time_servers.items():
+            self._add_server(name, int(time_plan.wrong_ms * MILLISECOND))
         for name, plan in topology.brokers.items():
             self._add(name, plan)
+
+    def _add_server(self, name: str, wrong_ns: int) -> None:
+        build = partial(Node, name=name, pipes=(), listeners={}, sockets={"server": SOCKETS})
+        host = self._world.add(name, lambda _: build(machines={"server": TimeServer()}))
+        host.wall = WallClock(wrong_ns)  # its clock is right, or as wrong as the scenario says
+        self._world.start(host)
 
     def _add(self, name: str, plan: BrokerPlan) -> None:
         world = self._world
@@ -66,6 +86,10 @@ class Wiring:
                 heartbeat_ms=topology.heartbeat_ms,
                 suspect_ms=topology.suspect_ms,
                 dead_ms=topology.dead_ms,
+            ),
+            time=TimeConfig(
+                servers=tuple(name for name, plan in topology.time_servers.items() if fnmatchcase(host, plan.brokers)),
+                poll_s=POLL_S,
             ),
         )
 

@@ -79,6 +79,17 @@ class Unsubscribe(Body, frozen=True):
     number: int
 
 
+class Time(Body, frozen=True):
+    """In a PONG: network time as the sender knows it, in nanoseconds."""
+
+    time: int  # since 1970
+    error: int  # it may be wrong by so much
+    stratum: int  # how many clocks lie between the sender and the true time
+    reference: int = 0  # the broker whose clock it is; 0: UTC
+    era: int = 0  # of that clock: times of two eras do not compare
+    age: int = 0  # since the reference itself said something new
+
+
 class Refusal(Body, frozen=True):
     """A request, named by the frame's sequence, was refused; 0: a publication on ``subject`` was."""
 
@@ -91,7 +102,7 @@ class Refusal(Body, frozen=True):
 _encoder = msgspec.json.Encoder()
 _B = TypeVar("_B", bound=Body)
 _decoders: dict[type[Body], msgspec.json.Decoder[Any]] = {
-    body: msgspec.json.Decoder(body) for body in (Hello, Welcome, Goodbye, Subscribe, Unsubscribe, Refusal)
+    body: msgspec.json.Decoder(body) for body in (Hello, Welcome, Goodbye, Subscribe, Unsubscribe, Time, Refusal)
 }
 
 

@@ -19,3 +19,4 @@ TRACE_MAX = 16  # brokers named in a parcel's trace
 CLUSTERS_MAX = 64  # clusters named as a parcel's targets
 GROUPS_MAX = 64  # groups named in a parcel
 DESTINATIONS_MAX = 64  # inboxes that one directed publication may name
+TIME_BYTES_MAX = 512  # of network time in a PONG

@@ -16,7 +16,7 @@ from struct import Struct
 
 from heliograph.errors import Reason
 from heliograph.wire.frames import BODY_BYTES, Kind
-from heliograph.wire.limits import CONTROL_BYTES_MAX, DELIVERY_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
+from heliograph.wire.limits import CONTROL_BYTES_MAX, DELIVERY_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, TIME_BYTES_MAX
 
 LENGTH_AND_KIND = Struct("<IB")
 
@@ -28,7 +28,7 @@ FROM_BROKER: Mapping[int, int] = {
     Kind.WELCOME: _CONTROL,
     Kind.GOODBYE: _CONTROL,
     Kind.PING: HEAD_BYTES,
-    Kind.PONG: HEAD_BYTES,
+    Kind.PONG: HEAD_BYTES + TIME_BYTES_MAX,
     Kind.CONFIRMED: HEAD_BYTES,
     Kind.REFUSED: _CONTROL,
 }

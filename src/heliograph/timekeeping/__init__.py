@@ -1,0 +1,1 @@
+"""Network time: one clock that all nodes read, each with a stated error."""

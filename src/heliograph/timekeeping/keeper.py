@@ -1,0 +1,194 @@
+"""The keeper: a broker's network time, and how brokers agree whose clock it is.
+
+In:    the wall clock, what neighbours say, samples of NTP servers.
+Out:   network time with its error; what to say to those who ask.
+State: the present reference and its samples, since when it is silent, references that were lost.
+Not here: samples (clock.py), when to exchange and in which frames (broker/timing.py).
+
+The reference is UTC if any broker in reach hears an NTP server; else the wall clock of the broker with the lowest id in
+reach. There is no vote: every node prefers the lower reference of which it hears, and passes on what it has. A time
+travels with its age, which only grows on the way, so a reference that is gone is noticed: its time gets no younger,
+though it may go round for a while. Then each broker goes on with the time it had, and the lowest id wins again.
+A broker that has just started listens for a while first, so that it tells nobody a time that will not last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliograph.machine import Instant
+from heliograph.timekeeping.clock import (
+    DRIFT_PPM,
+    ERROR_NS_MAX,
+    PPM,
+    SLEW_PPM,
+    STRATUM_LOCAL,
+    STRATUM_MAX,
+    UTC,
+    Clock,
+    Reference,
+    Sample,
+    Told,
+    sample_of,
+)
+
+SETTLE_BEATS = 4  # how long a new broker listens before its own clock may be the reference
+LOST_BEATS = 8  # a reference of which nothing new was heard for so long is lost
+LOST_MAX = 64  # remembered, so that old words of them are not believed
+STEP_NS = 128_000_000  # a wall clock that is further off is followed at once, in a new era; NTP does the same
+CHASE_NS = 10_000_000_000  # a smaller difference is slewed away over so long, or as fast as that may be
+SERVER_NS_MAX = 900_000_000_000  # without a word from any NTP server for so long a broker no longer speaks for UTC
+LONG_AGO: Instant = -(1 << 62)
+
+
+class Keeper(Clock):
+    """The clock of a broker, which may be the reference itself."""
+
+    __slots__ = ("_alive_at", "_beat_ns", "_birth", "_era", "_lost", "_me", "_served_until", "_started", "_wall_ahead")
+
+    def __init__(self, broker: int, era: int, beat_ns: int) -> None:
+        super().__init__()
+        self._me = broker
+        self._era = era  # unlike those of earlier lives of this broker
+        self._beat_ns = beat_ns
+        self._started: Instant | None = None
+        self._wall_ahead = 0  # wall time minus our own
+        self._birth = LONG_AGO  # when the reference said the newest of what we know of it, at the latest
+        self._alive_at = LONG_AGO  # when we learnt that
+        self._served_until = LONG_AGO  # an NTP server was heard: until then we speak for UTC
+        self._lost: dict[int, Instant] = {}  # reference -> what is as old as this is not believed
+
+    @property
+    def is_reference(self) -> bool:
+        """True if network time is our own wall clock."""
+        return self.reference is not None and self.reference.broker == self._me
+
+    def wall(self, wall_ns: int, now: Instant) -> None:
+        """What our wall clock says."""
+        self._wall_ahead = wall_ns - now
+        if self._started is None:
+            self._started = now
+        if self.is_reference:
+            self._chase(now)
+
+    def time_ns(self, now: Instant) -> int | None:
+        """Network time; while there is none, what the wall clock says."""
+        shown = super().time_ns(now)
+        return now + self._wall_ahead if shown is None and self._started is not None else shown
+
+    def error_ns(self, now: Instant) -> int:
+        """How wrong it may be; a reference is right by definition."""
+        return 0 if self.is_reference else super().error_ns(now)
+
+    # -- hearing ------------------------------------------------------------------------------------------------
+
+    def hear(self, told: Told, delay_ns: int, now: Instant) -> bool:
+        """A neighbour answered after ``delay_ns``; True if another reference is followed from now on."""
+        reference = told.reference
+        if self._started is None or not told.is_sane or delay_ns < 0 or reference.broker == self._me:
+            return False
+        age_ns = told.age_ns + delay_ns
+        birth = now - age_ns - age_ns * DRIFT_PPM // PPM - 1  # never younger than it is, whoever measured it
+        if birth <= self._lost.get(reference.broker, LONG_AGO):
+            return False
+        turned = reference != self.reference
+        if turned:
+            if not self._prefers(reference, birth):
+                return False
+            self.turn_to(reference)
+            self._birth = LONG_AGO
+        self.add(sample_of(told, delay_ns, now))
+        if birth > self._birth:
+            self._birth, self._alive_at = birth, now
+        return turned
+
+    def _prefers(self, reference: Reference, birth: Instant) -> bool:
+        present = self.reference
+        if present is None:
+            return True
+        if reference.broker == present.broker:
+            return birth > self._birth  # another era of it: the later word counts
+        return reference.broker < present.broker
+
+    def hear_server(self, sample: Sample, now: Instant) -> bool:
+        """An NTP server answered; True if UTC is followed from now on, and was not before."""
+        if not 0 < sample.stratum < STRATUM_MAX or not 0 <= sample.error_ns <= ERROR_NS_MAX:
+            return False
+        turned = self.reference != UTC
+        if turned:
+            self.turn_to(UTC)
+        self.add(sample)
+        self._served_until = now + SERVER_NS_MAX
+        self._birth = self._alive_at = now
+        return turned
+
+    # -- choosing -----------------------------------------------------------------------------------------------
+
+    def review(self, now: Instant) -> Instant | None:
+        """Has the reference fallen silent, or is it our turn? Returns when to look again."""
+        started, reference = self._started, self.reference
+        if started is None or self.is_reference:
+            return None
+        settled_at = started + SETTLE_BEATS * self._beat_ns
+        if reference == UTC and now < self._served_until:
+            self._birth = self._alive_at = now
+        lost_at = self._alive_at + LOST_BEATS * self._beat_ns
+        if reference is not None and now >= lost_at:
+            self._lose(reference)
+            reference = None
+        if now >= settled_at and (reference is None or reference.broker > self._me):
+            self._claim(now)
+            return None
+        return settled_at if now < settled_at else lost_at
+
+    def _lose(self, reference: Reference) -> None:
+        """Nothing new comes of it: whatever is still told of it is old."""
+        if len(self._lost) >= LOST_MAX:
+            del self._lost[next(iter(self._lost))]
+        self._lost[reference.broker] = self._birth
+        self.reference = None  # its time is kept: whoever is next goes on from there
+
+    def _claim(self, now: Instant) -> None:
+        """Our clock is the reference. It goes on where the last one ended, and then follows our wall clock."""
+        time_ns = self.time_ns(now)
+        assert time_ns is not None
+        self._begin_era(time_ns, now)
+        self._chase(now)
+
+    def _begin_era(self, time_ns: int, now: Instant) -> None:
+        self._era += 1
+        self.turn_to(Reference(self._me, self._era))
+        self.add(Sample(now, time_ns, 0, STRATUM_LOCAL))
+
+    def _chase(self, now: Instant) -> None:
+        """Follow the wall clock: a step begins an era, a small difference is slewed away so that bounds stay true."""
+        shown = self.time_ns(now)
+        assert shown is not None
+        behind = now + self._wall_ahead - shown
+        if abs(behind) > STEP_NS:
+            self._begin_era(now + self._wall_ahead, now)
+            return
+        slope_ppm = max(-SLEW_PPM, min(SLEW_PPM, behind * PPM // CHASE_NS))
+        reference = self.reference
+        assert reference is not None
+        self.turn_to(reference)
+        self.slope_ppm = slope_ppm
+        self.add(Sample(now, shown, 0, STRATUM_LOCAL))
+
+    def report(self, now: Instant) -> dict[str, Any]:
+        """What is known, and how wrong our own wall clock is."""
+        time_ns = self.time_ns(now)
+        return super().report(now) | {
+            "ahead_of_wall_ns": None if time_ns is None else time_ns - now - self._wall_ahead,
+        }
+
+    # -- telling ------------------------------------------------------------------------------------------------
+
+    def tell(self, now: Instant) -> Told | None:
+        """What to say to who asks now; None while we know nothing that lasts."""
+        time_ns = Clock.time_ns(self, now)
+        if self.reference is None or time_ns is None or not self.is_synchronised(now):
+            return None
+        is_source = self.is_reference or (self.reference == UTC and now < self._served_until)
+        age_ns = 0 if is_source else now - self._birth
+        return Told(self.reference, time_ns, self.error_ns(now), age_ns, self.stratum)

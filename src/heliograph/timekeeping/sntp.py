@@ -1,0 +1,131 @@
+"""NTP servers: asking them, and what their answers are worth.
+
+In:    names of servers; datagrams that came; time.
+Out:   datagrams to send; samples of UTC.
+State: per server the question under way and its last sample.
+Not here: which time is kept (keeper.py), the socket (machine.py, declared in node.py).
+
+Questions carry a random number where NTP has the asker's time: only who saw the question can answer, and nobody learns
+what our clock shows. A server is believed if its sample agrees with more than half of the servers heard lately; where
+there are three or more, none is believed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from struct import Struct
+
+from heliograph.machine import Address, Instant, Outbox, SocketName
+from heliograph.timekeeping.clock import DRIFT_PPM, ERROR_NS_MAX, PPM, Sample
+
+SOCKET: SocketName = "time"
+PORT = 123
+PACKET = Struct("!BBbbII4sQQQQ")
+QUESTION = 0x23  # version 4, mode 3: client
+ANSWER_MODE = 4
+ALARM = 3  # the server says itself that its clock is wrong
+STRATUM_SERVER_MAX = 15
+SINCE_1900_S = 2_208_988_800  # from 1900, where NTP begins, to 1970
+SECOND = 1_000_000_000
+DELAY_NS_MAX = 5 * SECOND  # later answers say nothing
+BURST = 4  # questions in quick succession at first, and after silence
+BURST_NS = 2 * SECOND
+RATE_WORDS = (b"RATE",)  # "ask less often"; every other word of a server that gives no time means: do not ask
+SLOWER_MAX = 8
+SERVERS_VOTE = 3  # from so many on, one alone is not believed: whoever is asked first could lie
+
+
+class Server:
+    """One server."""
+
+    __slots__ = ("address", "asked_at", "denied", "nonce", "sample", "slower")
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.nonce: int | None = None
+        self.asked_at: Instant = 0
+        self.sample: Sample | None = None
+        self.denied = False
+        self.slower = 1
+
+
+class Servers:
+    """The configured NTP servers."""
+
+    def __init__(self, addresses: Sequence[Address], poll_ns: int, seed: int, outbox: Outbox) -> None:
+        self._servers = [Server(address) for address in addresses]
+        self._poll_ns = poll_ns
+        self._random = Random(seed)
+        self._outbox = outbox
+        self._asked = 0
+
+    def ask(self, now: Instant) -> Instant | None:
+        """Ask every server; returns when to ask again, or None if that makes no sense."""
+        willing = [server for server in self._servers if not server.denied]
+        for server in willing:
+            if self._asked < BURST or self._asked % server.slower == 0:
+                server.nonce = self._random.getrandbits(64)
+                server.asked_at = now
+                data = PACKET.pack(QUESTION, 0, 0, 0, 0, 0, b"", 0, 0, 0, server.nonce)
+                self._outbox.datagrams.append((SOCKET, server.address, data))
+        self._asked += 1
+        if not willing:
+            return None
+        return now + (BURST_NS if self._asked < BURST else int(self._poll_ns * (0.9 + 0.2 * self._random.random())))
+
+    def receive(self, data: bytes, now: Instant) -> Sample | None:
+        """A sample that can be believed; None for everything else that may come to a socket."""
+        if len(data) < PACKET.size:
+            return None
+        flags, stratum, _, _, root_delay, root_dispersion, word, _, nonce, came, left = PACKET.unpack_from(data)
+        server = next((one for one in self._servers if one.nonce == nonce and nonce is not None), None)
+        if server is None or flags & 7 != ANSWER_MODE:
+            return None
+        server.nonce = None  # one answer per question
+        if stratum == 0:
+            self._refused(server, word)
+            return None
+        delay_ns = (now - server.asked_at) - (unix_ns(left) - unix_ns(came))
+        root_ns = (root_delay // 2 + root_dispersion) * SECOND >> 16
+        if flags >> 6 == ALARM or stratum > STRATUM_SERVER_MAX or not 0 <= delay_ns <= DELAY_NS_MAX:
+            return None
+        error_ns = root_ns + (delay_ns + 1) // 2 + delay_ns * DRIFT_PPM // PPM + 1
+        if error_ns > ERROR_NS_MAX or not left:
+            return None
+        sample = server.sample = Sample(now, unix_ns(left) + delay_ns // 2, error_ns, stratum + 1)
+        return sample if self._is_agreed(sample, now) else None
+
+    def _refused(self, server: Server, word: bytes) -> None:
+        if word in RATE_WORDS:
+            server.slower = min(2 * server.slower, SLOWER_MAX)
+        else:
+            server.denied = True
+
+    def _is_agreed(self, sample: Sample, now: Instant) -> bool:
+        """True if more than half of those heard lately could be right together with this one; of three, two."""
+        known = [
+            server.sample
+            for server in self._servers
+            if server.sample is not None and now - server.sample.at <= 4 * SLOWER_MAX * self._poll_ns
+        ]
+        agreed = sum(_overlap(sample, other, now) for other in known)
+        return 2 * agreed > len(known) and (agreed > 1 or len(self._servers) < SERVERS_VOTE)
+
+
+def _overlap(one: Sample, other: Sample, now: Instant) -> bool:
+    apart = abs((one.time_ns + now - one.at) - (other.time_ns + now - other.at))
+    return apart <= one.error_ns + other.error_ns + (2 * now - one.at - other.at) * DRIFT_PPM // PPM
+
+
+def unix_ns(stamp: int) -> int:
+    """An NTP time stamp as nanoseconds since 1970. What reads as before 1970 is after 2036, when NTP counts anew."""
+    seconds, part = stamp >> 32, stamp & 0xFFFF_FFFF
+    since_1970 = seconds - SINCE_1900_S if seconds >= SINCE_1900_S else seconds + (1 << 32) - SINCE_1900_S
+    return since_1970 * SECOND + (part * SECOND >> 32)
+
+
+def ntp_stamp(time_ns: int) -> int:
+    """Nanoseconds since 1970 as an NTP time stamp."""
+    seconds, part = divmod(time_ns, SECOND)
+    return ((seconds + SINCE_1900_S) % (1 << 32) << 32) + (part << 32) // SECOND
