@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
@@ -21,7 +22,9 @@ from heliograph.discovery.brokers.responder import Responder
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
-from heliograph.trust.keyring import Keyring
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.keyring import Keyring
 
 BROKER = "broker"
 DISCOVERY = responders.NAME  # the responder of broker discovery

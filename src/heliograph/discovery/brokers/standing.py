@@ -69,6 +69,7 @@ class Standing:
         if not isinstance(report, dict):
             return
         self._connections, self._links = int(report["connections"]), int(report["links"])
+        self._time = NetworkTime(int(report.get("ahead_of_wall_ns", 0)), int(report.get("time_error_ns", -1)))
         self.address, self.island = str(report["address"]), str(report["island"])
         self.brokers = max(1, int(report["brokers"]))
         self.ports = {"udp": udp_port} if udp_port else {}
