@@ -65,7 +65,9 @@ def build(
         "admin": Admin(),
     }
     listeners = {listener.name: BROKER for listener in config.listeners}
-    sockets: dict[str, tuple[Socket, ...]] = {BROKER: (_time_socket(config),)} if config.time.servers else {}
+    sockets: dict[str, tuple[Socket, ...]] = {}
+    if config.time.servers:
+        sockets[BROKER] = (_time_socket(config),)
     if responder is not None and responder.enabled:
         machines[DISCOVERY] = Responder(responder, config.name, seed=seed, incarnation=incarnation, keyring=keyring)
         sockets[DISCOVERY] = Responder.sockets(responder)

@@ -160,8 +160,6 @@ class Orders:
     def _usage(self) -> dict[str, Any]:
         """How busy this broker is and how far its network reaches. Asked every second, so nothing long is walked."""
         sessions = self._sessions.clients
-        time = self._time()
-        synchronised = time["synchronised"] and time["ahead_of_wall_ns"] is not None
         return {
             "broker": self.config.name,
             "addresses": list(self.addresses),
@@ -169,9 +167,8 @@ class Orders:
             "links": len(self._network.neighbours),
             "full": sessions >= self.config.limits.links_max,
             "draining": self._sessions.draining,
-            "ahead_of_wall_ns": time["ahead_of_wall_ns"] if synchronised else 0,  # network time, of ours
-            "time_error_ns": time["error_ns"] if synchronised else -1,
             **reach(self._network),
+            "time": self._time(),
         }
 
     def _name_of(self, reference: str | None) -> str | None:

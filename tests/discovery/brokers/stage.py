@@ -27,7 +27,7 @@ from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.messages import DiscoveryRequest, Kind, Message
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.result import Result
-from heliograph.discovery.brokers.standing import NetworkTime, UsageSample
+from heliograph.discovery.brokers.standing import UsageSample
 from heliograph.machine import Instant, Socket
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
 from heliograph.sim.datagrams import DatagramSettings
@@ -51,7 +51,6 @@ class Plan:
     links: tuple[str, ...] = ()
     responder: ResponderConfig = ResponderConfig()  # noqa: RUF009 - frozen
     usage: UsageSample = UsageSample(100, 8 * GIB, 2 * GIB)  # noqa: RUF009 - frozen
-    synchronised: bool = True
     keyring: Keyring | None = None
     access: AccessConfig = AccessConfig()  # noqa: RUF009 - frozen
 
@@ -117,8 +116,6 @@ class Stage:
     def _tell_all(self, host: Host, plan: Plan) -> None:
         host.tell(host.seat(BROKER), Listening((f"heliograph://{plan.name}:{DEFAULT_PORT}",)))
         host.tell(host.seat(DISCOVERY), plan.usage)
-        if plan.synchronised:
-            host.tell(host.seat(DISCOVERY), NetworkTime(0, 2_000_000))
 
     def _add_directory(self, config: DirectoryConfig, keyring: Keyring | None) -> None:
         host = self.world.add(config.name, lambda _: build_directory(config, seed=self.seed, keyring=keyring))

@@ -38,6 +38,7 @@ class Ask:
     brokers: int = 0  # a directory knows of so many
     refusal: str = ""
     answers: int = 0
+    waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
 
     def heard(self, now: Instant) -> None:
         """It said something."""
@@ -98,6 +99,8 @@ class Asking:
 
     def due(self) -> list[Ask]:
         """Who is asked again: all who have not refused."""
+        for ask in self.asked:
+            ask.waits = False
         return [ask for ask in self.asked if not ask.refusal]
 
     def of(self, source: Address) -> Ask | None:
@@ -118,12 +121,13 @@ class Asking:
         return ask
 
     def answered(self, source: Address) -> None:
-        """A broker answered: to whose credit? What came through the network stays the directory's or the group's."""
+        """A broker answered: to its own credit, and to the group's if it was found there."""
         ask = self._by_address.get(source)
-        if ask is not None and ask.how == NEIGHBOUR:
-            ask = next((ask for ask in self.asked if ask.how == MULTICAST), None)
         if ask is not None:
             ask.answers += 1
+            ask.waits = False
+        if ask is not None and ask.how == NEIGHBOUR:
+            next(ask for ask in self.asked if ask.how == MULTICAST).answers += 1
 
     def linked(self, ask: Ask, link: LinkId | None) -> None:
         """A directory's link is there, or gone."""
@@ -136,6 +140,20 @@ class Asking:
     def on(self, link: LinkId) -> Ask | None:
         """Whose link this is."""
         return self._by_link.get(link)
+
+    @property
+    def shown(self) -> int:
+        """To how many brokers of the group we have shown their cookie."""
+        return sum(ask.how == NEIGHBOUR and not ask.waits for ask in self.asked)
+
+    def waiting(self) -> list[Ask]:
+        """Brokers of the group that wait for their cookie, and have not answered through the network."""
+        return [ask for ask in self.asked if ask.waits]
+
+    @property
+    def silent(self) -> bool:
+        """True if a broker of the group has spoken to us and not answered yet."""
+        return any(ask.how == NEIGHBOUR and not ask.answers for ask in self.asked)
 
     @property
     def expected(self) -> int:

@@ -134,7 +134,7 @@ class DiscoveryConfig:
     answers_min: int = 1  # good answers before collecting may end early …
     answers_max: int = 50  # … and after which it always does; also the budget that the request carries
     patience: float = 1.0  # it ends when, for so many times as long as the last answer took, no other came
-    patience_ms_min: int = 3
+    patience_ms_min: int = 5  # … and never less, for computers that are busy
     targets_max: int = 10  # brokers that are pinged
     pings: int = 3  # of each
     ping_ms: int = 1_000  # for all of them

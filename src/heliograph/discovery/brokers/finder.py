@@ -21,7 +21,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages, selection
-from heliograph.discovery.brokers.asking import LINK, STATIC, Ask, Asking
+from heliograph.discovery.brokers.asking import LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
 from heliograph.discovery.brokers.messages import (
@@ -66,6 +66,8 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
 
 NS_PER_MS = 1_000_000
 BACK_OFF = 1.5
+NEIGHBOURS_AT_ONCE = 2  # brokers of the group that are shown their cookie at once; what these spread reaches most …
+NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
 DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
 SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
@@ -242,7 +244,18 @@ class Finder:
         self._mark("first word", now)
         ask.heard(now)
         ask.cookie = message.cookie
-        self._ask(ask, now)
+        ask.waits = ask.how == NEIGHBOUR and self._asking.shown > NEIGHBOURS_AT_ONCE
+        if ask.waits:
+            self._timers.set("neighbours", now + NEIGHBOURS_NS, self._ask_waiting)
+        else:
+            self._ask(ask, now)
+
+    def _ask_waiting(self, now: Instant) -> None:
+        """Those of the group that are not linked to the first ones: these have not told them of us."""
+        if self._pinging is None and self.result is None:
+            for ask in self._asking.waiting():
+                ask.waits = False
+                self._ask(ask, now)
 
     def _receive_acknowledgement(self, message: Message, ask: Ask | None, now: Instant) -> None:
         if ask is None:
@@ -328,9 +341,10 @@ class Finder:
         for candidate in self._candidates.values():
             island = candidate.response.island
             islands[island] = max(islands.get(island, 0), candidate.response.brokers)
-        known = sum(islands.values())
-        expected = max(self._asking.expected, known if known > 1 else 0)
-        return 0 < expected <= len(self._candidates)
+        if not self._asking.expected and max(islands.values()) == 1:
+            return False  # unlinked brokers know only themselves
+        expected = max(self._asking.expected, sum(islands.values()))
+        return expected <= len(self._candidates) and not self._asking.silent
 
     def _stop_collecting(self, now: Instant) -> None:
         if self._candidates and self._pinging is None and self.result is None:
@@ -369,6 +383,7 @@ class Finder:
             self._candidates.clear()
             self._pinging = None
             self._spread = True
+            self._widen(now)
             self._again(now)
             return
         self._take_estimate(now)

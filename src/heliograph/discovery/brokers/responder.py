@@ -1,6 +1,6 @@
 """The responder: a service at each broker that answers those who look for one, and makes the broker known.
 
-In:    datagrams (requests, pings, what a directory spreads); the topics of broker discovery; samples and time (tell).
+In:    datagrams (requests, pings, what a directory spreads); the topics of broker discovery; samples of usage (tell).
 Out:   responses straight to the requester; requests on the topic; broker advertisements; pongs.
 State: the last request ids, how often each source asked, the broker's standing.
 Not here: who is answered (policy.py), what is said of the broker (standing.py), the directory (directory.py).
@@ -47,7 +47,7 @@ from heliograph.discovery.brokers.messages import (
 from heliograph.discovery.brokers.policy import Policy, is_among
 from heliograph.discovery.brokers.repeats import Repeats
 from heliograph.discovery.brokers.signing import Signing
-from heliograph.discovery.brokers.standing import NetworkTime, Standing, UsageSample
+from heliograph.discovery.brokers.standing import Standing, UsageSample
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -333,12 +333,10 @@ class Responder:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def tell(self, command: Any, now: Instant) -> None:
-        """UsageSample, NetworkTime, DirectoriesFound, Withdraw; SocketOpened and SocketFailed from the driver."""
+        """UsageSample, DirectoriesFound, Withdraw; SocketOpened and SocketFailed from the driver."""
         match command:
             case UsageSample():
                 self._standing.sampled(command)
-            case NetworkTime():
-                self._standing.timed(command)
             case DirectoriesFound(addresses):
                 if self._advertiser.found(addresses):
                     self._advertise(now)

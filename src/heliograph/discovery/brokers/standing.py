@@ -1,9 +1,9 @@
 """Standing: where a broker is and how busy, as it tells others.
 
-In:    samples of the computer (UsageSample), network time (NetworkTime), the broker's own report "usage".
+In:    samples of the computer (UsageSample), the broker's own report "usage" with its network time, the wall clock.
 Out:   usage, ports and place for responses and broker advertisements.
 State: the last of each.
-Not here: reading CPU and memory (live/), keeping time, sending anything.
+Not here: reading CPU and memory (live/), keeping time (timekeeping/), sending anything.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from heliograph.discovery.brokers.config import address_of
 from heliograph.discovery.brokers.messages import Usage
 from heliograph.machine import Instant
+from heliograph.timekeeping.clock import shown
 
 TRANSPORTS = {"heliograph": "tcp", "heliographs": "tls"}
 
@@ -27,20 +28,12 @@ class UsageSample:
     memory_used: int
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkTime:
-    """How far network time is ahead of this computer's wall clock, and how wrong that may be (below 0: not known)."""
-
-    offset_ns: int
-    error_ns: int
-
-
 class Standing:
     """What a responder knows of its own broker."""
 
     def __init__(self) -> None:
         self._sample = UsageSample(0, 0, 0)
-        self._time = NetworkTime(0, -1)
+        self._time: dict[str, Any] = {"synchronised": False}
         self._wall_offset_ns: int | None = None
         self._connections = 0
         self._links = 0
@@ -56,10 +49,6 @@ class Standing:
             min(1_000, max(0, sample.cpu_permille)), max(0, sample.memory_total), max(0, sample.memory_used)
         )
 
-    def timed(self, time: NetworkTime) -> None:
-        """Network time was measured."""
-        self._time = time
-
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The wall clock was looked at."""
         self._wall_offset_ns = wall_ns - now
@@ -69,9 +58,9 @@ class Standing:
         if not isinstance(report, dict):
             return
         self._connections, self._links = int(report["connections"]), int(report["links"])
-        self._time = NetworkTime(int(report.get("ahead_of_wall_ns", 0)), int(report.get("time_error_ns", -1)))
         self.address, self.island = str(report["address"]), str(report["island"])
         self.brokers = max(1, int(report["brokers"]))
+        self._time = report["time"]
         self.ports = {"udp": udp_port} if udp_port else {}
         for url in report["addresses"]:
             scheme, _, rest = ("heliograph://" + url if "://" not in url else url).partition("://")
@@ -91,6 +80,5 @@ class Standing:
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns
 
     def network_ns(self, now: Instant) -> tuple[int, int]:
-        """Network time and how wrong it may be."""
-        wall = self.wall_ns(now)
-        return (0, -1) if wall is None else (wall + self._time.offset_ns, self._time.error_ns)
+        """Network time and how wrong it may be; below 0: the broker is not synchronised, so this is its wall clock."""
+        return shown(self._time, now) if self._time["synchronised"] else (self.wall_ns(now) or 0, -1)
