@@ -443,7 +443,7 @@ class Directory:
                     "counts": dict(sorted(self._counts.items())),
                 }
             case "brokers":
-                return sorted((_describe(known) for known in self._known.all()), key=_by_distance)
+                return [_describe(known) for known in self._known.all()]
         raise UsageError(f"no report is called {question[:64]!r}; ask for overview or brokers")
 
     def _send(self, address: Address, data: bytes) -> None:
@@ -472,7 +472,3 @@ def _describe(known: Known) -> dict[str, Any]:
         "datagrams": "" if known.address is None else written(known.address),
         "round_trip_us": None if known.round_trip_ns is None else known.round_trip_ns // 1_000,
     }
-
-
-def _by_distance(row: dict[str, Any]) -> tuple[bool, int, str]:
-    return row["round_trip_us"] is None, row["round_trip_us"] or 0, row["broker"]

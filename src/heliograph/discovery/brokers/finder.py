@@ -328,7 +328,7 @@ class Finder:
             return
         config, candidates = self._config, self._candidates.values()
         good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
-        if self._candidates_enough() or (good >= config.answers_min and self._all_answered()):
+        if self._candidates_enough() or self._all_answered():  # nobody else will come, good or not
             self._ping_next(now)
         elif good >= config.answers_min:
             last = max(candidate.elapsed_ns for candidate in candidates)
