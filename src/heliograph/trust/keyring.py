@@ -6,7 +6,7 @@ State: own key and authorities until ``renew``; verified holders and signatures,
 Not here: reading files (config.py), is a statement fresh (freshness.py), what a holder may do (broker/access.py).
 
 Machines call this inline; none of it is a job: signing takes about 40 µs, verifying 100, a chain 200, sealing and
-opening 100 each, and a result that is remembered 3.
+opening 100 each, and a result that is remembered 4.
 """
 
 from __future__ import annotations
