@@ -22,8 +22,8 @@ AGAIN_S = 60.0  # a directory may move
 SOON_S = 5.0  # where a name was not found
 
 
-async def look_up(driver: Driver, log: Log, addresses: Sequence[Address]) -> None:
-    """Keep a responder informed where the directories of these names are, until cancelled."""
+async def look_up(driver: Driver, log: Log, addresses: Sequence[Address], known_too: tuple[Address, ...] = ()) -> None:
+    """Keep a responder informed where the directories of these names are, and those known too, until cancelled."""
     known: dict[Address, Address] = {}
     missing: set[Address] = set()
     while driver.failure is None:
@@ -37,5 +37,5 @@ async def look_up(driver: Driver, log: Log, addresses: Sequence[Address]) -> Non
                 continue
             missing.discard(name)
             known[name] = (str(infos[0][4][0]), name[1])
-        driver.tell(DISCOVERY, DirectoriesFound(tuple(dict.fromkeys(known.values()))))
+        driver.tell(DISCOVERY, DirectoriesFound(tuple(dict.fromkeys((*known_too, *known.values())))))
         await asyncio.sleep(SOON_S if missing else AGAIN_S)
