@@ -10,22 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
-from heliograph.discovery.brokers import directory as directories
 from heliograph.discovery.brokers import responder as responders
 from heliograph.discovery.brokers.config import DirectoryConfig, ResponderConfig
-from heliograph.discovery.brokers.directory import Directory
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
-from heliograph.timekeeping.sntp import SOCKET
-from heliograph.trust.keyring import Keyring
+from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.keyring import Keyring
 
 BROKER = "broker"
 DISCOVERY = responders.NAME  # the responder of broker discovery
-DIRECTORY = directories.NAME  # also the name of its listener
+DIRECTORY = "bdn"  # also the name of its listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ def build(
         machines[DISCOVERY] = Responder(responder, config.name, seed=seed, incarnation=incarnation, keyring=keyring)
         sockets[DISCOVERY] = Responder.sockets(responder)
     if directory is not None:
+        from heliograph.discovery.brokers.directory import Directory  # late: few brokers have one
+
         machines[DIRECTORY] = Directory(directory, seed=seed, keyring=keyring)
         sockets[DIRECTORY] = Directory.sockets(directory)
         listeners[DIRECTORY] = DIRECTORY
@@ -78,6 +81,8 @@ def build(
 
 def build_directory(config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> Node:
     """A broker directory in a process of its own."""
+    from heliograph.discovery.brokers.directory import Directory
+
     return Node(
         name=config.name,
         machines={DIRECTORY: Directory(config, seed=seed, keyring=keyring)},
@@ -89,4 +94,4 @@ def build_directory(config: DirectoryConfig, *, seed: int, keyring: Keyring | No
 
 def _time_socket(config: BrokerConfig) -> Socket:
     """For NTP servers. Naming one elsewhere opens this socket to the network; it hears answers to questions only."""
-    return Socket(name=SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above
+    return Socket(name=TIME_SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
-from heliograph.broker.commands import Drain, Listening, Reload, Stop
+from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import GONE, NEW, READY, Link, Links
 from heliograph.broker.orders import Orders
@@ -425,6 +425,11 @@ class Broker:
         elif isinstance(command, Reload):
             self._now = now
             self._reload(command.config)
+        elif isinstance(command, KeepLink):
+            if command.keep:
+                self._network.peering.aim(command.link, now)
+            else:
+                self._network.peering.drop(command.link)
         elif isinstance(command, Listening):
             self._orders.addresses = command.addresses
             self._network.listen(command.addresses[0] if command.addresses else "", now)

@@ -50,11 +50,31 @@ class LocalBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDirectory:
+    """A broker directory (BDN) of a local network and the process that runs it."""
+
+    name: str
+    port: int
+    pid: int
+
+    @property
+    def address(self) -> str:
+        """Where it is asked, by UDP or TCP."""
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetwork:
     """What was started in a folder."""
 
     brokers: tuple[LocalBroker, ...]
     links: tuple[tuple[str, str], ...]
+    directories: tuple[LocalDirectory, ...] = ()
+
+    @property
+    def parts(self) -> tuple[LocalBroker | LocalDirectory, ...]:
+        """Whatever has a process."""
+        return (*self.brokers, *self.directories)
 
 
 def default_folder() -> Path:
@@ -74,13 +94,23 @@ def log_of(folder: Path, name: str) -> Path:
     return folder / f"{name}.log"
 
 
-def write_settings(folder: Path, broker: DrawnBroker, ports: Iterable[int]) -> None:
+def write_directory(folder: Path, name: str, port: int) -> None:
+    """A directory's settings; `heliograph bdn run --config` works with them."""
+    lines = ["[directory]", f'name = "{name}"', f'host = "{HOST}"', f"port = {port}"]
+    write_file(settings_of(folder, name), ("\n".join(lines) + "\n").encode(), force=True)
+
+
+def write_settings(
+    folder: Path, broker: DrawnBroker, ports: Iterable[int], directories: Iterable[LocalDirectory] = ()
+) -> None:
     """A broker's settings, with links to brokers on these ports; `heliograph broker run --config` works with them."""
     lines = [
         "[broker]", f'name = "{broker.name}"',
         "", "[[listener]]", f'host = "{HOST}"', f"port = {broker.port}",
         "", "[network]", f'cluster = "{broker.cluster}"', f"slot = {broker.slot}", f'key_file = "{KEY}"',
     ]  # fmt: skip
+    if addresses := [f'"{directory.address}"' for directory in directories]:
+        lines += ["", "[discovery]", f"directories = [{', '.join(addresses)}]"]
     for port in ports:
         lines += ["", "[[network.links]]", f'host = "{HOST}"', f"port = {port}"]
     write_file(settings_of(folder, broker.name), ("\n".join(lines) + "\n").encode(), force=True)
@@ -108,17 +138,17 @@ def load(folder: Path) -> LocalNetwork | None:
 
 
 def processes(folder: Path, network: LocalNetwork) -> dict[str, psutil.Process]:
-    """The processes that run this network's brokers, by the brokers' names.
+    """The processes of this network's brokers and directories, by their names.
 
     They are known by their settings files, not by their numbers: the system may have given a number to another process,
-    and a broker that ended may have been started again by hand.
+    and one that ended may have been started again by hand.
     """
-    names = {settings_of(folder, broker.name): broker.name for broker in network.brokers}
+    names = {settings_of(folder, broker.name): broker.name for broker in network.parts}
     found = {}
     for process in psutil.process_iter():
         try:
             words = process.cmdline()  # of a process that has ended and was not waited for: nothing
-            if "broker" in words and "run" in words:
+            if "run" in words and ("broker" in words or "bdn" in words):
                 place = Path(process.cwd())
                 files = [Path(normpath(place / word.removeprefix("--config="))) for word in words]
                 found.update({names[file]: process for file in files if file in names})

@@ -116,13 +116,11 @@ class Answers:
         """How long to wait for others: 0 when all have answered, as long again as the last one took when a good one is
         there, else None: as long as it takes."""
         config, candidates = self._config, self.candidates.values()
-        if self.enough:
+        if self.enough or self._all_answered():  # nobody else will come, good or not
             return 0
         good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
         if good < config.answers_min:
             return None
-        if self._all_answered():
-            return 0
         last_ns = max(candidate.elapsed_ns for candidate in candidates)
         return max(config.patience_ms_min * NS_PER_MS, int(config.patience * last_ns))
 

@@ -8,7 +8,7 @@ Paper: [brokers] §2 to §4.
 
 All that it keeps is soft state, so any directory can be lost, and there may be others that know other brokers. It runs
 in a process of its own or on a broker's pipe. On a link that was dialled to it, each message travels in a SERVICE frame
-named "bdn".
+named "bdn"; in one named "admin" stands a question of the administrator (questions.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
@@ -46,6 +46,8 @@ from heliograph.discovery.brokers.messages import (
     Relay,
     Spread,
 )
+from heliograph.discovery.brokers.questions import NAME as QUESTIONS_NAME
+from heliograph.discovery.brokers.questions import Questions
 from heliograph.discovery.brokers.repeats import Repeats
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -64,9 +66,11 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.model.identity import Role
-from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.keyring import Keyring
 
 NAME = DIRECTORY_NAME.decode()
 NS_PER_MS = 1_000_000
@@ -112,6 +116,7 @@ class Directory:
         self._known = KnownBrokers(config)
         self._requests: Repeats[Requester] = Repeats(config.requests_remembered)
         self._anchors = Anchors(config, seed, self._outbox, self._timers, self._heard)
+        self._questions = Questions(config.local_digest, self.report)
         self._guests: dict[LinkId, Guest] = {}
         self._due: list[tuple[Instant, Key]] = []  # whom to ping when; a heap, one entry per broker
         self._wall_offset_ns: int | None = None
@@ -168,7 +173,7 @@ class Directory:
 
     def _advertised(
         self, message: Message, source: Address | None, cookie: bytes, now: Instant, link: LinkId | None = None
-    ) -> Known:
+    ) -> Known | None:
         role = Role.BROKER if self._required else None
         advertisement, holder = self._signing.read(message, BrokerAdvertisement, self._wall_ns(now), role)
         if self._required and holder is None and source is not None:
@@ -176,6 +181,10 @@ class Directory:
         if holder is not None and holder.identity.entity != advertisement.broker:
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker advertises itself, and nobody else")
         self._known.expire(now)
+        if advertisement.withdrawn:
+            self._known.withdraw(advertisement, source, cookie, link, proven=holder is not None or source is None)
+            self._counts["withdrawals"] += 1
+            return None
         known = self._known.add(advertisement, source, cookie, now)
         self._counts["advertisements"] += 1
         known.link = link if link is not None else known.link
@@ -264,12 +273,17 @@ class Directory:
                 )
                 self._answer(reply, link, refusal)
             raise
-        chosen = self._known.several(request.budget) if request.attempt > 1 else self._known.ends(request.budget)
+        chosen = self._chosen(request)
         brokers = max(self._known.measured, len(chosen))
         said = Acknowledgement(request.id, request.attempt, self._config.name, brokers, len(chosen))
         self._requests.add(request.id, request.attempt, Requester(reply, link, request.budget, said))
         self._answer(reply, link, said)
         self._inject(message, request, reply, chosen)
+
+    def _chosen(self, request: DiscoveryRequest) -> list[Known]:
+        if self._config.injection == "all":
+            return self._known.everybody(request.budget)
+        return self._known.several(request.budget) if request.attempt > 1 else self._known.ends(request.budget)
 
     def _read(self, message: Message, now: Instant) -> DiscoveryRequest:
         wall_ns = self._wall_ns(now)
@@ -350,10 +364,14 @@ class Directory:
             return
         guest.heard_at = now
         for raw in guest.splitter.split(data):
+            frame = Frame(raw)
             try:
                 if not self._buckets.may(guest.host, now):
                     raise ProtocolError(Reason.RATE_OVER_LIMIT)
-                self._receive_from(guest, link, messages.unpack(Frame(raw).payload, padded=False), now)
+                if frame.topic == QUESTIONS_NAME:
+                    self._outbox.writes.append((link, [self._questions.answer(frame)]))
+                    continue
+                self._receive_from(guest, link, messages.unpack(frame.payload, padded=False), now)
             except ProtocolError as error:
                 self._count(error)
         if guest.splitter.fault is not None:

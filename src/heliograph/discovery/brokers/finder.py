@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages, selection
 from heliograph.discovery.brokers.answers import Answers
@@ -58,10 +58,12 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
-from heliograph.trust.chains import Holder
-from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.chains import Holder
+    from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
 BACK_OFF = 1.5

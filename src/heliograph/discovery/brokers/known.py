@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from heliograph.discovery.brokers.config import DirectoryConfig
 from heliograph.discovery.brokers.messages import NO_COOKIE, BrokerAdvertisement
 from heliograph.errors import ProtocolError, Reason
-from heliograph.machine import Address, Instant
+from heliograph.machine import Address, Instant, LinkId
 
 NS_PER_S = 1_000_000_000
 MISSES_MAX = 4  # pings in a row without an answer before a broker counts as away
@@ -122,6 +122,24 @@ class KnownBrokers:
             self._measure(known, round_trip_ns)
         return True
 
+    def withdraw(
+        self,
+        advertisement: BrokerAdvertisement,
+        source: Address | None,
+        cookie: bytes,
+        link: LinkId | None,
+        *,
+        proven: bool,
+    ) -> None:
+        """A broker goes. If it is not proven, it says so on its link, or with the cookie that only it and we know."""
+        known = self._by_key.get((advertisement.broker, advertisement.host or (source[0] if source else "")))
+        if known is None or advertisement.incarnation < known.advertisement.incarnation:
+            raise ProtocolError(Reason.ADVERTISEMENT_STALE, "it is not known, or was started again since")
+        same = (link is not None and link == known.link) or (any(cookie) and cookie == known.cookie)
+        if not proven and not same:
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "somebody else withdraws it")
+        self._forget(known)
+
     def _check_wanted(self, advertisement: BrokerAdvertisement) -> None:
         config = self._config
         for name, wanted in (("geography", config.geographies), ("institution", config.institutions)):
@@ -166,10 +184,13 @@ class KnownBrokers:
             known = self._by_key.get(key)
             if known is None or known.expires > now:
                 continue
-            self._unmeasure(known)
-            del self._by_key[key]
-            if known.address is not None and self._by_address.get(known.address) is known:
-                del self._by_address[known.address]
+            self._forget(known)
+
+    def _forget(self, known: Known) -> None:
+        self._unmeasure(known)
+        del self._by_key[known.key]
+        if known.address is not None and self._by_address.get(known.address) is known:
+            del self._by_address[known.address]
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
@@ -199,6 +220,11 @@ class KnownBrokers:
             step = max(1, len(island) // each)
             found.update(dict.fromkeys(self._by_key[key] for _, key in island[::step][:each]))
         return list(found)[: 2 * budget]
+
+    def everybody(self, budget: int) -> list[Known]:
+        """The nearest brokers, whatever their island, as many as answers are wanted."""
+        found = sorted(entry for island in self._islands.values() for entry in island)
+        return [self._by_key[key] for _, key in found[:budget]]
 
     def nearest(self, count: int) -> list[Known]:
         """The nearest broker of each island, nearest first."""
