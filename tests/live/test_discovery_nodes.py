@@ -197,6 +197,25 @@ def test_a_broker_joins_the_network_that_it_finds_and_looks_again_when_that_is_g
                 newcomer.line(f"joined second at heliograph://127.0.0.1:{second.port}")
 
 
+@pytest.mark.req("B18", "N3")
+def test_two_islands_become_one_when_a_broker_that_joined_looks_again(tmp_path: Path) -> None:
+    program = (
+        "import sys; from heliograph.live import join; join.MEND_S = 0.5; "
+        "from heliograph.cli.main import main; main(['broker', 'run', *sys.argv[1:]])"
+    )
+    with bdn(tmp_path) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        known = ("--listen", "127.0.0.1:0", "--log-format", "json", "--directory", at, *key_of(tmp_path))
+        with (
+            broker(tmp_path, *settled(tmp_path, "a"), *known) as a,
+            Process(tmp_path, *settled(tmp_path, "b"), *known, "--join", program=program) as b,
+        ):
+            b.line(f"joined a at heliograph://127.0.0.1:{a.port}")
+            with broker(tmp_path, *settled(tmp_path, "other"), *known) as other:
+                b.line(f"joined other at heliograph://127.0.0.1:{other.port}")
+                assert [line for line in b.lines if line.get("note") == "neighbour_lost"] == []
+
+
 @pytest.mark.req("B18")
 def test_a_broker_with_another_key_is_passed_over_for_the_next_one(tmp_path: Path) -> None:
     with bdn(tmp_path) as directory:

@@ -233,7 +233,7 @@ class Running:
             from heliograph.live.join import Joining  # late: few brokers look for others
 
             host = "127.0.0.1" if services.responder is None else services.responder.host
-            self._joining = Joining(self.driver, self._log, services.join, host, services.keyring)
+            self._joining = Joining(self.driver, self._log, services.join, services.named, host, services.keyring)
             self._go_on(self._joining.run())
 
     def _own_directory(self) -> tuple[Address, ...]:
