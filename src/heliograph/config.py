@@ -23,6 +23,7 @@ from heliograph.broker.config import (
     RuleConfig,
     TimeConfig,
 )
+from heliograph.config_discovery import DirectorySection, DiscoverySection, JoinConfig, is_loopback
 from heliograph.config_keys import KEYS, LISTS, LogConfig, NetworkKeyConfig, TlsConfig, TokensConfig, section_fields
 from heliograph.config_sources import Draft, Given, Option, listener_path
 from heliograph.errors import ConfigError
@@ -33,7 +34,7 @@ FILE_NAME = "heliograph.toml"
 FILE_VARIABLE = "HELIOGRAPH_CONFIG"
 FILE_BYTES_MAX = 4 << 20  # ten thousand access rules fit in a quarter of it
 
-_PATHS = ("tls.certificate", "tls.key", "tls.authority", "tokens.file", "network.key_file")
+_PATHS = ("tls.certificate", "tls.key", "tls.authority", "tokens.file", "network.key_file", "directory.token_file")
 _OTHERS = 0o077  # the rights of everybody but a file's owner
 _STAND_IN = {"access.rules.effect": "deny", "network.links.host": "missing"}  # so that checks can go on without it
 
@@ -56,6 +57,10 @@ class Settings:
     tls: TlsConfig = field(default_factory=TlsConfig)
     tokens: TokensConfig = field(default_factory=TokensConfig)
     network: NetworkKeyConfig = field(default_factory=NetworkKeyConfig)
+    join: JoinConfig = field(default_factory=JoinConfig)
+    discovery: DiscoverySection = field(default_factory=DiscoverySection)
+    directory: DirectorySection = field(default_factory=DirectorySection)
+    directory_token: str = field(default="", repr=False)  # what is in directory.token_file
     log: LogConfig = field(default_factory=LogConfig)
     file: Path | None = None  # the settings file, if there is one
     origins: tuple[Origin, ...] = ()  # every key in force, in the order of the file
@@ -113,7 +118,7 @@ def parse_settings(
             ),
             network=NetworkConfig(
                 links=tuple(LinkConfig(**_plain(link)) for link in draft.lists["network.links"]),
-                **{name: value for name, value in network.items() if name != "key_file"},
+                **{name: value for name, value in network.items() if name not in ("key_file", "join")},
             ),
             time=TimeConfig(**_section(draft.values, "time")),
             **_section(draft.values, "broker"),
@@ -121,6 +126,9 @@ def parse_settings(
         tls=TlsConfig(**_section(draft.values, "tls")),
         tokens=TokensConfig(**_section(draft.values, "tokens")),
         network=NetworkKeyConfig(key_file=network.get("key_file", "")),
+        join=JoinConfig(join=network.get("join", False)),
+        discovery=DiscoverySection(**_section(draft.values, "discovery")),
+        directory=DirectorySection(**_section(draft.values, "directory")),
         log=LogConfig(**_section(draft.values, "log")),
         file=file,
         origins=tuple(_origins(draft)),
@@ -147,7 +155,10 @@ def with_files(settings: Settings) -> Settings:
     if settings.tokens.file:
         records = load_tokens(_read(Path(settings.tokens.file), "tokens.file"), settings.tokens.file)
         broker = replace(broker, tokens=records)
-    return replace(settings, broker=broker)
+    token = ""
+    if settings.directory.token_file:
+        token = _read(Path(settings.directory.token_file), "directory.token_file").strip()
+    return replace(settings, broker=broker, directory_token=token)
 
 
 def _network_key(settings: Settings) -> bytes:
@@ -179,7 +190,29 @@ def _checks(settings: Settings) -> list[str]:
             found.append(f"{path}.auth = {listener.auth!r} needs tls.authority, which signed the peers' certificates")
         if listener.auth == "token" and not settings.tokens.file:
             found.append(f"{path}.auth = 'token' needs tokens.file (`heliograph token add` makes it)")
-    return found + list(_link_problems(settings))
+    return found + list(_link_problems(settings)) + list(_discovery_problems(settings))
+
+
+def _discovery_problems(settings: Settings) -> Iterator[str]:
+    """What is wrong with finding brokers and being found."""
+    tls, discovery, directory = settings.tls, settings.discovery, settings.directory
+    certified = tls.certificate and tls.key and tls.authority
+    yield from discovery.problems()
+    yield from directory.problems()
+    if discovery.policy == "credential" and not tls.authority:
+        yield "discovery.policy = 'credential' needs tls.authority, which signed the requesters' certificates"
+    if directory.private and not tls.authority:
+        yield "directory.private = true needs tls.authority, which signed the requesters' certificates"
+    if directory.links_secure and not certified:
+        yield "directory.links_secure = true needs tls.certificate, tls.key and tls.authority"
+    away = [link for link in directory.links if not is_loopback(link.rpartition(":")[0].strip("[]"))]
+    if directory.token_file and away and not directory.links_secure:
+        yield f"directory.links has {away[0]!r}: the token would cross the network in clear; set directory.links_secure"
+    if settings.join.join and not (settings.network.key_file or certified):
+        yield (
+            "network.join = true: brokers prove themselves to each other; set network.key_file "
+            "(`heliograph network key` makes it), or tls.certificate, tls.key and tls.authority"
+        )
 
 
 def _link_problems(settings: Settings) -> Iterator[str]:
@@ -208,7 +241,7 @@ def _origins(draft: Draft) -> Iterator[Origin]:
     for number, listener in enumerate(draft.listeners):
         yield from _origins_of("listener", listener_path(listener, number), listener, "")
     yield from _origins_of("limits", "limits", draft.values, "limits.")
-    for section in ("access", "network", "time", "tls", "tokens", "log"):
+    for section in ("access", "network", "discovery", "directory", "time", "tls", "tokens", "log"):
         yield from _origins_of(section, section, draft.values, f"{section}.")
         for path in LISTS:
             if path.startswith(f"{section}."):

@@ -22,6 +22,8 @@ from heliograph.broker.config import (
     RuleConfig,
     TimeConfig,
 )
+from heliograph.config_discovery import WORDS as DISCOVERY_WORDS
+from heliograph.config_discovery import DirectorySection, DiscoverySection, JoinConfig
 
 PREFIX = "HELIOGRAPH_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -205,6 +207,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "tokens.file": ("the token file, made by `heliograph token add`", "a path; relative to the settings file"),
     "log.level": ("the quietest lines that are still logged", ", ".join(LOG_LEVELS)),
     "log.format": ("text to be read, or one JSON object per line", ", ".join(LOG_FORMATS)),
+    **DISCOVERY_WORDS,
 }
 
 SECTIONS: dict[str, tuple[type, ...]] = {
@@ -213,9 +216,11 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "limits": (LimitsConfig,),
     "access": (AccessConfig,),
     "access.rules": (RuleConfig,),
-    "network": (NetworkConfig, NetworkKeyConfig),
+    "network": (NetworkConfig, NetworkKeyConfig, JoinConfig),
     "network.links": (LinkConfig,),
     "time": (TimeConfig,),
+    "discovery": (DiscoverySection,),
+    "directory": (DirectorySection,),
     "tls": (TlsConfig,),
     "tokens": (TokensConfig,),
     "log": (LogConfig,),
@@ -223,7 +228,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
 _COMPOSED = {
     "broker": ("name",),
     "access": ("default",),
-    "network": ("cluster", "slot", "heartbeat_ms", "suspect_ms", "dead_ms", "interests_max", "key_file"),
+    "network": ("cluster", "slot", "heartbeat_ms", "suspect_ms", "dead_ms", "interests_max", "key_file", "join"),
 }  # the rest of these are sections of their own, or not a user's
 
 

@@ -20,6 +20,7 @@ from heliograph.model.identity import entity_is_valid
 # Variables that belong to commands, not to the settings file.
 OTHER_VARIABLES = (
     "HELIOGRAPH_CONFIG",
+    "HELIOGRAPH_DIRECTORY",
     "HELIOGRAPH_URL",
     "HELIOGRAPH_ENTITY",
     "HELIOGRAPH_TOKEN_FILE",

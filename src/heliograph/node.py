@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
@@ -20,8 +21,10 @@ from heliograph.discovery.brokers.directory import Directory
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
-from heliograph.timekeeping.sntp import SOCKET
-from heliograph.trust.keyring import Keyring
+from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.keyring import Keyring
 
 BROKER = "broker"
 DISCOVERY = responders.NAME  # the responder of broker discovery
@@ -89,4 +92,4 @@ def build_directory(config: DirectoryConfig, *, seed: int, keyring: Keyring | No
 
 def _time_socket(config: BrokerConfig) -> Socket:
     """For NTP servers. Naming one elsewhere opens this socket to the network; it hears answers to questions only."""
-    return Socket(name=SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above
+    return Socket(name=TIME_SOCKET, host="127.0.0.1" if config.time.is_local else "0.0.0.0")  # noqa: S104 see above

@@ -18,7 +18,7 @@ ORDER = (
     ("broker", "services"),
     ("discovery",),
     ("client",),
-    ("node", "config", "config_keys", "config_keyring", "config_sources"),
+    ("node", "config", "config_discovery", "config_keys", "config_keyring", "config_sources"),
     ("observe",),
     ("live", "sim"),
     ("__init__",),

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
-from heliograph.broker.commands import Drain, Listening, Reload, Stop
+from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import GONE, NEW, READY, Link, Links
 from heliograph.broker.orders import Orders
@@ -350,6 +350,11 @@ class Broker:
             self._sessions.drain(command.grace_ms, now)
         elif isinstance(command, Reload):
             self._reload(command.config)
+        elif isinstance(command, KeepLink):
+            if command.keep:
+                self._network.peering.aim(command.link, now)
+            else:
+                self._network.peering.drop(command.link)
         elif isinstance(command, Listening):
             self._orders.addresses = command.addresses
             self._network.listen(command.addresses[0], now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heliograph.broker.config import BrokerConfig
+from heliograph.broker.config import BrokerConfig, LinkConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,14 @@ class Listening:
     """Clients can dial this broker here, first choice first; other brokers' clients are told so."""
 
     addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLink:
+    """Keep a link to another broker from now on, or no longer."""
+
+    link: LinkConfig
+    keep: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,8 @@ class Sessions:
             seen=f"{seen.next - 1:016x}" if seen.next > 0 else "",
         )
         self._links.put(link, control(Kind.WELCOME, 0, bodies.encode(body)))
-        self._outbox.note(SessionWelcomed(link.id, identity.entity, identity.proof, link.name))
+        if not link.is_pipe:  # the node's own services are no news
+            self._outbox.note(SessionWelcomed(link.id, identity.entity, identity.proof, link.name))
 
     def _give_table(self, link: Link) -> None:
         table = self._subscriptions.table(self._access.profile(link.identity))
@@ -255,7 +256,8 @@ class Sessions:
         warning = control(
             Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, "please leave", max(1, grace_ms), self.others())
         )
-        for link in clients:
+        services = [link for link in self._links.by_id.values() if link.is_pipe and link.seen is not None]
+        for link in clients + services:
             self._links.put(link, warning)
         self._timers.set("drain", now + grace_ms * NS_PER_MS, self.stop)
         self.check_drained(now)

@@ -29,6 +29,7 @@ app.command(
         "heliograph broker run --listen 0.0.0.0:4717 --secure --auth certificate --certificate b.crt --key b.key "
         "--authority authority.crt",
         "heliograph broker run --listen 127.0.0.1:0 --name b --network-key-file network.key --link 127.0.0.1:4717",
+        "heliograph broker run --listen 127.0.0.1:0 --name c --network-key-file network.key --join",
     ),
 )(run_broker)
 

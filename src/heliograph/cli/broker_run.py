@@ -48,6 +48,14 @@ def run_broker(
     ] = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster to which the broker belongs.")] = None,
     slot: Annotated[str | None, typer.Option(metavar="0-63", help="Its place in the cluster.")] = None,
+    join: Annotated[
+        bool, typer.Option("--join", help="Find another broker and link to it; needs a network key or certificates.")
+    ] = False,
+    directory: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Make the broker known to this directory (BDN); can be repeated."),
+    ] = None,
+    no_discovery: Annotated[bool, typer.Option("--no-discovery", help="Answer nobody who looks for a broker.")] = False,
     network_key_file: Annotated[Path | None, typer.Option(help="The key that all brokers of the network have.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
@@ -55,7 +63,7 @@ def run_broker(
     """Run a broker until Ctrl-C. SIGHUP reloads rules, tokens and certificates; SIGUSR2 drains."""
     from heliograph.config_sources import Option
 
-    host, port = _host_and_port(listen) if listen is not None else (None, None)
+    host, port = host_and_port(listen) if listen is not None else (None, None)
     given: tuple[tuple[str, Any, str], ...] = (
         ("listener.host", host, "--listen"),
         ("listener.port", port, "--listen"),
@@ -70,6 +78,9 @@ def run_broker(
         ("network.cluster", cluster, "--cluster"),
         ("network.slot", slot, "--slot"),
         ("network.key_file", network_key_file, "--network-key-file"),
+        ("network.join", "true" if join else None, "--join"),
+        ("discovery.directories", ",".join(directory) if directory else None, "--directory"),
+        ("discovery.enabled", "false" if no_discovery else None, "--no-discovery"),
         *_links(link or []),
         ("log.level", log_level, "--log-level"),
         ("log.format", log_format, "--log-format"),
@@ -91,6 +102,7 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
 
     from heliograph.live.loop import run
     from heliograph.live.node import run_broker
+    from heliograph.live.services import services_of
     from heliograph.observe.log import Log
 
     def load() -> BrokerConfig:
@@ -98,7 +110,10 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
         return settings_from(chosen, options).broker
 
     log = Log(settings.broker.name, level=settings.log.level, format=settings.log.format)
-    return run(run_broker(settings.broker, log, tls_files=tls_files_of(settings), load_settings=load))
+    services = services_of(settings)
+    return run(
+        run_broker(settings.broker, log, services=services, tls_files=tls_files_of(settings), load_settings=load)
+    )
 
 
 def tls_files_of(settings: Settings) -> TlsFiles | None:
@@ -124,7 +139,8 @@ def _links(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:
         yield "network.links.secure", "true" if target.secure else "false", "--link"
 
 
-def _host_and_port(listen: str) -> tuple[str, str]:
+def host_and_port(listen: str) -> tuple[str, str]:
+    """The two parts of --listen; the port is checked with the other settings."""
     host, colon, port = listen.rpartition(":")
     if not colon or not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
         raise UsageError(f"--listen {listen!r}: write HOST:PORT, such as 127.0.0.1:4717 or [::1]:4717")

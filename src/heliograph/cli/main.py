@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from heliograph.cli import broker, ca, config, demo, network, publish, request, simulate, subscribe, token, version
+from heliograph.cli import bdn, broker, ca, config, demo, network, publish, request, simulate, subscribe, token, version
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
 
@@ -42,6 +42,7 @@ def _root(
 
 app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
+app.add_typer(bdn.app, name="bdn")
 publish.register(app)
 subscribe.register(app)
 request.register(app)

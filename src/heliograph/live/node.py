@@ -3,7 +3,7 @@
 In:    settings; signals: TERM and INT stop, a second one exits at once, HUP reloads, USR2 drains.
 Out:   log lines (the first says what is open), the administrator's token file, an exit code.
 State: the driver of this process.
-Not here: effects (loop.py), reading settings (config.py), command-line options (cli/broker.py).
+Not here: effects (loop.py), which services there are (services.py), settings (config.py), options (cli/broker.py).
 """
 
 from __future__ import annotations
@@ -12,24 +12,35 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import Callable, Mapping, Sequence
+import socket as sockets
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from time import time_ns
+from typing import TYPE_CHECKING, Any
 
 from heliograph.broker.commands import Drain, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.discovery.brokers.advertisement import Withdraw
+from heliograph.discovery.brokers.config import DirectoryConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
+from heliograph.live.directories import look_up, named
 from heliograph.live.links import format_address
 from heliograph.live.loop import Driver, describe_crash
 from heliograph.live.runtime import LocalToken, remove_token, write_token
+from heliograph.live.services import SWITCHES, Services, describe_directory, describe_discovery
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context, reload, server_context
-from heliograph.machine import Address
-from heliograph.node import BROKER, Node, build
+from heliograph.live.usage import sample_usage
+from heliograph.machine import Address, Socket, SocketName
+from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
 from heliograph.notes import Note, ReloadFailed
 from heliograph.observe.counters import Counters
 from heliograph.observe.log import Log
+
+if TYPE_CHECKING:
+    from heliograph.live.join import Joining
+    from heliograph.trust.keyring import Keyring
 
 LoadSettings = Callable[[], BrokerConfig]
 Ready = Callable[[Mapping[str, Address]], None]
@@ -41,6 +52,7 @@ async def run_broker(
     config: BrokerConfig,
     log: Log,
     *,
+    services: Services | None = None,
     tls_files: TlsFiles | None = None,
     load_settings: LoadSettings | None = None,
     ready: Ready | None = None,
@@ -48,28 +60,52 @@ async def run_broker(
     """Build a node from settings and run it. ConfigError if certificates or keys are not usable."""
     tls = contexts(config.listeners, tls_files)
     token = LocalToken()
+    services = (services or Services()).with_digest(token.digest)
+    keyring = services.keyring
     loop = asyncio.get_running_loop()
 
     def load() -> BrokerConfig:
         """New settings, in a worker. The token stays; new links get the certificates as they are now."""
         assert load_settings is not None
         loaded = replace(load_settings(), local_digest=token.digest)
+        renewed = None if services.load_keyring is None else services.load_keyring()
         if tls is not None and tls_files is not None:
             contexts(config.listeners, tls_files)  # ConfigError before anything is changed
             loop.call_soon_threadsafe(reload, tls, tls_files)
+        if keyring is not None and renewed is not None:
+            loop.call_soon_threadsafe(keyring.renew, renewed)
         return loaded
 
     config = replace(config, local_digest=token.digest)
-    node = build(config, seed=secrets.randbits(64), incarnation=time_ns() // 1_000_000)
+    node = build(
+        config,
+        seed=secrets.randbits(64),
+        incarnation=time_ns() // 1_000_000,
+        responder=services.responder,
+        directory=services.directory,
+        keyring=keyring,
+    )
     return await run_node(
         node,
         config.listeners,
         log,
+        services=services,
         tls=tls,
         token=token,
         load_settings=None if load_settings is None else load,
         ready=ready,
     )
+
+
+async def run_directory(
+    config: DirectoryConfig, log: Log, *, keyring: Keyring | None = None, tls_files: TlsFiles | None = None
+) -> int:
+    """Run a broker directory in this process."""
+    token = LocalToken()
+    services = Services(directory=config, keyring=keyring).with_digest(token.digest)
+    assert services.directory is not None
+    node = build_directory(services.directory, seed=secrets.randbits(64), keyring=keyring)
+    return await run_node(node, (), log, services=services, tls=contexts((), tls_files), token=token)
 
 
 def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> TlsContexts | None:
@@ -88,17 +124,19 @@ async def run_node(
     listeners: Sequence[ListenerConfig],
     log: Log,
     *,
+    services: Services | None = None,
     tls: TlsContexts | None = None,
     token: LocalToken | None = None,
     load_settings: LoadSettings | None = None,
     ready: Ready | None = None,
 ) -> int:
     """Run a node until it ends; the process's exit code."""
+    services = services or Services()
     running = Running(node, log, tls, load_settings)
     try:
-        if not await running.open(listeners):
+        if not await running.open(listeners, services.directory_listener):
             return 1
-        log.say("info", describe_open(listeners, running.addresses))
+        log.say("info", running.describe(listeners, services))
         running.leave_token(token)
         running.heed_signals()
         memory.tune()
@@ -106,6 +144,7 @@ async def run_node(
         log.say("info", "ready" if age_ms is None else f"ready in {age_ms} ms")
         if ready is not None:
             ready(running.addresses)
+        running.look_after(services)
         await running.driver.stopped.wait()
     finally:
         await running.end(token)
@@ -121,26 +160,83 @@ class Running:
         self._load_settings = load_settings
         self._signals = 0
         self._reload: asyncio.Task[None] | None = None
+        self._joining: Joining | None = None
         self.counters = Counters()
         self.addresses: dict[str, Address] = {}
+        self.sockets: dict[tuple[str, SocketName], Address] = {}
         self.driver = Driver(
             node.machines, node.pipes, tls=tls, heard=self._heard, crashed=self._crashed, load_settings=load_settings
         )
 
-    async def open(self, listeners: Sequence[ListenerConfig]) -> bool:
-        """Start the machines and open every listener; False if one cannot be had."""
+    async def open(self, listeners: Sequence[ListenerConfig], directory: ListenerConfig | None) -> bool:
+        """Start the machines and open every listener and socket; False if one cannot be had."""
         self.driver.start()
         try:
-            for listener in listeners:
+            for listener in (*listeners, *(() if directory is None else (directory,))):
                 self.addresses[listener.name] = await self.driver.listen(self._node.listeners[listener.name], listener)
         except OSError as error:
             self._log.say("error", error.strerror or str(error))
             return False
-        self.driver.tell(BROKER, Listening(tuple(self._urls(listeners))))
-        for machine, sockets in self._node.sockets.items():
-            for socket in sockets:
-                await self.driver.open(machine, socket)
+        if BROKER in self._node.machines:
+            self.driver.tell(BROKER, Listening(tuple(self._urls(listeners))))
+        for machine, specs in self._node.sockets.items():
+            for spec in specs:
+                if not await self._open_socket(machine, spec):
+                    return False
         return True
+
+    async def _open_socket(self, machine: str, spec: Socket) -> bool:
+        """False if a machine cannot do without it. A multicast group that cannot be had is worth a warning only."""
+        vital = machine in SWITCHES and spec.group is None
+        if vital and not spec.port:
+            spec = replace(spec, port=self._same_port(machine, spec.host))
+        address = await self.driver.open(machine, spec)
+        if address is not None:
+            self.sockets[machine, spec.name] = address
+        elif vital:
+            where = format_address((spec.host, spec.port))
+            self._log.say("error", f"{where} (UDP) cannot be had for {machine}; {SWITCHES[machine]}")
+        return address is not None or not vital
+
+    def _same_port(self, machine: str, host: str) -> int:
+        """A free UDP port: the number of the listener beside it if it can be had, so that one number is enough."""
+        name = DIRECTORY if machine == DIRECTORY else next(iter(self.addresses))
+        port = self.addresses[name][1]
+        try:
+            with sockets.socket(sockets.AF_INET6 if ":" in host else sockets.AF_INET, sockets.SOCK_DGRAM) as probe:
+                probe.bind((host, port))
+        except OSError:
+            return 0
+        return port
+
+    def describe(self, listeners: Sequence[ListenerConfig], services: Services) -> str:
+        """The first line of the log."""
+        words = [describe_open(listeners, self.addresses)] if listeners else []
+        if services.directory is not None:
+            words.append(f"open on {describe_directory(services.directory, self.sockets)}")
+        return "; ".join(words + describe_discovery(services, self.sockets))
+
+    def look_after(self, services: Services) -> None:
+        """What goes on beside the machines, now that they run."""
+        if services.responder is not None:
+            self._go_on(sample_usage(self.driver))
+            if names := named(services.responder.directories):
+                self._go_on(look_up(self.driver, self._log, names))
+        if services.join is not None:
+            from heliograph.live.join import Joining  # late: few brokers look for others
+
+            host = "127.0.0.1" if services.responder is None else services.responder.host
+            self._joining = Joining(self.driver, self._log, services.join, host, services.keyring)
+            self._go_on(self._joining.run())
+
+    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        self.driver.network.keep(self._guarded(work))
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # ours: say so, rather than go on without it in silence
+            self.driver.crash("node", error)
 
     def _urls(self, listeners: Sequence[ListenerConfig]) -> list[str]:
         """Where clients dial this node; what anybody can reach before what only this machine can."""
@@ -181,11 +277,24 @@ class Running:
         if self._signals > 1:
             os._exit(128 + number)  # asked twice: whatever hangs, hangs
         self._log.say("info", f"{signal.Signals(number).name}: stopping")
-        self.driver.tell(BROKER, Stop())
+        if BROKER in self._node.machines:
+            self._withdraw()
+            self.driver.tell(BROKER, Stop())
+        else:
+            self.driver.stopped.set()
 
     def _drain(self) -> None:
+        if BROKER not in self._node.machines:
+            self._stop(signal.SIGUSR2)
+            return
         self._log.say("info", "SIGUSR2: draining")
+        self._withdraw()
         self.driver.tell(BROKER, Drain())
+
+    def _withdraw(self) -> None:
+        """Before the broker knows, so that what is said on topics still leaves."""
+        if DISCOVERY in self._node.machines:
+            self.driver.tell(DISCOVERY, Withdraw())
 
     def _start_reload(self) -> None:
         if self._load_settings is None:
@@ -206,6 +315,8 @@ class Running:
     def _heard(self, machine: str, note: Note) -> None:
         self.counters.heard(machine, note)
         self._log.heard(machine, note)
+        if self._joining is not None:
+            self._joining.heard(note)
 
     def _crashed(self, machine: str, error: BaseException) -> None:
         self._log.say("error", describe_crash(machine, error, self.driver.inputs).rstrip())

@@ -50,6 +50,7 @@ class Speaker:
         self.welcomed = False
         self.refused: list[str] = []  # what the broker would not let us do, at most a few
         self.fault: Reason | None = None
+        self.warned: Callable[[Instant], None] | None = None  # the broker drains
         self.serve: Serve | None = None  # requests of others to this service, on a pipe
 
     # -- saying -------------------------------------------------------------------------------------------------
@@ -123,6 +124,8 @@ class Speaker:
                 goodbye = bodies.decode(bodies.Goodbye, frame.payload)
                 if not goodbye.grace_ms:
                     self.fault = bodies.reason_of(goodbye.code)
+                elif self.warned is not None:
+                    self.warned(now)
 
     def _deliver(self, frame: Frame, now: Instant) -> None:
         numbers = unpack(f"<{len(frame.headers) // 4}I", frame.headers[: len(frame.headers) // 4 * 4])

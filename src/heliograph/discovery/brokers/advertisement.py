@@ -9,7 +9,9 @@ Paper: [brokers] §2.2 to §2.4. Soft state: each may be lost; they are renewed 
 
 from __future__ import annotations
 
-from heliograph.discovery.brokers.config import ResponderConfig, address_of
+from dataclasses import dataclass
+
+from heliograph.discovery.brokers.config import ResponderConfig, address_of, is_number
 from heliograph.discovery.brokers.messages import Announcement, BrokerAdvertisement
 from heliograph.discovery.brokers.standing import Standing
 from heliograph.machine import Address, Instant
@@ -20,6 +22,18 @@ FIRST_NS = NS_PER_S // 4
 STRANGE_NS = 60 * NS_PER_S  # a directory that pinged nobody for so long may have lost what it knew
 
 
+@dataclass(frozen=True, slots=True)
+class DirectoriesFound:
+    """Told to a responder: the directories whose names were looked up are here now."""
+
+    addresses: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Told to a responder: its broker is about to go, so let nobody be sent to it any more."""
+
+
 class Advertiser:
     """One broker's advertisements."""
 
@@ -28,7 +42,9 @@ class Advertiser:
         self._broker = broker
         self._incarnation = incarnation
         self._number = 0
-        self._configured = [address for text in config.directories if (address := address_of(text)) is not None]
+        addresses = [address for text in config.directories if (address := address_of(text)) is not None]
+        self._configured = [address for address in addresses if is_number(address[0])]
+        self._found: tuple[Address, ...] = ()  # configured too, by name
         self._heard: dict[Address, Instant] = {}  # directories that pinged us, and when
         self._quick = 0  # renewals in a row before their time
         self._announced: dict[Address, Instant] = {}  # until when
@@ -40,6 +56,12 @@ class Advertiser:
         self._quick = self._quick + 1 if strange else 0
         return min(usual, FIRST_NS * 2 ** min(self._quick // 2, 16)) if strange else usual
 
+    def found(self, addresses: tuple[Address, ...]) -> bool:
+        """Names were looked up; True if that changed anything."""
+        room = self._config.directories_max - len(self._configured)
+        changed, self._found = self._found != addresses[:room], addresses[:room]
+        return changed
+
     def heard(self, source: Address, now: Instant) -> None:
         """A directory pinged us, so it has our advertisement."""
         if self.is_directory(source, now):
@@ -48,11 +70,10 @@ class Advertiser:
     def announced(self, announcement: Announcement, now: Instant) -> bool:
         """A directory announced itself: True if it is new and will hear from us."""
         address = (announcement.host, announcement.port)
-        self.directories(now)
         if not self._config.join_private or not announcement.host or not announcement.port:
             return False
-        new = address not in self._announced and address not in self._configured
-        if new and len(self._configured) + len(self._announced) >= self._config.directories_max:
+        new = address not in self.directories(now)
+        if new and len(self.directories(now)) >= self._config.directories_max:
             return False
         self._announced[address] = now + announcement.lifetime_s * NS_PER_S
         return new
@@ -62,14 +83,14 @@ class Advertiser:
         for address in [address for address, until in self._announced.items() if until <= now]:
             del self._announced[address]
             self._heard.pop(address, None)
-        return list(dict.fromkeys([*self._configured, *self._announced]))
+        return list(dict.fromkeys([*self._configured, *self._found, *self._announced]))
 
     def is_directory(self, source: Address, now: Instant) -> bool:
         """True if this is a directory to which we make ourselves known."""
-        return source in self._configured or self._announced.get(source, now) > now
+        return source in self._configured or source in self._found or self._announced.get(source, now) > now
 
-    def next(self, standing: Standing) -> BrokerAdvertisement:
-        """The next advertisement."""
+    def next(self, standing: Standing, *, withdrawn: bool = False) -> BrokerAdvertisement:
+        """The next advertisement, or the last one."""
         self._number += 1
         config = self._config
         return BrokerAdvertisement(
@@ -84,4 +105,5 @@ class Advertiser:
             brokers=standing.brokers,
             geography=config.geography,
             institution=config.institution,
+            withdrawn=withdrawn,
         )

@@ -23,6 +23,7 @@ GROUP_PORT = 4718  # not a broker's own port, which belongs to one process of a 
 TTL = 1  # routers do not pass it on
 DIRECTORY_PORT = 4719
 POLICIES = ("open", "credential", "realm", "silent")
+INJECTIONS = ("ends", "all")
 TEXT_MAX = 64
 
 
@@ -42,6 +43,15 @@ def written(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_number(host: str) -> bool:
+    """True for an address in numbers, False for a name that has to be looked up."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _addresses(texts: tuple[str, ...], path: str) -> list[str]:
     return [f"{path} has {text!r}: must be host:port" for text in texts if address_of(text) is None]
 
@@ -58,6 +68,7 @@ class MulticastConfig:
     group: str = GROUP
     port: int = GROUP_PORT
     ttl: int = TTL
+    interface: str = ""  # by which it is heard and asked, as a number; "": that of the machine's own socket
 
     @property
     def address(self) -> Address:
@@ -77,6 +88,8 @@ class MulticastConfig:
             found.append(f"{path}.port = {self.port}: must be between 1 and 65535")
         if not 0 <= self.ttl <= 255:
             found.append(f"{path}.ttl = {self.ttl}: must be between 0 (this machine) and 255")
+        if self.interface and (":" in self.interface or not is_number(self.interface)):
+            found.append(f"{path}.interface = {self.interface!r}: must be an IPv4 address of this machine, or 0.0.0.0")
         return found
 
 
@@ -222,6 +235,7 @@ class DirectoryConfig:
     links_learned_max: int = 4  # and to so many that it learned of, the nearest first
     entity: str = ""  # with a token: who this directory is to these brokers
     token: str = field(default="", repr=False)
+    injection: str = "ends"  # requests go to the nearest and the farthest broker of each island, or to "all" of them
     topics: tuple[str, ...] = ()  # beyond the public one: where brokers of particular interest are heard
     geographies: tuple[str, ...] = ()  # only broker advertisements that begin so are kept; (): all
     institutions: tuple[str, ...] = ()
@@ -235,6 +249,7 @@ class DirectoryConfig:
     ping_ms: int = 10_000  # each broker's distance is measured so often …
     pings_per_s: int = 200  # … but not more than this in all
     lifetime_s: int = 60  # of an announcement; renewed three times in that
+    local_digest: bytes = b""  # SHA-256 of the token with which this machine's administrator asks for reports
 
     def problems(self, path: str = "bdn") -> list[str]:
         """Everything wrong with it."""
@@ -252,6 +267,8 @@ class DirectoryConfig:
         )
         if not 0 <= self.port <= 65_535:
             found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
+        if self.injection not in INJECTIONS:
+            found.append(f"{path}.injection = {self.injection!r}: must be one of {', '.join(INJECTIONS)}")
         if self.links_learned_max < 0:
             found.append(f"{path}.links_learned_max = {self.links_learned_max}: must not be below 0")
         if self.token and not self.entity:

@@ -8,7 +8,7 @@ Paper: [brokers] §2 to §4.
 
 All that it keeps is soft state, so any directory can be lost, and there may be others that know other brokers. It runs
 in a process of its own or on a broker's pipe. On a link that was dialled to it, each message travels in a SERVICE frame
-named "bdn".
+named "bdn"; in one named "admin" stands a question of the administrator (questions.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
@@ -44,6 +44,8 @@ from heliograph.discovery.brokers.messages import (
     Relay,
     Spread,
 )
+from heliograph.discovery.brokers.questions import NAME as QUESTIONS_NAME
+from heliograph.discovery.brokers.questions import Questions
 from heliograph.discovery.brokers.repeats import Repeats
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -62,11 +64,13 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.model.identity import Role
-from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.frames import Kind as FrameKind
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.splitter import Splitter
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.keyring import Keyring
 
 NAME = "bdn"
 NS_PER_MS = 1_000_000
@@ -112,6 +116,7 @@ class Directory:
         self._known = KnownBrokers(config)
         self._requests: Repeats[Requester] = Repeats(config.requests_remembered)
         self._anchors = Anchors(config, seed, self._outbox, self._timers, self._heard)
+        self._questions = Questions(config.local_digest, self.report)
         self._guests: dict[LinkId, Guest] = {}
         self._due: list[tuple[Instant, Key]] = []  # whom to ping when; a heap, one entry per broker
         self._wall_offset_ns: int | None = None
@@ -174,6 +179,10 @@ class Directory:
         if holder is not None and holder.identity.entity != advertisement.broker:
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker advertises itself, and nobody else")
         self._known.expire(now)
+        if advertisement.withdrawn:
+            self._known.withdraw(advertisement, source, cookie, holder is not None or source is None)
+            self._counts["withdrawals"] += 1
+            return
         known = self._known.add(advertisement, source, cookie, now)
         self._counts["advertisements"] += 1
         if known.address is not None and not known.queued:
@@ -256,12 +265,17 @@ class Directory:
                 )
                 self._answer(reply, link, refusal)
             raise
-        chosen = self._known.several(request.budget) if request.attempt > 1 else self._known.ends(request.budget)
+        chosen = self._chosen(request)
         brokers = max(self._known.measured, len(chosen))
         said = Acknowledgement(request.id, request.attempt, self._config.name, brokers, len(chosen))
         self._requests.add(request.id, request.attempt, Requester(reply, link, request.budget, said))
         self._answer(reply, link, said)
         self._inject(message, request, reply, chosen)
+
+    def _chosen(self, request: DiscoveryRequest) -> list[Known]:
+        if self._config.injection == "all":
+            return self._known.everybody(request.budget)
+        return self._known.several(request.budget) if request.attempt > 1 else self._known.ends(request.budget)
 
     def _read(self, message: Message, now: Instant) -> DiscoveryRequest:
         wall_ns = self._wall_ns(now)
@@ -336,10 +350,14 @@ class Directory:
             return
         guest.heard_at = now
         for raw in guest.splitter.split(data):
+            frame = Frame(raw)
             try:
                 if not self._buckets.may(guest.host, now):
                     raise ProtocolError(Reason.RATE_OVER_LIMIT)
-                self._receive_from(guest, link, messages.unpack(Frame(raw).payload, padded=False), now)
+                if frame.topic == QUESTIONS_NAME:
+                    self._outbox.writes.append((link, [self._questions.answer(frame)]))
+                    continue
+                self._receive_from(guest, link, messages.unpack(frame.payload, padded=False), now)
             except ProtocolError as error:
                 self._count(error)
         if guest.splitter.fault is not None:
@@ -425,7 +443,7 @@ class Directory:
                     "counts": dict(sorted(self._counts.items())),
                 }
             case "brokers":
-                return [_describe(known) for known in self._known.all()]
+                return sorted((_describe(known) for known in self._known.all()), key=_by_distance)
         raise UsageError(f"no report is called {question[:64]!r}; ask for overview or brokers")
 
     def _send(self, address: Address, data: bytes) -> None:
@@ -454,3 +472,7 @@ def _describe(known: Known) -> dict[str, Any]:
         "datagrams": "" if known.address is None else written(known.address),
         "round_trip_us": None if known.round_trip_ns is None else known.round_trip_ns // 1_000,
     }
+
+
+def _by_distance(row: dict[str, Any]) -> tuple[bool, int, str]:
+    return row["round_trip_us"] is None, row["round_trip_us"] or 0, row["broker"]

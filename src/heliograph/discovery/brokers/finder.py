@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages, selection
 from heliograph.discovery.brokers.asking import LINK, NEIGHBOUR, STATIC, Ask, Asking
@@ -56,11 +56,13 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.model.identity import Role
-from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.frames import Kind as FrameKind
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.splitter import Splitter
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
 BACK_OFF = 1.5

@@ -114,6 +114,15 @@ class KnownBrokers:
         if round_trip_ns is not None:
             self._measure(known, round_trip_ns)
 
+    def withdraw(self, advertisement: BrokerAdvertisement, source: Address | None, cookie: bytes, proven: bool) -> None:
+        """A broker goes. Unless a signature or the topic proves it, it shows the cookie that only it and we know."""
+        known = self._by_key.get((advertisement.broker, advertisement.host or (source[0] if source else "")))
+        if known is None or advertisement.incarnation < known.advertisement.incarnation:
+            raise ProtocolError(Reason.ADVERTISEMENT_STALE, "it is not known, or was started again since")
+        if not proven and (cookie != known.cookie or not any(cookie)):
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "somebody else withdraws it")
+        self._forget(known)
+
     def _check_wanted(self, advertisement: BrokerAdvertisement) -> None:
         config = self._config
         for name, wanted in (("geography", config.geographies), ("institution", config.institutions)):
@@ -158,10 +167,13 @@ class KnownBrokers:
             known = self._by_key.get(key)
             if known is None or known.expires > now:
                 continue
-            self._unmeasure(known)
-            del self._by_key[key]
-            if known.address is not None and self._by_address.get(known.address) is known:
-                del self._by_address[known.address]
+            self._forget(known)
+
+    def _forget(self, known: Known) -> None:
+        self._unmeasure(known)
+        del self._by_key[known.key]
+        if known.address is not None and self._by_address.get(known.address) is known:
+            del self._by_address[known.address]
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
@@ -191,6 +203,11 @@ class KnownBrokers:
             step = max(1, len(island) // each)
             found.update(dict.fromkeys(self._by_key[key] for _, key in island[::step][:each]))
         return list(found)[: 2 * budget]
+
+    def everybody(self, budget: int) -> list[Known]:
+        """The nearest brokers, whatever their island, as many as answers are wanted."""
+        found = sorted(entry for island in self._islands.values() for entry in island)
+        return [self._by_key[key] for _, key in found[:budget]]
 
     def nearest(self, count: int) -> list[Known]:
         """The nearest broker of each island, nearest first."""

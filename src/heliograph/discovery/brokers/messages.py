@@ -115,6 +115,7 @@ class BrokerAdvertisement(Body, frozen=True):
     brokers: Count = 1  # how many there are on it, as far as this one knows
     geography: Word = ""
     institution: Word = ""
+    withdrawn: bool = False  # it is going: forget it
 
 
 class DiscoveryRequest(Body, frozen=True):

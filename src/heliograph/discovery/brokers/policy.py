@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING
 
 from heliograph.discovery.brokers.config import ResponderConfig
 from heliograph.errors import ProtocolError, Reason
-from heliograph.trust.chains import Holder
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.chains import Holder
 
 
 class Policy:

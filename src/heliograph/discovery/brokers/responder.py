@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as replace_body
 
 from heliograph.discovery.brokers import messages
-from heliograph.discovery.brokers.advertisement import Advertiser
+from heliograph.discovery.brokers.advertisement import Advertiser, DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.buckets import Buckets
 from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of
 from heliograph.discovery.brokers.cookies import Cookies
@@ -31,6 +31,7 @@ from heliograph.discovery.brokers.messages import (
     RELAY_TOPIC,
     REQUEST_TOPIC,
     Announcement,
+    BrokerAdvertisement,
     Certificate,
     CertificateRequest,
     Challenge,
@@ -63,9 +64,11 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.services.speaker import Speaker
-from heliograph.trust.chains import Holder
-from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.chains import Holder
+    from heliograph.trust.keyring import Keyring
 
 NAME = "discovery"
 NS_PER_MS = 1_000_000
@@ -93,6 +96,7 @@ class Responder:
         self._standing = Standing()
         self._advertiser = Advertiser(config, broker, incarnation)
         self._speaker: Speaker | None = None
+        self._withdrawn = False  # the broker goes: it takes nobody any more
         self._port = 0  # of our datagram socket; 0: it is not open
         self._counts: Counter[str] = Counter()
 
@@ -103,7 +107,8 @@ class Responder:
         group = config.multicast
         if not group.enabled:
             return (own,)
-        return own, Socket(name=GROUP_SOCKET, port=group.port, group=group.group, interface=config.host)
+        interface = group.interface or config.host
+        return own, Socket(name=GROUP_SOCKET, port=group.port, group=group.group, interface=interface)
 
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
@@ -111,6 +116,7 @@ class Responder:
         """The broker is there: listen on the topics of discovery."""
         speaker = self._speaker = Speaker(link, self._outbox, self._secret)
         speaker.serve = self._serve
+        speaker.warned = self._withdraw
         speaker.hello(NAME)
         speaker.subscribe(REQUEST_TOPIC, self._heard_request)
         speaker.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
@@ -141,6 +147,9 @@ class Responder:
     def _sampled(self, report: Any, now: Instant) -> None:
         before = (self._standing.willing, self._standing.island, dict(self._standing.ports))
         self._standing.heard(report, self._port)
+        if isinstance(report, dict) and report["draining"]:
+            self._withdraw(now)
+            return
         if (self._standing.willing, self._standing.island, self._standing.ports) != before:
             self._advertise(now)  # it is new, or stands elsewhere: directories should not wait for the renewal
 
@@ -226,8 +235,10 @@ class Responder:
             self._speaker.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
             self._counts["spread"] += 1
         self._policy.check(spread.host, holder)
-        if not self._standing.willing:
+        if not self._standing.willing or self._withdrawn:
             raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
+        if request.role == "broker" and request.requester == self._broker:
+            raise ProtocolError(Reason.NAME_TAKEN, "a broker does not join itself")
         if not is_among(request.id, request.attempt, self._broker, self._standing.brokers, request.budget):
             raise ProtocolError(Reason.BUDGET_SPENT)
         self._respond(request, holder, spread, now)
@@ -286,16 +297,27 @@ class Responder:
     def _advertise(self, now: Instant) -> None:
         """Say where we are to every directory: by datagram to those we know, on topics to the others."""
         self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
-        if not self._standing.ports or self._speaker is None:
+        if self._standing.ports and self._speaker is not None and not self._withdrawn:
+            self._tell_directories(self._advertiser.next(self._standing), now)
+            self._counts["advertised"] += 1
+
+    def _withdraw(self, now: Instant) -> None:
+        """The broker drains or stops: say so to those who would send somebody here."""
+        if self._withdrawn:
             return
-        message = self._signing.message(self._advertiser.next(self._standing))
+        self._withdrawn = True
+        if self._counts["advertised"]:
+            self._tell_directories(self._advertiser.next(self._standing, withdrawn=True), now)
+
+    def _tell_directories(self, advertisement: BrokerAdvertisement, now: Instant) -> None:
+        assert self._speaker is not None
+        message = self._signing.message(advertisement)
         for address in self._advertiser.directories(now):
             cookie = self._directory_cookies.of(address, now)
             self._send(address, messages.pack(replace(message, cookie=cookie)))
         topics = [ADVERTISEMENT_TOPIC] if self._config.public else []
         for topic in (*topics, *(topic.encode() for topic in self._config.topics)):
             self._speaker.publish(topic, messages.pack(message, pad=False))
-        self._counts["advertised"] += 1
 
     def _heard_announcement(self, payload: bytes, now: Instant) -> None:
         """A private directory is there; we may make ourselves known to it."""
@@ -311,10 +333,15 @@ class Responder:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def tell(self, command: Any, now: Instant) -> None:
-        """UsageSample; SocketOpened and SocketFailed from the driver."""
+        """UsageSample, DirectoriesFound, Withdraw; SocketOpened and SocketFailed from the driver."""
         match command:
             case UsageSample():
                 self._standing.sampled(command)
+            case DirectoriesFound(addresses):
+                if self._advertiser.found(addresses):
+                    self._advertise(now)
+            case Withdraw():
+                self._withdraw(now)
             case SocketOpened(name, (_, port)) if name == SOCKET:
                 self._port = port
                 self._sample(now)
@@ -350,7 +377,7 @@ class Responder:
             raise UsageError("a responder reports its overview only")
         return {
             "broker": self._broker,
-            "willing": self._standing.willing,
+            "willing": self._standing.willing and not self._withdrawn,
             "island": self._standing.island,
             "brokers": self._standing.brokers,
             "remembered": len(self._repeats),

@@ -12,16 +12,18 @@ that must be shown, what is unsigned, forged, expired or replayed is refused.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.messages import KINDS, NO_COOKIE, Body, DiscoveryRequest, Flag, Kind, Message
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.identity import Role
 from heliograph.trust import envelope
-from heliograph.trust.chains import Holder
 from heliograph.trust.freshness import Freshness
-from heliograph.trust.keyring import Keyring
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.chains import Holder
+    from heliograph.trust.keyring import Keyring
 
 _B = TypeVar("_B", bound=Body)
 NS_PER_MS = 1_000_000

@@ -1,0 +1,193 @@
+"""`heliograph bdn`: run a broker directory, or ask a running one what it knows.
+
+In:    settings, with this command's options on top; an administrator's questions.
+Out:   a directory until a signal ends it; its brokers and counters as a table or as JSON.
+State: none.
+Not here: the directory (discovery/brokers/directory.py), running it (live/node.py), asking it for a broker.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heliograph.cli.broker_run import host_and_port, tls_files_of
+from heliograph.cli.config import Chosen, settings_from
+from heliograph.cli.connection import run as run_work
+from heliograph.cli.shape import examples, group
+from heliograph.cli.tables import show
+from heliograph.errors import HeliographError, UsageError
+
+app = group("Run a broker directory (BDN), or ask a running one.")
+
+PATIENCE_S = 5.0
+COLUMNS = ("broker", "datagrams", "round_trip_us", "island", "address", "geography", "institution")
+
+Where = Annotated[
+    str, typer.Option("--at", metavar="HOST:PORT", envvar="HELIOGRAPH_DIRECTORY", help="The directory to ask.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+DEFAULT = "127.0.0.1:4719"
+
+
+@app.command(
+    name="run",
+    epilog=examples(
+        "heliograph bdn run",
+        "heliograph bdn run --listen 127.0.0.1:0 --filter geography=europe --log-format json",
+        "heliograph bdn run --listen 0.0.0.0:4719 --private --advertise bdn.example.org:4719 --authority authority.crt",
+    ),
+)
+def run_bdn(
+    config: Chosen = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="UDP and TCP; port 0 takes a free one.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The directory's name.")] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Pass on signed requests only, and announce itself to brokers.")
+    ] = False,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The address under which brokers reach it.")
+    ] = None,
+    filter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=TEXT", help="Keep only brokers whose geography or institution begins so; can be repeated."
+        ),
+    ] = None,
+    link: Annotated[
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="Keep a link to this broker; can be repeated.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="The directory's certificate.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="The authority that signed others' certificates.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+) -> None:
+    """Run a broker directory until Ctrl-C."""
+    from heliograph.config_sources import Option
+
+    host, port = host_and_port(listen) if listen is not None else (None, None)
+    filters = _filters(filter or [])
+    given: tuple[tuple[str, Any, str], ...] = (
+        ("directory.host", host, "--listen"),
+        ("directory.port", port, "--listen"),
+        ("directory.name", name, "--name"),
+        ("directory.private", "true" if private else None, "--private"),
+        ("directory.advertise", advertise, "--advertise"),
+        ("directory.geographies", filters["geography"], "--filter"),
+        ("directory.institutions", filters["institution"], "--filter"),
+        ("directory.links", ",".join(link) if link else None, "--link"),
+        ("tls.certificate", certificate, "--certificate"),
+        ("tls.key", key, "--key"),
+        ("tls.authority", authority, "--authority"),
+        ("log.level", log_level, "--log-level"),
+        ("log.format", log_format, "--log-format"),
+    )
+    code = _run(config, [Option(path, str(value), typed) for path, value, typed in given if value is not None])
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(chosen: Path | None, options: list[Any]) -> int:
+    settings = settings_from(chosen, options)
+
+    from heliograph.config_keyring import load_keyring
+    from heliograph.live.loop import run
+    from heliograph.live.node import run_directory
+    from heliograph.observe.log import Log
+
+    config = settings.directory.config(settings.directory_token)
+    log = Log(config.name, level=settings.log.level, format=settings.log.format)
+    return run(run_directory(config, log, keyring=load_keyring(settings.tls), tls_files=tls_files_of(settings)))
+
+
+def _filters(given: list[str]) -> dict[str, str | None]:
+    found: dict[str, list[str]] = {"geography": [], "institution": []}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if name not in found or not equals or not value or "," in value:
+            raise UsageError(f"--filter {text!r}: write geography=TEXT or institution=TEXT, one text each")
+        found[name].append(value)
+    return {name: ",".join(values) or None for name, values in found.items()}
+
+
+@app.command(epilog=examples("heliograph bdn status", "heliograph bdn status --at 127.0.0.1:4810 --json"))
+def status(at: Where = DEFAULT, as_json: AsJson = False) -> None:
+    """Show what a directory on this machine knows and did."""
+    show(_ask(at, "overview")[0], as_json)
+
+
+@app.command(name="list", epilog=examples("heliograph bdn list"))
+def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
+    """List the brokers that a directory on this machine knows, nearest first."""
+    rows: list[dict[str, Any]] = []
+    for page in _ask(at, "brokers"):
+        rows.extend(page["rows"])
+    show(rows, as_json, COLUMNS)
+
+
+def _ask(at: str, question: str) -> list[Any]:
+    """The directory's answer; a list comes in pages."""
+    from heliograph.client.config import is_loopback
+    from heliograph.discovery.brokers.config import address_of
+
+    address = address_of(at)
+    if address is None:
+        raise UsageError(f"--at {at!r}: write HOST:PORT, such as {DEFAULT}")
+    if not is_loopback(address[0]):
+        raise UsageError(f"--at {at!r}: a directory answers its own machine only; run this command there")
+    pages: list[Any] = []
+
+    async def work() -> None:
+        pages.extend(await _conversation(address, question))
+
+    run_work(work())
+    return pages
+
+
+async def _conversation(address: tuple[str, int], question: str) -> list[Any]:
+    import asyncio
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            reader, writer = await asyncio.open_connection(*address)
+            try:
+                pages = [await _exchange(reader, writer, address[1], question, 0)]
+                while (rows := pages[-1].get("rows")) and pages[-1]["start"] + len(rows) < pages[-1]["total"]:
+                    start = pages[-1]["start"] + len(rows)
+                    pages.append(await _exchange(reader, writer, address[1], question, start))
+                return pages
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise HeliographError(f"{address[0]}:{address[1]} does not answer; is it a directory?") from None
+    except OSError as error:
+        why = error.strerror or error
+        raise HeliographError(
+            f"no directory at {address[0]}:{address[1]} ({why}); `heliograph bdn run` starts one"
+        ) from None
+
+
+async def _exchange(reader: Any, writer: Any, port: int, question: str, start: int) -> Any:
+    """One question and its answer."""
+    import json
+
+    from heliograph.live.runtime import local_token
+    from heliograph.wire.frames import LENGTH, Frame, ServiceFlag, service
+    from heliograph.wire.limits import FRAME_BYTES_MAX
+
+    asked = {"question": question, "token": local_token(port) or "", "start": start}
+    writer.write(service(b"admin", json.dumps(asked).encode(), 1))
+    head = await reader.readexactly(LENGTH.size)
+    length = LENGTH.unpack(head)[0]
+    if length > FRAME_BYTES_MAX:
+        raise HeliographError("that is not a directory")
+    frame = Frame(head + await reader.readexactly(length))
+    answer = json.loads(frame.payload)
+    if frame.flags & ServiceFlag.REFUSAL:
+        raise HeliographError(f"{answer.get('text') or answer.get('reason')}")
+    return answer

@@ -1,0 +1,66 @@
+"""Questions: what the administrator of a directory's machine asks it over a link.
+
+In:    SERVICE frames named "admin": a JSON object with the report, the local token and, of a list, the first row.
+Out:   SERVICE frames with the answer, or with the reason for a refusal.
+State: the digest of the token.
+Not here: the reports (directory.py), where the token lies (live/runtime.py), asking (cli/bdn.py).
+
+The words are those of a broker's admin service. But a directory has no sessions: each question brings its proof.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.wire import bodies
+from heliograph.wire.frames import Frame, ServiceFlag, service
+
+NAME = b"admin"
+ROWS_MAX = 500  # in one answer: well within a frame
+
+
+class Question(msgspec.Struct):
+    """What is asked."""
+
+    question: str = "overview"
+    token: str = ""
+    start: int = 0
+
+
+_decode = msgspec.json.Decoder(Question).decode
+
+
+class Questions:
+    """Answers those who show the token of this run."""
+
+    def __init__(self, digest: bytes, report: Callable[[str], Any]) -> None:
+        self._digest = digest
+        self._report = report
+
+    def answer(self, frame: Frame) -> bytes:
+        """The frame to send back."""
+        try:
+            said = msgspec.json.encode(self._said(_decode(frame.payload)))
+            flags = int(ServiceFlag.ANSWER)
+        except ProtocolError as error:
+            said, flags = bodies.refusal(error.reason, error.detail), ServiceFlag.ANSWER | ServiceFlag.REFUSAL
+        except (UsageError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            said = bodies.refusal(Reason.QUESTION_UNKNOWN, str(error)[:200])
+            flags = ServiceFlag.ANSWER | ServiceFlag.REFUSAL
+        return service(NAME, said, frame.sequence, flags=flags)
+
+    def _said(self, asked: Question) -> Any:
+        digest = sha256(asked.token.encode("utf-8", "surrogatepass")).digest()
+        if not self._digest or not hmac.compare_digest(digest, self._digest):
+            raise ProtocolError(Reason.ASK_DENIED, "only the user who runs this directory may ask, on its machine")
+        report = self._report(asked.question)
+        if not isinstance(report, list):
+            return report
+        start = max(0, asked.start)
+        return {"start": start, "total": len(report), "rows": report[start : start + ROWS_MAX]}
