@@ -23,7 +23,9 @@ from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
 from heliograph.client.subscriptions import DIRECTED
 from heliograph.errors import ClosedError, HeliographError, UsageError
+from heliograph.live.following import Following
 from heliograph.live.loop import Driver
+from heliograph.live.seeker import Found, Seeker
 from heliograph.live.subscription import Callback, Incoming, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
 from heliograph.model.publication import Publication
@@ -68,6 +70,7 @@ class Client:
         self._turn_bytes = 0
         self._crash: BaseException | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._following: Following | None = None  # where discovery found the broker
 
     # -- what it is -----------------------------------------------------------------------------------------------
 
@@ -105,7 +108,12 @@ class Client:
         return self._session.inbox_topic
 
     def report(self, question: str = "overview") -> Any:
-        """The session about itself, as plain values: "overview" or "subscriptions"."""
+        """The session about itself, as plain values: "overview", "subscriptions", "time" or "discovery".
+
+        The last says how its broker was found; None where the program named it.
+        """
+        if question == "discovery":
+            return None if self._following is None else self._following.report()
         return self._session.report(question)
 
     # -- publishing -----------------------------------------------------------------------------------------------
@@ -283,6 +291,8 @@ class Client:
             await self._request(commands.Close)
         for task in self._other_callbacks():
             task.cancel()
+        if self._following is not None:
+            await self._following.stop()
         if self._stopping is None:
             self._stopping = self._loop.create_task(self._driver.stop())
         await asyncio.shield(self._stopping)
@@ -320,6 +330,11 @@ class Client:
         except BaseException:
             await self.close()
             raise
+
+    def _found(self, found: Found, seeker: Seeker) -> None:
+        """Its broker was found by discovery: from now on it stays near one."""
+        self._following = Following(self._driver, MACHINE, self._session, seeker, found)
+        self._following.start()
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
         await self._request(lambda request: commands.Unsubscribe(request, subscription.number))
