@@ -88,12 +88,12 @@ def connect(
     """Connect to a broker: ``client = await connect(…)``, or ``async with connect(…) as client``.
 
     ``address`` is one, or several to choose from; else $HELIOGRAPH_URL. Without either the nearest broker is looked
-    for, as ``discover=Discover(…)`` says or else the environment. A search that was told of nobody and finds nobody ends
-    at heliograph://127.0.0.1:4717; ``discover=False`` goes there at once.
+    for, as ``discover=Discover(…)`` says or else the environment. A search that was told of nobody and finds nobody
+    ends at heliograph://127.0.0.1:4717; ``discover=False`` goes there at once.
 
-    ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove who one is; ``authority`` is whom
-    to trust (heliographs:// only). Each of these has a variable too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE and so
-    on. A broker that a search found gets a token only if ``authority`` or ``server_name`` vouches for it.
+    ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove who one is; ``authority`` is
+    whom to trust (heliographs:// only). Each of these has a variable too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE
+    and so on. A broker that a search found gets a token only if ``authority`` or ``server_name`` vouches for it.
     ``hold`` lets this publisher wait for slow consumers that ask for it.
 
     Times are in seconds. Each address is tried at least once, and again until ``timeout`` is over. Later, a lost link
