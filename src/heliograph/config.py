@@ -222,6 +222,8 @@ def _discovery_problems(settings: Settings) -> Iterator[str]:
         yield "directory.private = true needs tls.authority, which signed the requesters' certificates"
     if directory.links_secure and not certified:
         yield "directory.links_secure = true needs tls.certificate, tls.key and tls.authority"
+    if directory.enabled and any(listener.name == "bdn" for listener in settings.broker.listeners):
+        yield "listener.bdn.name = 'bdn': the listener of the directory in this process is called so; choose another"
     away = [link for link in directory.links if not is_loopback(link.rpartition(":")[0].strip("[]"))]
     if directory.token_file and away and not directory.links_secure:
         yield f"directory.links has {away[0]!r}: the token would cross the network in clear; set directory.links_secure"

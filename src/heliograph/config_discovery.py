@@ -44,6 +44,7 @@ class DiscoverySection:
     policy: str = "open"
     realms: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
+    directory_links: tuple[str, ...] = ()
     public: bool = True
     topics: tuple[str, ...] = ()
     join_private: bool = False
@@ -83,7 +84,12 @@ class DiscoverySection:
     def joining(self, broker: BrokerConfig, transports: tuple[str, ...]) -> DiscoveryConfig:
         """For the search of a broker that wants to join others."""
         return DiscoveryConfig(
-            directories=self.directories, multicast=self.group, name=broker.name, role="broker", transports=transports
+            directories=self.directories,
+            directory_links=self.directory_links,
+            multicast=self.group,
+            name=broker.name,
+            role="broker",
+            transports=transports,
         )
 
     @property
@@ -162,6 +168,10 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "discovery.realms": ("the networks that get an answer, for policy = realm", "networks such as 192.0.2.0/24"),
     "discovery.directories": ("the directories (BDNs) to which the broker makes itself known", _ADDRESSES),
+    "discovery.directory_links": (
+        "the same, reached by TCP instead of UDP: for networks that let no datagram out",
+        _ADDRESSES,
+    ),
     "discovery.public": (
         "make the broker known on the public topic too, for every directory of the network",
         "true or false",

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.config import BrokerConfig
-from heliograph.discovery.brokers import directory as directories
 from heliograph.discovery.brokers import responder as responders
 from heliograph.discovery.brokers.config import DirectoryConfig, ResponderConfig
-from heliograph.discovery.brokers.directory import Directory
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
@@ -28,7 +26,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
 
 BROKER = "broker"
 DISCOVERY = responders.NAME  # the responder of broker discovery
-DIRECTORY = directories.NAME  # also the name of its listener
+DIRECTORY = "bdn"  # also the name of its listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,8 @@ def build(
         machines[DISCOVERY] = Responder(responder, config.name, seed=seed, incarnation=incarnation, keyring=keyring)
         sockets[DISCOVERY] = Responder.sockets(responder)
     if directory is not None:
+        from heliograph.discovery.brokers.directory import Directory  # late: few brokers have one
+
         machines[DIRECTORY] = Directory(directory, seed=seed, keyring=keyring)
         sockets[DIRECTORY] = Directory.sockets(directory)
         listeners[DIRECTORY] = DIRECTORY
@@ -81,6 +81,8 @@ def build(
 
 def build_directory(config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> Node:
     """A broker directory in a process of its own."""
+    from heliograph.discovery.brokers.directory import Directory
+
     return Node(
         name=config.name,
         machines={DIRECTORY: Directory(config, seed=seed, keyring=keyring)},

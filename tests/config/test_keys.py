@@ -22,9 +22,12 @@ def test_only_what_a_table_makes_no_sense_without_must_be_given() -> None:
 @pytest.mark.parametrize("path", KEYS)
 def test_every_key_can_be_given_by_the_environment(path: str) -> None:
     key = KEYS[path]
-    value = {"access.rules.effect": "allow", "network.links.host": "b.example.org", "network.slot": 7}.get(
-        path, key.default
-    )
+    value = {
+        "access.rules.effect": "allow",
+        "network.links.host": "b.example.org",
+        "network.slot": 7,
+        "discovery.port": 4800,
+    }.get(path, key.default)
     text = ",".join(value) if isinstance(value, tuple) else str(value)
     variable = key.in_environment.replace("__NAME__", "__MAIN__", 1 if path.startswith("listener") else 0)
     variable = variable.replace("__N__", "__0__")

@@ -127,6 +127,7 @@ def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
     rows: list[dict[str, Any]] = []
     for page in _ask(at, "brokers"):
         rows.extend(page["rows"])
+    rows.sort(key=lambda row: (row["round_trip_us"] is None, row["round_trip_us"] or 0, row["broker"]))
     show(rows, as_json, COLUMNS)
 
 

@@ -3,7 +3,7 @@
 In:    a folder for their settings.
 Out:   lines on standard output, as things happen; what was measured, in the report.
 State: the processes; they end with the scene, whatever happens.
-Not here: starting and linking processes (network_processes.py), the other scenes (demo_scenes.py).
+Not here: starting and linking processes (network_processes.py), finding one of them (demo_discovery.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from heliograph.cli.demo_discovery import play_discovery
 from heliograph.cli.demo_report import Report
 from heliograph.cli.network_processes import Network, administrating
 from heliograph.cli.network_trace import as_text
@@ -38,6 +39,7 @@ async def play_network(folder: Path, report: Report) -> None:
         links = len(network.topology.links)
         print(f"   started, linked by {links} links, and every map complete in {took:.1f} s")
         await _deliver(network, took, report)
+        await play_discovery(network, report)
     finally:
         network.stop(keep_logs=False)
 

@@ -63,9 +63,10 @@ def up(
     port_base: Annotated[
         int | None, typer.Option(help="The first port; the next ones follow. Default: free ports.", min=1, max=65_535)
     ] = None,
+    no_bdn: Annotated[bool, typer.Option("--no-bdn", help="Without a broker directory.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a network of brokers on this machine, until Ctrl-C."""
+    """Start a network of brokers and a broker directory on this machine, until Ctrl-C."""
     import signal
 
     from heliograph.cli.network_processes import Network
@@ -77,13 +78,17 @@ def up(
     pieces = graph.parts()
     if len(pieces) > 1:
         say(f"the links leave {len(pieces)} parts that do not reach each other: {_first_of(pieces)}")
-    network = Network(graph, folder.absolute() if folder is not None else default_folder())
+    where = folder.absolute() if folder is not None else default_folder()
+    after = 0 if port_base is None else port_base + len(graph.brokers)
+    network = Network(graph, where, bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
     stands = False
     try:
         run_work(network.start(say))
         stands = True
+        for directory in network.directories:
+            say(f"directory {directory.name} at {directory.address} knows them: `heliograph bdn list`")
         _show_brokers(network, as_json)
         if detach:
             say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
@@ -109,7 +114,8 @@ def down(folder: Folder = None) -> None:
     processes = [state.process_of(where, broker) for broker in network.brokers]
     found = [process for process in processes if process is not None]
     made = end(found)
-    state.clear(where, [broker.name for broker in network.brokers], keep_logs=False)
+    end(filter(None, [state.process_of(where, directory) for directory in network.directories]))
+    state.clear(where, [each.name for each in network.parts], keep_logs=False)
     told = [f"{len(found)} of {len(network.brokers)} brokers were running and are stopped"]
     if made:
         told.append(f"{made} of them had to be killed")
@@ -229,12 +235,15 @@ def _watch(network: Network) -> None:
 
     say("the network stands; Ctrl-C stops it")
     gone: dict[str, int] = {}
-    while len(gone) < len(network.brokers):
+    names = [broker.name for broker in network.brokers]
+    while not set(names) <= set(gone):
         time.sleep(WATCH_S)
         ended = network.ended()
+        left = sum(name not in ended for name in names)
         for name in [name for name in ended if name not in gone]:
             how = f"signal {-ended[name]}" if ended[name] < 0 else f"code {ended[name]}"
-            say(f"broker {name} ended ({how}); {len(network.brokers) - len(ended)} are left")
+            what = "broker" if name in names else "directory"
+            say(f"{what} {name} ended ({how}); {left} brokers are left")
         gone = ended
 
 
@@ -259,8 +268,9 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
     """All brokers of a local network, asked at the same time."""
     import asyncio
 
-    from heliograph.cli.network_map import SILENT, SeenBroker, merged
+    from heliograph.cli.network_map import RUNNING, SILENT, SeenBroker, SeenDirectory, merged
     from heliograph.cli.network_processes import administrating, listens
+    from heliograph.cli.network_state import process_of
 
     reports: dict[str, dict[str, Any]] = {}
 
@@ -290,6 +300,11 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
     for broker in network.brokers:
         seen = view.brokers[broker.name]
         seen.address, seen.pid = broker.address, broker.pid
+    for directory in network.directories:
+        alive = process_of(where, directory) is not None
+        view.directories.append(
+            SeenDirectory(directory.name, directory.address, directory.pid, RUNNING if alive else SILENT)
+        )
     return view
 
 

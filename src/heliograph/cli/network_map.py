@@ -35,6 +35,16 @@ class SeenBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenDirectory:
+    """A broker directory (BDN) of a local network."""
+
+    name: str
+    address: str
+    pid: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class SeenLink:
     """A link between two brokers; or, with ``way``, a way through a cluster whose inside nobody was asked about."""
 
@@ -52,6 +62,7 @@ class NetworkView:
     brokers: dict[str, SeenBroker] = field(default_factory=dict)
     links: list[SeenLink] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    directories: list[SeenDirectory] = field(default_factory=list)
 
     @property
     def clusters(self) -> dict[str, list[SeenBroker]]:
@@ -70,6 +81,7 @@ class NetworkView:
             "clusters": {name: [broker.name for broker in members] for name, members in self.clusters.items()},
             "brokers": [asdict(broker) for members in self.clusters.values() for broker in members],
             "links": [asdict(link) for link in self.links],
+            "directories": [asdict(directory) for directory in self.directories],
         }
 
 
@@ -201,6 +213,9 @@ def as_text(view: NetworkView) -> Iterator[str]:
             branch = f"{'  ' if is_last else '│ '} {'└─' if place == len(rows) else '├─'}"
             text = "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True) if width)
             yield f"{branch} {text}".rstrip()
+    for directory in view.directories:
+        gone = f"  {SILENT}" if directory.state == SILENT else ""
+        yield f"directory {directory.name}  {directory.address}  pid {directory.pid}{gone}"
     if view.links:
         yield ""
         yield from table([_link_row(view, link) for link in view.links])

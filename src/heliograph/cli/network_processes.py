@@ -1,4 +1,4 @@
-"""A network of broker processes on this machine: started, linked, waited for, stopped.
+"""A network of broker processes on this machine, and its directory: started, linked, waited for, stopped.
 
 In:    a topology and a folder.
 Out:   processes whose maps are complete, or an error that says which broker is at fault and where its log is.
@@ -31,8 +31,9 @@ import psutil  # type: ignore[import-untyped]
 from heliograph.cli import network_state as state
 from heliograph.cli.connection import Connection, administrator, connected
 from heliograph.cli.files import locked, private_folder, write_file
-from heliograph.cli.network_state import HOST, LocalBroker, LocalNetwork
+from heliograph.cli.network_state import HOST, LocalBroker, LocalDirectory, LocalNetwork
 from heliograph.cli.topology import Topology
+from heliograph.discovery.brokers.config import DIRECTORY_PORT
 from heliograph.errors import HeliographError, UsageError
 
 if TYPE_CHECKING:
@@ -58,9 +59,12 @@ def new_key() -> bytes:
 class Network:
     """A network that this process started."""
 
-    def __init__(self, topology: Topology, folder: Path) -> None:
+    def __init__(self, topology: Topology, folder: Path, *, bdn: bool = True, bdn_port: int = 0) -> None:
         self.topology = topology.with_slots()
         self.folder = folder
+        self.directories: tuple[LocalDirectory, ...] = ()
+        self._bdn = bdn
+        self._bdn_port = bdn_port  # 0: the usual one, or a free one where that is taken
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.brokers: tuple[LocalBroker, ...] = ()
         self._is_ours = False  # until then the folder may be another network's
@@ -74,6 +78,8 @@ class Network:
             refuse_others_files(self.folder, self.topology)
             self._is_ours = True
             try:
+                self._prepare()
+                await self._start_directory()
                 self._spawn()
             except BaseException:
                 self.stop(keep_logs=False)
@@ -99,25 +105,55 @@ class Network:
 
     # -- processes ------------------------------------------------------------------------------------------------
 
-    def _spawn(self) -> None:
+    def _prepare(self) -> None:
         write_file(self.folder / state.KEY, new_key(), force=True)
+
+    async def _start_directory(self) -> None:
+        """A directory, before the brokers: they are told where it is."""
+        if not self._bdn:
+            return
+        name = directory_name(self.topology)
+        usual = [0] if await listens(DIRECTORY_PORT) else [DIRECTORY_PORT, 0]
+        ports = [self._bdn_port] if self._bdn_port else usual
+        for port in ports:
+            state.write_directory(self.folder, name, port)
+            self._run(name, "bdn")
+            self._remember_directory(name, port)
+            try:
+                taken = (await self._wait_for_ports([name]))[name]
+            except HeliographError:
+                if port == ports[-1]:
+                    raise
+                continue  # somebody took the usual port meanwhile
+            state.write_directory(self.folder, name, taken)
+            self._remember_directory(name, taken)
+            return
+
+    def _remember_directory(self, name: str, port: int) -> None:
+        self.directories = (LocalDirectory(name=name, port=port, pid=self.processes[name].pid),)
+        self._save()
+
+    def _spawn(self) -> None:
+        for broker in self.topology.brokers:
+            state.write_settings(self.folder, broker, (), self.directories)
+            self._run(broker.name, "broker")
+        self._remember({broker.name: broker.port for broker in self.topology.brokers})
+
+    def _run(self, name: str, what: str) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
         environment["HELIOGRAPH_RUNTIME_DIR"] = str(state.default_folder().parent)
-        for broker in self.topology.brokers:
-            state.write_settings(self.folder, broker, ())
-            settings = state.settings_of(self.folder, broker.name)
-            with state.log_of(self.folder, broker.name).open("wb") as log:
-                # A session of its own: Ctrl-C is ours to handle.
-                self.processes[broker.name] = subprocess.Popen(  # noqa: S603 our own program with our own arguments
-                    [sys.executable, "-m", "heliograph.cli.main", "broker", "run", "--config", str(settings)],
-                    cwd=self.folder,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-        self._remember({broker.name: broker.port for broker in self.topology.brokers})
+        settings = str(state.settings_of(self.folder, name))
+        with state.log_of(self.folder, name).open("wb") as log:
+            # A session of its own: Ctrl-C is ours to handle.
+            self.processes[name] = subprocess.Popen(  # noqa: S603 our own program with our own arguments
+                [sys.executable, "-m", "heliograph.cli.main", what, "run", "--config", settings],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _remember(self, ports: dict[str, int]) -> None:
         self.brokers = tuple(
@@ -130,23 +166,30 @@ class Network:
             )
             for broker in self.topology.brokers
         )
-        state.save(self.folder, LocalNetwork(brokers=self.brokers, links=self.topology.links))
+        self._save()
+
+    def _save(self) -> None:
+        network = LocalNetwork(brokers=self.brokers, links=self.topology.links, directories=self.directories)
+        state.save(self.folder, network)
 
     async def _wait_until_ready(self) -> None:
+        self._remember(await self._wait_for_ports([broker.name for broker in self.brokers]))
+
+    async def _wait_for_ports(self, names: list[str]) -> dict[str, int]:
         ports: dict[str, int] = {}
-        deadline = time.monotonic() + START_S_MAX + len(self.brokers)
-        while len(ports) < len(self.brokers):
-            for name in self.processes:
+        deadline = time.monotonic() + START_S_MAX + len(names)
+        while len(ports) < len(names):
+            for name in names:
                 if name not in ports and (port := self._port_of(name)) is not None:
                     ports[name] = port
             if time.monotonic() > deadline:
-                waiting = [name for name in self.processes if name not in ports]
+                waiting = [name for name in names if name not in ports]
                 raise HeliographError(f"not ready in time: {', '.join(waiting)}; their logs are in {self.folder}")
             await asyncio.sleep(POLL_S)
-        self._remember(ports)
+        return ports
 
     def _port_of(self, name: str) -> int | None:
-        """The port of a broker that is ready."""
+        """The port of a broker or directory that is ready."""
         log = state.log_of(self.folder, name)
         ended = self.processes[name].poll() is not None  # before the log is read, so that nothing is missed
         text = log.read_text(errors="replace")
@@ -155,7 +198,8 @@ class Network:
             return int(opened[1])
         if ended:
             last = text.splitlines()[-1] if text else "it said nothing"
-            raise HeliographError(f"broker {name} did not start: {last.removeprefix('heliograph: ')} (log: {log})")
+            what = "directory" if name == directory_name(self.topology) else "broker"
+            raise HeliographError(f"{what} {name} did not start: {last.removeprefix('heliograph: ')} (log: {log})")
         return None
 
     def _write_links(self) -> None:
@@ -163,10 +207,10 @@ class Network:
         ports = {broker.name: broker.port for broker in self.brokers}
         for broker in self.topology.brokers:
             dialled = [ports[other] for one, other in self.topology.links if one == broker.name]
-            state.write_settings(self.folder, replace(broker, port=ports[broker.name]), dialled)
+            state.write_settings(self.folder, replace(broker, port=ports[broker.name]), dialled, self.directories)
 
     def ended(self) -> dict[str, int]:
-        """Brokers whose processes ended, with their exit codes; a negative one is a signal."""
+        """Brokers and directories whose processes ended, with their exit codes; a negative one is a signal."""
         return {name: code for name, process in self.processes.items() if (code := process.poll()) is not None}
 
     def stop(self, *, keep_logs: bool) -> None:
@@ -176,6 +220,7 @@ class Network:
         end([psutil.Process(each.pid) for each in self.processes.values() if each.poll() is None])
         for process in self.processes.values():
             process.poll()
+        state.clear(self.folder, [each.name for each in self.directories], keep_logs=False)
         state.clear(self.folder, [broker.name for broker in self.topology.brokers], keep_logs=keep_logs)
 
     # -- links ----------------------------------------------------------------------------------------------------
@@ -200,6 +245,12 @@ class Network:
                 )
             if waiting:
                 await asyncio.sleep(POLL_S)
+
+
+def directory_name(topology: Topology) -> str:
+    """What a network's directory is called, and its files: not like a broker."""
+    taken = [broker.name for broker in topology.brokers]
+    return next(name for name in ("bdn", *(f"bdn-{number}" for number in range(len(taken)))) if name not in taken)
 
 
 def administrating(url: str) -> Any:
@@ -247,12 +298,13 @@ def refuse_running(folder: Path) -> None:
             f"a network of {len(alive)} brokers runs in {folder}; "
             f"stop it by `heliograph network down --dir {folder}`, or choose another folder with --dir"
         )
-    state.remove_files(folder, [broker.name for broker in network.brokers])
+    state.remove_files(folder, [each.name for each in network.parts])
 
 
 def refuse_others_files(folder: Path, topology: Topology) -> None:
     """Say no before a file is overwritten that no network of ours left here."""
-    paths = [folder / state.KEY, *(state.settings_of(folder, broker.name) for broker in topology.brokers)]
+    names = [directory_name(topology), *(broker.name for broker in topology.brokers)]
+    paths = [folder / state.KEY, *(state.settings_of(folder, name) for name in names)]
     for path in paths:
         if path.exists():
             raise UsageError(f"{path} exists and would be overwritten; choose an empty folder with --dir")

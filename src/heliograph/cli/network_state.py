@@ -49,11 +49,31 @@ class LocalBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDirectory:
+    """A broker directory (BDN) of a local network and the process that runs it."""
+
+    name: str
+    port: int
+    pid: int
+
+    @property
+    def address(self) -> str:
+        """Where it is asked, by UDP or TCP."""
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetwork:
     """What was started in a folder."""
 
     brokers: tuple[LocalBroker, ...]
     links: tuple[tuple[str, str], ...]
+    directories: tuple[LocalDirectory, ...] = ()
+
+    @property
+    def parts(self) -> tuple[LocalBroker | LocalDirectory, ...]:
+        """Whatever has a process."""
+        return (*self.brokers, *self.directories)
 
 
 def default_folder() -> Path:
@@ -73,13 +93,23 @@ def log_of(folder: Path, name: str) -> Path:
     return folder / f"{name}.log"
 
 
-def write_settings(folder: Path, broker: DrawnBroker, ports: Iterable[int]) -> None:
+def write_directory(folder: Path, name: str, port: int) -> None:
+    """A directory's settings; `heliograph bdn run --config` works with them."""
+    lines = ["[directory]", f'name = "{name}"', f'host = "{HOST}"', f"port = {port}"]
+    write_file(settings_of(folder, name), ("\n".join(lines) + "\n").encode(), force=True)
+
+
+def write_settings(
+    folder: Path, broker: DrawnBroker, ports: Iterable[int], directories: Iterable[LocalDirectory] = ()
+) -> None:
     """A broker's settings, with links to brokers on these ports; `heliograph broker run --config` works with them."""
     lines = [
         "[broker]", f'name = "{broker.name}"',
         "", "[[listener]]", f'host = "{HOST}"', f"port = {broker.port}",
         "", "[network]", f'cluster = "{broker.cluster}"', f"slot = {broker.slot}", f'key_file = "{KEY}"',
     ]  # fmt: skip
+    if addresses := [f'"{directory.address}"' for directory in directories]:
+        lines += ["", "[discovery]", f"directories = [{', '.join(addresses)}]"]
     for port in ports:
         lines += ["", "[[network.links]]", f'host = "{HOST}"', f"port = {port}"]
     write_file(settings_of(folder, broker.name), ("\n".join(lines) + "\n").encode(), force=True)
@@ -106,8 +136,8 @@ def load(folder: Path) -> LocalNetwork | None:
     return network
 
 
-def process_of(folder: Path, broker: LocalBroker) -> psutil.Process | None:
-    """The process that runs this broker, if it still does: the system may have given its number to another one."""
+def process_of(folder: Path, broker: LocalBroker | LocalDirectory) -> psutil.Process | None:
+    """The process that runs it, if it still does: the system may have given its number to another one."""
     try:
         process = psutil.Process(broker.pid)
         words = process.cmdline()  # of a process that has ended and was not waited for: nothing

@@ -1,9 +1,9 @@
 """Directories by name: looks up the host names of a broker's directories, again and again, and tells the responder.
 
-In:    addresses as a user wrote them; DNS.
+In:    addresses with names; DNS.
 Out:   DirectoriesFound, whenever something was found.
 State: a timer.
-Not here: addresses in numbers, which need no looking up (discovery/brokers/advertisement.py).
+Not here: addresses in numbers, which need no looking up (services.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import socket
 from collections.abc import Sequence
 
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
-from heliograph.discovery.brokers.config import address_of, is_number
 from heliograph.live.loop import Driver
 from heliograph.machine import Address
 from heliograph.node import DISCOVERY
@@ -21,12 +20,6 @@ from heliograph.observe.log import Log
 
 AGAIN_S = 60.0  # a directory may move
 SOON_S = 5.0  # where a name was not found
-
-
-def named(directories: Sequence[str]) -> list[Address]:
-    """The addresses among these that have a host name."""
-    found = [address for text in directories if (address := address_of(text)) is not None]
-    return [address for address in found if not is_number(address[0])]
 
 
 async def look_up(driver: Driver, log: Log, addresses: Sequence[Address]) -> None:

@@ -25,7 +25,7 @@ from heliograph.discovery.brokers.config import DirectoryConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
-from heliograph.live.directories import look_up, named
+from heliograph.live.directories import look_up
 from heliograph.live.links import format_address
 from heliograph.live.loop import Driver, describe_crash
 from heliograph.live.runtime import LocalToken, remove_token, write_token
@@ -220,8 +220,8 @@ class Running:
         """What goes on beside the machines, now that they run."""
         if services.responder is not None:
             self._go_on(sample_usage(self.driver))
-            if names := named(services.responder.directories):
-                self._go_on(look_up(self.driver, self._log, names))
+            if services.named:
+                self._go_on(look_up(self.driver, self._log, services.named))
         if services.join is not None:
             from heliograph.live.join import Joining  # late: few brokers look for others
 

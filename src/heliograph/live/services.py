@@ -21,6 +21,8 @@ from heliograph.discovery.brokers.config import (
     DirectoryConfig,
     DiscoveryConfig,
     ResponderConfig,
+    address_of,
+    is_number,
 )
 from heliograph.live.links import format_address
 from heliograph.machine import Address, SocketName
@@ -44,6 +46,7 @@ class Services:
     """What a node has beside its broker. The default is a broker that nobody finds."""
 
     responder: ResponderConfig | None = None
+    named: tuple[Address, ...] = ()  # directories of the responder that have to be looked up, now and then
     directory: DirectoryConfig | None = None
     join: DiscoveryConfig | None = None  # how the broker looks for whom to link to
     keyring: Keyring | None = None
@@ -68,8 +71,12 @@ def services_of(settings: Settings) -> Services:
     discovery, broker = settings.discovery, settings.broker
     certified = keyring is not None and keyring.own is not None and bool(settings.tls.authority)
     transports = (("tls",) if certified else ()) + (("tcp",) if broker.network.key else ())
+    responder = discovery.responder(broker) if discovery.enabled else None
+    addresses = [(text, address_of(text)) for text in discovery.directories]
+    numbers = tuple(text for text, address in addresses if address is not None and is_number(address[0]))
     return Services(
-        responder=discovery.responder(broker) if discovery.enabled else None,
+        responder=None if responder is None else replace(responder, directories=numbers),
+        named=tuple(address for text, address in addresses if address is not None and text not in numbers),
         directory=settings.directory.config(settings.directory_token) if settings.directory.enabled else None,
         join=discovery.joining(broker, transports) if settings.join.join else None,
         keyring=keyring,

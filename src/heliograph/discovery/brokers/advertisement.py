@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heliograph.discovery.brokers.config import ResponderConfig, address_of, is_number
+from heliograph.discovery.brokers.config import ResponderConfig, address_of
 from heliograph.discovery.brokers.messages import Announcement, BrokerAdvertisement
 from heliograph.discovery.brokers.standing import Standing
 from heliograph.machine import Address, Instant
@@ -42,8 +42,7 @@ class Advertiser:
         self._broker = broker
         self._incarnation = incarnation
         self._number = 0
-        addresses = [address for text in config.directories if (address := address_of(text)) is not None]
-        self._configured = [address for address in addresses if is_number(address[0])]
+        self._configured = [address for text in config.directories if (address := address_of(text)) is not None]
         self._found: tuple[Address, ...] = ()  # configured too, by name
         self._heard: dict[Address, Instant] = {}  # directories that pinged us, and when
         self._quick = 0  # renewals in a row before their time

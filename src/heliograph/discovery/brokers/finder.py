@@ -15,16 +15,17 @@ a request carries a signature at most, and with a keyring only signed answers of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages, selection
-from heliograph.discovery.brokers.asking import LINK, NEIGHBOUR, STATIC, Ask, Asking
+from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
 from heliograph.discovery.brokers.messages import (
+    DIRECTORY_FRAMES,
+    DIRECTORY_NAME,
     Acknowledgement,
     Certificate,
     CertificateRequest,
@@ -34,11 +35,12 @@ from heliograph.discovery.brokers.messages import (
     Kind,
     Message,
     Pong,
+    Relay,
 )
 from heliograph.discovery.brokers.pinging import Pinging
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.result import Result, finding_of
-from heliograph.discovery.brokers.signing import Signing
+from heliograph.discovery.brokers.signing import SEALED_ID, Signing
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -57,11 +59,10 @@ from heliograph.machine import (
 )
 from heliograph.model.identity import Role
 from heliograph.wire.frames import Frame, service
-from heliograph.wire.frames import Kind as FrameKind
-from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.splitter import Splitter
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
@@ -71,8 +72,10 @@ NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
 DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
 SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
-DIRECTORY_NAME = b"bdn"
-FROM_DIRECTORY: Mapping[int, int] = {FrameKind.SERVICE: HEAD_BYTES + len(DIRECTORY_NAME) + messages.LINK_BYTES_MAX}
+
+
+Unread = tuple[Address, Message, Address | None, Instant]
+"""An answer: from whom, what, through which directory, when."""
 
 
 class Finder:
@@ -86,17 +89,21 @@ class Finder:
         remembered: tuple[Remembered, ...] = (),
         keyring: Keyring | None = None,
         sealed: bool = False,
+        directory_chain: bytes = b"",
     ) -> None:
+        """With ``sealed`` answers are for our eyes only, if we have a key; with the chain of a directory's certificates
+        requests are for that directory's eyes only until it passes them on."""
         self._config = config
         self._sealed = sealed and keyring is not None and keyring.own is not None
         self._signing = Signing(keyring, required=True)
+        self._directory_chain = directory_chain
         self._secret = sha256(f"{seed}/finder".encode()).digest()
         self._id = sha256(b"id" + self._secret).digest()[:16]
         self._asking = Asking(config, remembered)
         self._outbox = Outbox()
         self._timers = Timers()
         self._candidates: dict[str, Candidate] = {}
-        self._unread: dict[bytes, tuple[Address, Message, bool, Instant]] = {}  # answers, by the chain that they need
+        self._unread: dict[bytes, Unread] = {}  # answers, by the chain that they need
         self._pinging: Pinging | None = None
         self._splitters: dict[LinkId, Splitter] = {}
         self._dials: dict[Ticket, Ask] = {}
@@ -178,13 +185,18 @@ class Finder:
             return
         ask.sent += 1
         ask.sent_at = now
-        message = self._signing.message(self._request(ask, now), ask.cookie)
+        message = self._signing.message(self._request(ask, now), ask.cookie, self._reader(ask, now))
         self._spread = self._spread or ask.link is not None or any(ask.cookie)
         if ask.link is not None:
-            self._counts["sent"] += 1
-            self._outbox.writes.append((ask.link, [service(DIRECTORY_NAME, messages.pack(message, pad=False), 0)]))
+            self._write(ask.link, messages.pack(message, pad=False))
         else:
             self._send(ask.address, messages.pack(message))
+
+    def _reader(self, ask: Ask, now: Instant) -> Holder | None:
+        """Whose eyes a request is for, where it is sealed. ProtocolError would mean that our own settings are wrong."""
+        if not self._directory_chain or ask.how not in (DIRECTORY, LINK):
+            return None
+        return self._signing.learn(self._directory_chain, self._wall_ns(now))
 
     def _request(self, ask: Ask, now: Instant) -> DiscoveryRequest:
         config, wall_ns = self._config, self._wall_ns(now)
@@ -208,13 +220,11 @@ class Finder:
         try:
             message = messages.unpack(data)
             self._counts["received"] += 1
-            ask = self._asking.of(source)
-            relayed = message.kind is Kind.RESPONSE and ask is not None and ask.acknowledged_at is not None
-            self._hear(message, source, ask, relayed, now)
+            self._hear(message, source, self._asking.of(source), now)
         except ProtocolError as error:
             self._count(error)
 
-    def _hear(self, message: Message, source: Address, ask: Ask | None, relayed: bool, now: Instant) -> None:
+    def _hear(self, message: Message, source: Address, ask: Ask | None, now: Instant) -> None:
         if self.result is not None:
             return
         match message.kind:
@@ -223,7 +233,9 @@ class Finder:
             case Kind.ACKNOWLEDGEMENT:
                 self._receive_acknowledgement(message, ask, now)
             case Kind.RESPONSE:
-                self._receive_response(message, source, relayed, now, now)
+                self._receive_response(message, source, None, now, now)
+            case Kind.RELAY:
+                self._receive_relay(message, ask, now)
             case Kind.PONG:
                 messages.decode(Pong, message.body)
                 if self._pinging is None or not self._pinging.receive(message.cookie, now):
@@ -236,7 +248,8 @@ class Finder:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
     def _receive_challenge(self, message: Message, source: Address, now: Instant) -> None:
-        if messages.decode(Challenge, message.body).id != self._id or self._candidates_enough():
+        id = messages.decode(Challenge, message.body).id
+        if self._candidates_enough() or (id != self._id and not (self._directory_chain and id == SEALED_ID)):
             return
         ask = self._asking.challenged(source)
         if ask is None or ask.cookie == message.cookie:
@@ -267,8 +280,18 @@ class Finder:
             ask.acknowledged(said, now)
             self._consider(now)
 
+    def _receive_relay(self, message: Message, ask: Ask | None, now: Instant) -> None:
+        """An answer that a directory passes on, with what it saw of the broker's address."""
+        if ask is None or ask.acknowledged_at is None:
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory that was asked")
+        relay = messages.decode(Relay, message.body)
+        response = messages.unpack(relay.response, padded=False)
+        if response.kind is not Kind.RESPONSE:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, response.kind.name)
+        self._receive_response(response, (relay.host, 0), ask.address, now, now)
+
     def _receive_response(
-        self, message: Message, source: Address, relayed: bool, arrived: Instant, now: Instant
+        self, message: Message, source: Address, via: Address | None, arrived: Instant, now: Instant
     ) -> None:
         """An answer. With a keyring it counts only if a broker signed it; if its chain did not fit, ask for that."""
         wall_ns = self._wall_ns(arrived)
@@ -278,37 +301,49 @@ class Finder:
             hash = self._signing.hash_of(message) if error.reason is Reason.CERTIFICATE_UNKNOWN else b""
             if not hash or len(self._unread) >= self._config.answers_max:
                 raise
-            self._unread.setdefault(hash, (source, message, relayed, arrived))
-            self._send(source, messages.write(CertificateRequest(hash)))
+            self._unread.setdefault(hash, (source, message, via, arrived))
+            self._ask_for_chain(hash, via or source)
             return
         sent_at = self._sent_at.get(response.attempt)
         if response.id != self._id or sent_at is None:
             raise ProtocolError(Reason.STALE, "an answer to another request")
         known = self._candidates.get(response.broker)
-        if known is not None and not (known.relayed and not relayed):
+        if known is not None and (via is not None or not known.relayed):
             self._counts["repeated"] += 1
             return
         if self._candidates_enough() or (self._pinging is not None and known is None):
             self._counts["late"] += 1
             return
-        self._mark("first answer", now)
-        self._candidates[response.broker] = Candidate(
+        candidate = Candidate(
             response=response,
             source=source,
-            relayed=relayed,
+            relayed=via is not None,
             raw_ns=None if wall_ns is None else wall_ns - response.timestamp_ns,
             elapsed_ns=arrived - sent_at,
         )
-        self._asking.answered(source)
+        if not candidate.urls(self._config.transports):
+            self._counts["unreachable"] += 1  # it speaks nothing that we do, or nobody knows where it is
+            return
+        self._mark("first answer", now)
+        self._candidates[response.broker] = candidate
+        self._asking.answered(via or source)
         self._consider(now)
+
+    def _ask_for_chain(self, hash: bytes, source: Address) -> None:
+        """By datagram; from a directory that we have a link to on that, where any chain fits."""
+        link = self._asking.link_to(source)
+        if link is None:
+            self._send(source, messages.write(CertificateRequest(hash)))
+        else:
+            self._write(link, messages.write(CertificateRequest(hash), pad=False))
 
     def _receive_chain(self, message: Message, now: Instant) -> None:
         chain = messages.decode(Certificate, message.body).chain
         unread = self._unread.pop(sha256(chain).digest(), None)
         if unread is not None:
-            source, answer, relayed, arrived = unread
+            source, answer, via, arrived = unread
             self._signing.learn(chain, self._wall_ns(now))
-            self._receive_response(answer, source, relayed, arrived, now)
+            self._receive_response(answer, source, via, arrived, now)
 
     def _give_chain(self, message: Message, source: Address) -> None:
         """Somebody to whom we showed only the hash of our chain asks for it."""
@@ -328,7 +363,7 @@ class Finder:
             return
         config, candidates = self._config, self._candidates.values()
         good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
-        if self._candidates_enough() or (good >= config.answers_min and self._all_answered()):
+        if self._candidates_enough() or self._all_answered():  # nobody else will come, good or not
             self._ping_next(now)
         elif good >= config.answers_min:
             last = max(candidate.elapsed_ns for candidate in candidates)
@@ -389,7 +424,8 @@ class Finder:
         self._take_estimate(now)
 
     def _only_relayed(self) -> bool:
-        return all(candidate.datagrams is None for candidate in self._candidates.values())
+        """True if nothing comes to us but through directories: then pings do not either."""
+        return all(candidate.relayed for candidate in self._candidates.values())
 
     def _take_estimate(self, now: Instant) -> None:
         candidates = list(self._candidates.values())
@@ -450,7 +486,7 @@ class Finder:
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """A directory's link is there."""
-        self._splitters[link] = Splitter(FROM_DIRECTORY)
+        self._splitters[link] = Splitter(DIRECTORY_FRAMES)
         ask = self._dials.pop(peer.ticket or 0, None)
         if ask is None or self.result is not None:
             self._outbox.hang_up(link, Reason.GOODBYE)
@@ -467,7 +503,7 @@ class Finder:
             try:
                 message = messages.unpack(Frame(raw).payload, padded=False)
                 self._counts["received"] += 1
-                self._hear(message, ask.address, ask, True, now)
+                self._hear(message, ask.address, ask, now)
             except ProtocolError as error:
                 self._count(error)
         if splitter.fault is not None and self.result is None:
@@ -520,6 +556,10 @@ class Finder:
         if self._port:
             self._counts["sent"] += 1
             self._outbox.datagrams.append((SOCKET, address, data))
+
+    def _write(self, link: LinkId, data: bytes) -> None:
+        self._counts["sent"] += 1
+        self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
     def _wall_ns(self, now: Instant) -> int | None:
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns
