@@ -223,6 +223,7 @@ def with_rogue(keyring: Keyring | None, plans: list[Plan]) -> tuple[Stage, Rogue
         (ring("rogue", by="theirs"), "certificate_untrusted"),
         (ring("rogue", Role.CLIENT), "role_missing"),
         (ring("rogue", days=5), "certificate_expired"),
+        (ring("another-broker"), "credential_wrong"),
     ],
 )
 def test_a_rogue_that_answers_multicast_is_dropped_and_counted_by_whoever_has_authorities(

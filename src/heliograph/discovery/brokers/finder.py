@@ -2,8 +2,9 @@
 
 In:    datagrams and links of directories and brokers; time.
 Out:   requests, pings; at the end ``result``, and the effect ``stop``.
-State: at most ``answers_max`` candidates and one socket, however many brokers there are.
-Not here: whom to ask (asking.py), judging (selection.py), measuring (pinging.py), the file of remembered brokers.
+State: one socket, whom it asked, what came back; bounded, however many brokers there are.
+Not here: whom to ask (asking.py), what counts as an answer (answers.py), judging (selection.py), measuring
+       (pinging.py), the file of remembered brokers.
 Paper: [brokers] §3, §6, §7.
 
 A search: ask directories and the multicast group at once; show each its cookie; collect answers until all who are
@@ -20,6 +21,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages, selection
+from heliograph.discovery.brokers.answers import Answers
 from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
@@ -31,7 +33,6 @@ from heliograph.discovery.brokers.messages import (
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    DiscoveryResponse,
     Kind,
     Message,
     Pong,
@@ -57,7 +58,6 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
-from heliograph.model.identity import Role
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 
@@ -74,10 +74,6 @@ SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
 
 
-Unread = tuple[Address, Message, Address | None, Instant]
-"""An answer: from whom, what, through which directory, when."""
-
-
 class Finder:
     """A machine that lives for one search."""
 
@@ -91,8 +87,11 @@ class Finder:
         sealed: bool = False,
         directory_chain: bytes = b"",
     ) -> None:
-        """With ``sealed`` answers are for our eyes only, if we have a key; with the chain of a directory's certificates
-        requests are for that directory's eyes only until it passes them on."""
+        """The seed must be new for every search: the request's id and the nonces of its pings come from it.
+
+        With ``sealed`` answers are for our eyes only, if we have a key; with the chain of a directory's certificates
+        requests are for that directory's eyes only until it passes them on.
+        """
         self._config = config
         self._sealed = sealed and keyring is not None and keyring.own is not None
         self._signing = Signing(keyring, required=True)
@@ -102,8 +101,6 @@ class Finder:
         self._asking = Asking(config, remembered)
         self._outbox = Outbox()
         self._timers = Timers()
-        self._candidates: dict[str, Candidate] = {}
-        self._unread: dict[bytes, Unread] = {}  # answers, by the chain that they need
         self._pinging: Pinging | None = None
         self._splitters: dict[LinkId, Splitter] = {}
         self._dials: dict[Ticket, Ask] = {}
@@ -112,10 +109,11 @@ class Finder:
         self._attempt = 0
         self._rounds = 0
         self._spread = False  # somebody may have passed on the present attempt
-        self._sent_at: dict[int, Instant] = {}  # attempt -> when it left first
         self._start: Instant = 0
         self._marks: dict[str, Instant] = {}
         self._counts: Counter[str] = Counter()
+        self._answers = Answers(self._id, config, self._signing, self._asking, self._counts, self._ask_for_chain)
+        self._candidates = self._answers.candidates
         self.result: Result | None = None
 
     @staticmethod
@@ -177,7 +175,7 @@ class Finder:
         self._wait_for_answers(now)
 
     def _ask(self, ask: Ask, now: Instant) -> None:
-        self._sent_at.setdefault(self._attempt, now)
+        self._answers.sent_at.setdefault(self._attempt, now)
         if ask.how == LINK and ask.link is None:
             if ask not in self._dials.values():
                 host, port = ask.address
@@ -185,7 +183,11 @@ class Finder:
             return
         ask.sent += 1
         ask.sent_at = now
-        message = self._signing.message(self._request(ask, now), ask.cookie, self._reader(ask, now))
+        try:
+            message = self._signing.message(self._request(ask, now), ask.cookie, self._reader(ask, now))
+        except ProtocolError as error:
+            ask.refusal = f"its certificate: {error}"
+            return
         self._spread = self._spread or ask.link is not None or any(ask.cookie)
         if ask.link is not None:
             self._write(ask.link, messages.pack(message, pad=False))
@@ -193,7 +195,7 @@ class Finder:
             self._send(ask.address, messages.pack(message))
 
     def _reader(self, ask: Ask, now: Instant) -> Holder | None:
-        """Whose eyes a request is for, where it is sealed. ProtocolError would mean that our own settings are wrong."""
+        """Whose eyes a request is for, where it is sealed. ProtocolError if the chain in our settings is not good."""
         if not self._directory_chain or ask.how not in (DIRECTORY, LINK):
             return None
         return self._signing.learn(self._directory_chain, self._wall_ns(now))
@@ -233,7 +235,7 @@ class Finder:
             case Kind.ACKNOWLEDGEMENT:
                 self._receive_acknowledgement(message, ask, now)
             case Kind.RESPONSE:
-                self._receive_response(message, source, None, now, now)
+                self._receive_response(message, source, None, now)
             case Kind.RELAY:
                 self._receive_relay(message, ask, now)
             case Kind.PONG:
@@ -243,13 +245,14 @@ class Finder:
             case Kind.CERTIFICATE_REQUEST:
                 self._give_chain(message, source)
             case Kind.CERTIFICATE:
-                self._receive_chain(message, now)
+                if self._answers.learn(message, self._wall_ns(now)):
+                    self._consider(now)
             case _:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
     def _receive_challenge(self, message: Message, source: Address, now: Instant) -> None:
         id = messages.decode(Challenge, message.body).id
-        if self._candidates_enough() or (id != self._id and not (self._directory_chain and id == SEALED_ID)):
+        if self._answers.enough or (id != self._id and not (self._directory_chain and id == SEALED_ID)):
             return
         ask = self._asking.challenged(source)
         if ask is None or ask.cookie == message.cookie:
@@ -288,46 +291,12 @@ class Finder:
         response = messages.unpack(relay.response, padded=False)
         if response.kind is not Kind.RESPONSE:
             raise ProtocolError(Reason.KIND_UNEXPECTED, response.kind.name)
-        self._receive_response(response, (relay.host, 0), ask.address, now, now)
+        self._receive_response(response, (relay.host, 0), ask.address, now)
 
-    def _receive_response(
-        self, message: Message, source: Address, via: Address | None, arrived: Instant, now: Instant
-    ) -> None:
-        """An answer. With a keyring it counts only if a broker signed it; if its chain did not fit, ask for that."""
-        wall_ns = self._wall_ns(arrived)
-        try:
-            response, _ = self._signing.read(message, DiscoveryResponse, wall_ns, Role.BROKER)
-        except ProtocolError as error:
-            hash = self._signing.hash_of(message) if error.reason is Reason.CERTIFICATE_UNKNOWN else b""
-            if not hash or len(self._unread) >= self._config.answers_max:
-                raise
-            self._unread.setdefault(hash, (source, message, via, arrived))
-            self._ask_for_chain(hash, via or source)
-            return
-        sent_at = self._sent_at.get(response.attempt)
-        if response.id != self._id or sent_at is None:
-            raise ProtocolError(Reason.STALE, "an answer to another request")
-        known = self._candidates.get(response.broker)
-        if known is not None and (via is not None or not known.relayed):
-            self._counts["repeated"] += 1
-            return
-        if self._candidates_enough() or (self._pinging is not None and known is None):
-            self._counts["late"] += 1
-            return
-        candidate = Candidate(
-            response=response,
-            source=source,
-            relayed=via is not None,
-            raw_ns=None if wall_ns is None else wall_ns - response.timestamp_ns,
-            elapsed_ns=arrived - sent_at,
-        )
-        if not candidate.urls(self._config.transports):
-            self._counts["unreachable"] += 1  # it speaks nothing that we do, or nobody knows where it is
-            return
-        self._mark("first answer", now)
-        self._candidates[response.broker] = candidate
-        self._asking.answered(via or source)
-        self._consider(now)
+    def _receive_response(self, message: Message, source: Address, via: Address | None, now: Instant) -> None:
+        if self._answers.take(message, source, via, self._wall_ns(now), now):
+            self._mark("first answer", now)
+            self._consider(now)
 
     def _ask_for_chain(self, hash: bytes, source: Address) -> None:
         """By datagram; from a directory that we have a link to on that, where any chain fits."""
@@ -336,14 +305,6 @@ class Finder:
             self._send(source, messages.write(CertificateRequest(hash)))
         else:
             self._write(link, messages.write(CertificateRequest(hash), pad=False))
-
-    def _receive_chain(self, message: Message, now: Instant) -> None:
-        chain = messages.decode(Certificate, message.body).chain
-        unread = self._unread.pop(sha256(chain).digest(), None)
-        if unread is not None:
-            source, answer, via, arrived = unread
-            self._signing.learn(chain, self._wall_ns(now))
-            self._receive_response(answer, source, via, arrived, now)
 
     def _give_chain(self, message: Message, source: Address) -> None:
         """Somebody to whom we showed only the hash of our chain asks for it."""
@@ -354,32 +315,15 @@ class Finder:
 
     # -- collecting -------------------------------------------------------------------------------------------------
 
-    def _candidates_enough(self) -> bool:
-        return len(self._candidates) >= self._config.answers_max
-
     def _consider(self, now: Instant) -> None:
-        """Are enough good answers in? Never wait when all have answered; else as long again as the last one took."""
+        """Is it time to choose?"""
         if self._pinging is not None or not self._candidates:
             return
-        config, candidates = self._config, self._candidates.values()
-        good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
-        if self._candidates_enough() or self._all_answered():  # nobody else will come, good or not
+        wait_ns = self._answers.wait_ns()
+        if wait_ns == 0:
             self._ping_next(now)
-        elif good >= config.answers_min:
-            last = max(candidate.elapsed_ns for candidate in candidates)
-            wait_ns = max(config.patience_ms_min * NS_PER_MS, int(config.patience * last))
+        elif wait_ns is not None:
             self._timers.set("patience", now + wait_ns, self._stop_collecting)
-
-    def _all_answered(self) -> bool:
-        """True if as many answered as there are, as far as directories and the brokers themselves know."""
-        islands: dict[str, int] = {}
-        for candidate in self._candidates.values():
-            island = candidate.response.island
-            islands[island] = max(islands.get(island, 0), candidate.response.brokers)
-        if not self._asking.expected and max(islands.values()) == 1:
-            return False  # unlinked brokers know only themselves
-        expected = max(self._asking.expected, sum(islands.values()))
-        return expected <= len(self._candidates) and not self._asking.silent
 
     def _stop_collecting(self, now: Instant) -> None:
         if self._candidates and self._pinging is None and self.result is None:
@@ -399,6 +343,7 @@ class Finder:
             self._choose_unpinged(now)
             return
         secret = sha256(self._secret + self._attempt.to_bytes(1, "big") + len(left).to_bytes(2, "big")).digest()
+        self._answers.closed = True
         self._pinging = Pinging(targets, self._config, secret, self._timers, self._send, self._pinged)
         self._pinging.start(now)
 
@@ -415,7 +360,7 @@ class Finder:
     def _choose_unpinged(self, now: Instant) -> None:
         """Nobody answers pings. While there is time, ask again; else take the best estimate: links may still work."""
         if now < self._start + self._config.timeout_ms * NS_PER_MS and not self._only_relayed():
-            self._candidates.clear()
+            self._answers.clear()
             self._pinging = None
             self._spread = True
             self._widen(now)
@@ -547,7 +492,6 @@ class Finder:
         return {
             "candidates": len(self._candidates),
             "attempt": self._attempt,
-            "unread": len(self._unread),
             "asked": [ask.words(self._start) for ask in self._asking.asked],
             "ended": self.result is not None,
         }
