@@ -24,8 +24,7 @@ from heliograph.machine import Address, Instant
 from heliograph.model.identity import Role
 
 NS_PER_MS = 1_000_000
-BUSY_NS = 50 * NS_PER_MS  # while all who answered are too busy, wait at least so long …
-BUSY_PATIENCE = 4  # … and so many times as long as otherwise: a better one may be farther away
+BUSY_PATIENCE = 4  # while all who answered are too busy: so many times as long as otherwise, for one farther away
 
 Unread = tuple[Message, Address, Address | None, int | None, Instant]
 """An answer: what, from whom, through which directory, when by the wall clock, when."""
@@ -126,7 +125,7 @@ class Answers:
             return None
         last_ns = max(candidate.elapsed_ns for candidate in candidates)
         wait_ns = max(config.patience_ms_min * NS_PER_MS, int(config.patience * last_ns))
-        return wait_ns if good >= config.answers_min else max(BUSY_NS, BUSY_PATIENCE * wait_ns)
+        return wait_ns if good >= config.answers_min else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
 
     def _expected(self) -> int:
         """How many should answer, as far as directories and the brokers themselves know; 0: nobody knows."""
