@@ -181,6 +181,7 @@ class Orders:
 
     def _overview(self) -> dict[str, Any]:
         links = [link for link in self._links.by_id.values() if not link.is_pipe]
+        own = sum(len(link.subscriptions) for link in self._links.by_id.values() if link.is_pipe)
         origins = self._sessions.origins
         time = self._time()
         return {
@@ -188,7 +189,7 @@ class Orders:
             "incarnation": self._incarnation,
             "links": len(links),
             "sessions": sum(1 for link in links if link.state == READY),
-            "subscriptions": self._subscriptions.count,
+            "subscriptions": self._subscriptions.count - own,  # of clients
             "publications": sum(seen.accepted for seen in origins),
             "duplicates": sum(seen.duplicates for seen in origins),
             "late": sum(seen.late for seen in origins),

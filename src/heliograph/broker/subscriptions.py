@@ -260,7 +260,7 @@ class Subscriptions:
     # -- looking ------------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, object]]:
-        """Every subscription, as a row."""
+        """Every subscription of a client, as a row; those of the node's own services are no news."""
         return [
             {
                 "link": link.id,
@@ -272,6 +272,7 @@ class Subscriptions:
                 "group": subscription.group,
             }
             for link in self._wants
+            if not link.is_pipe
             for subscription in link.subscriptions.values()
         ]
 

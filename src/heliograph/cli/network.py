@@ -66,7 +66,7 @@ def up(
     no_bdn: Annotated[bool, typer.Option("--no-bdn", help="Without a broker directory.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a network of brokers and a broker directory on this machine, until Ctrl-C."""
+    """Start brokers and a directory on this machine, until Ctrl-C."""
     import signal
 
     from heliograph.cli.network_processes import Network

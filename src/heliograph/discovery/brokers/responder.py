@@ -100,6 +100,7 @@ class Responder:
         links = [address for text in config.directory_links if (address := address_of(text)) is not None]
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
         self._speaker: Speaker | None = None
+        self._advertised_at: Instant = 0
         self._withdrawn = False  # the broker goes: it takes nobody any more
         self._port = 0  # of our datagram socket; 0: it is not open
         self._counts: Counter[str] = Counter()
@@ -331,6 +332,7 @@ class Responder:
         """Say where we are to every directory: by datagram to those we know, on topics to the others."""
         self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
         if self._standing.ports and self._speaker is not None and not self._withdrawn:
+            self._advertised_at = now
             self._tell_directories(self._advertiser.next(self._standing), now)
             self._counts["advertised"] += 1
 
@@ -346,7 +348,7 @@ class Responder:
         assert self._speaker is not None
         message = self._signing.message(advertisement)
         for address in self._advertiser.directories(now):
-            cookie = self._directory_cookies.of(address, now)
+            cookie = self._directory_cookies.of(address, self._advertised_at)  # a withdrawal shows the last one
             self._send(address, messages.pack(replace(message, cookie=cookie)))
         self._uplinks.say_to_all(messages.pack(message, pad=False))
         topics = [ADVERTISEMENT_TOPIC] if self._config.public else []

@@ -1,0 +1,218 @@
+"""Brokers and directories as processes: how they are found, whom they join, and how they go."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.config_keyring import load_keyring
+from heliograph.config_keys import TlsConfig
+from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
+from heliograph.discovery.brokers.finder import Finder
+from heliograph.discovery.brokers.result import Result
+from heliograph.live.lone import run_alone
+from heliograph.live.loop import run
+from heliograph.model.identity import Role
+from heliograph.trust.keyring import Keyring
+from tests.live.certificates import Authority
+from tests.live.processes import Process, broker
+from tests.live.test_datagrams import free_port
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+PATIENCE_S = 40.0
+NO_GROUP = "[discovery]\nmulticast = false\n"
+
+
+def bdn(folder: Path, *options: str) -> Process:
+    listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
+    program = "import sys; from heliograph.cli.main import main; main(['bdn', 'run', *sys.argv[1:]])"
+    return Process(folder, *listen, "--log-format", "json", *options, program=program)
+
+
+def settled(folder: Path, name: str, more: str = "") -> tuple[str, ...]:
+    """Options of a broker of this name that takes no part in the machine's multicast group."""
+    file = folder / f"{name}.toml"
+    file.write_text(NO_GROUP + more)
+    return ("--config", str(file), "--name", name)
+
+
+def key_of(folder: Path) -> tuple[str, ...]:
+    file = folder / "network.key"
+    if not file.exists():
+        file.touch(0o600)
+        file.write_text("k" * 64)
+    return ("--network-key-file", str(file))
+
+
+def find(keyring: Keyring | None = None, **more: Any) -> Result:
+    config = DiscoveryConfig(**{"multicast": MulticastConfig(enabled=False), "cpu_permille_max": 1_000} | more)
+
+    async def search() -> Result:
+        finder = Finder(config, seed=time.monotonic_ns(), keyring=keyring)
+        await run_alone(finder, Finder.sockets(config, "127.0.0.1", "127.0.0.1"))
+        assert finder.result is not None
+        return finder.result
+
+    return run(search())
+
+
+def eventually(holds: Callable[[], Any]) -> Any:
+    """What it gives once that is something; the machine may be busy."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"{holds} did not hold in {PATIENCE_S} s"
+        time.sleep(0.1)
+    return found
+
+
+def found_at(address: str) -> list[str]:
+    return sorted(finding.broker for finding in find(directories=(address,), timeout_ms=1_000, ping_ms=500).findings)
+
+
+@pytest.mark.req("B1", "B9")
+def test_a_broker_makes_itself_known_to_a_directory_and_tells_how_busy_its_computer_is(tmp_path: Path) -> None:
+    with bdn(tmp_path) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        assert "(directory, UDP and TCP, this machine only, everybody may ask)" in directory.lines[0]["text"]
+        with broker(tmp_path, *settled(tmp_path, "b0"), "--directory", at) as b0:
+            port = b0.port
+            result = eventually(
+                lambda: (one := find(directories=(at,))).found and one.findings[0].usage["memory_total"] and one
+            )
+            assert result.proven
+            assert result.urls == (f"heliograph://127.0.0.1:{port}",)
+            usage = result.findings[0].usage
+            assert 0 < usage["memory_used"] < usage["memory_total"]
+
+
+@pytest.mark.req("B2")
+def test_a_directory_is_looked_up_by_name_and_reached_by_tcp_too(tmp_path: Path) -> None:
+    with bdn(tmp_path) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        links = f'directory_links = ["{at}"]\n'
+        with (
+            broker(tmp_path, *settled(tmp_path, "named"), "--directory", at.replace("127.0.0.1", "localhost")),
+            broker(tmp_path, *settled(tmp_path, "linked", links)),
+        ):
+            eventually(lambda: found_at(at) == ["linked", "named"])
+
+
+@pytest.mark.req("B14")
+def test_multicast_on_loopback_finds_a_broker_and_its_first_line_says_that_it_is_not_open(tmp_path: Path) -> None:
+    group = f'[discovery]\nmulticast_group = "239.255.71.97"\nmulticast_port = {free_port()}\n'
+    (tmp_path / "group.toml").write_text(group)
+    with broker(tmp_path, "--config", str(tmp_path / "group.toml"), "--name", "b0") as b0:
+        udp = f"UDP 127.0.0.1:{b0.port}"
+        port = int(group.split()[-1])
+        first = b0.lines[0]["text"]
+        assert f"found by {udp} and multicast 239.255.71.97:{port} (loopback only)" in first
+        assert "to open that to the network: discovery.host and discovery.multicast_interface" in first
+        result = eventually(
+            lambda: (one := find(multicast=MulticastConfig(group="239.255.71.97", port=port))).found and one
+        )
+        assert result.broker == "b0"
+
+
+def test_a_taken_port_stops_the_start_and_the_error_names_the_switch(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        options = settled(tmp_path, "b0", f"port = {port}\n")
+        with broker(tmp_path, *options) as node:
+            assert node.wait() == 1
+            (error,) = [line["text"] for line in node.lines if line["level"] == "error"]
+            assert f"127.0.0.1:{port} (UDP)" in error
+            assert "discovery.port" in error
+            assert "--no-discovery" in error
+        with broker(tmp_path, *options, "--no-discovery") as node:
+            assert node.port
+            assert "found by" not in node.lines[0]["text"]
+
+
+def test_a_group_that_cannot_be_joined_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text('[discovery]\nmulticast_interface = "192.0.2.77"\n')
+    with broker(tmp_path, "--config", str(tmp_path / "odd.toml")) as node:
+        assert node.line("socket_refused")["level"] == "warning"
+        first = node.line("open on")["text"]
+        assert "found by UDP" in first
+        assert "multicast" not in first
+        node.line("ready in")
+
+
+@pytest.mark.req("B2")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_broker_that_goes_is_forgotten_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    with bdn(tmp_path) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        with (
+            broker(tmp_path, *settled(tmp_path, "stays"), "--directory", at),
+            broker(tmp_path, *settled(tmp_path, "goes"), "--directory", at) as goes,
+        ):
+            eventually(lambda: found_at(at) == ["goes", "stays"])
+            goes.send(number)
+            assert goes.wait() == 0
+            assert found_at(at) == ["stays"]
+        directory.send(signal.SIGTERM)
+        assert directory.wait() == 0
+
+
+@pytest.mark.req("B18", "N3")
+def test_a_broker_joins_the_network_that_it_finds_and_looks_again_when_that_is_gone(tmp_path: Path) -> None:
+    with bdn(tmp_path) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        known = ("--directory", at, *key_of(tmp_path))
+        with broker(tmp_path, *settled(tmp_path, "newcomer"), *known, "--join") as newcomer:
+            assert "running alone" in newcomer.line("joined nobody")["text"]
+            with broker(tmp_path, *settled(tmp_path, "first"), *known) as first:
+                newcomer.line(f"joined first at heliograph://127.0.0.1:{first.port}")
+                first.line("neighbour_linked")
+            with broker(tmp_path, *settled(tmp_path, "second"), *known) as second:
+                newcomer.line(f"joined second at heliograph://127.0.0.1:{second.port}")
+
+
+@pytest.mark.req("B18")
+def test_a_broker_with_another_key_is_passed_over_for_the_next_one(tmp_path: Path) -> None:
+    with bdn(tmp_path) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        key = key_of(tmp_path)
+        (tmp_path / "other.key").touch(0o600)
+        (tmp_path / "other.key").write_text("o" * 64)
+        with (
+            broker(
+                tmp_path, *settled(tmp_path, "a"), "--directory", at, "--network-key-file", str(tmp_path / "other.key")
+            ),
+            broker(tmp_path, *settled(tmp_path, "b"), "--directory", at, *key),
+        ):
+            eventually(lambda: found_at(at) == ["a", "b"])
+            with broker(tmp_path, *settled(tmp_path, "c"), "--directory", at, *key, "--join") as newcomer:
+                newcomer.line("joined b at")
+
+
+@pytest.mark.req("B4", "B17")
+def test_certificates_of_the_settings_sign_and_a_private_directory_demands_them(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    files = authority.files("b0", roles=(Role.BROKER,))
+    proof = ("--certificate", str(files.certificate), "--key", str(files.key), "--authority", str(authority.file))
+    port = free_port()
+    private = ("--listen", f"127.0.0.1:{port}", "--private", "--advertise", f"127.0.0.1:{port}")
+    with bdn(tmp_path, *private, "--authority", str(authority.file)) as directory:
+        assert directory.port == port
+        assert "signed requests only" in directory.lines[0]["text"]
+        at = f"127.0.0.1:{port}"
+        with broker(tmp_path, *settled(tmp_path, "b0"), "--directory", at, *proof):
+            unsigned = find(directories=(at,), timeout_ms=1_000, ping_ms=500)
+            assert not unsigned.found
+            assert any("sign the request" in words for words in unsigned.tried), unsigned.tried
+            client = authority.files("client")
+            tls = TlsConfig(certificate=str(client.certificate), key=str(client.key), authority=str(authority.file))
+            signed = eventually(lambda: (one := find(load_keyring(tls), directories=(at,))).found and one)
+            assert signed.broker == "b0"
