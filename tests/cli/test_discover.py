@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from heliograph.cli import network_state as state
 from tests.cli.processes import broker, piped, started
 from tests.live.test_datagrams import free_port
 
@@ -69,3 +72,31 @@ def test_what_makes_no_sense_is_told_at_once(run: Run) -> None:
     assert ran.code == 2
     assert "discover.bdns has 'a:b:c'" in ran.err
     assert "discover.brokers has 'nowhere'" in ran.err
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.req("B14", "B15")
+def test_in_a_network_without_its_directory_a_broker_is_still_found_and_it_says_how(run: Run, tmp_path: Path) -> None:
+    ran = piped(tmp_path, "network", "up", "3", "--detach", "--json", data=b"")
+    try:
+        assert ran.returncode == 0, ran.stderr
+        names = {row["name"] for row in json.loads(ran.stdout)}
+        local = state.load(state.default_folder())
+        assert local is not None
+        (bdn,) = local.directories
+        asked = ("--explain", "--no-multicast", "--bdn", f"127.0.0.1:{bdn.port}", "--timeout", "10")
+
+        first = run("discover", "broker", *asked)
+        assert first.code == 0, first.err
+        assert all(name in first.out for name in names)
+        assert f"directory 127.0.0.1:{bdn.port}: acknowledged" in first.out
+
+        os.kill(bdn.pid, signal.SIGKILL)
+        second = run("discover", "broker", *asked)
+        assert second.code == 0, second.err
+        assert all(name in second.out for name in names)
+        assert f"directory 127.0.0.1:{bdn.port}: asked" in second.out
+        assert "remembered broker 127.0.0.1:" in second.out
+    finally:
+        run("network", "down")
