@@ -21,6 +21,7 @@ import typer
 from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError
 
 if TYPE_CHECKING:
+    from heliograph.client.discover import Discover
     from heliograph.live.client import Client
 
 URL = "heliograph://127.0.0.1:4717"
@@ -28,6 +29,7 @@ PATIENCE_S = 2.0  # a broker that was started a moment ago, in the same script, 
 
 _HINTS = {
     Reason.DIAL_FAILED: "`heliograph broker run` starts one",
+    Reason.BROKER_NOT_FOUND: "`heliograph broker run` starts one",
     Reason.CREDENTIAL_MISSING: "give --entity and --token-file, or --certificate and --key",
     Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
@@ -120,11 +122,21 @@ async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncI
     if connection.entity:
         options["entity"] = connection.entity
     try:
-        where: dict[str, Any] = {"discover": True} if connection.discover else {"address": connection.url}
+        where: dict[str, Any] = {"discover": search_options()} if connection.discover else {"address": connection.url}
         async with heliograph.connect(**where, name=name, timeout=PATIENCE_S, **options, **more) as client:
             yield client
     except (NotConnectedError, RefusedError) as error:
         raise _told_what_to_do(error, connection) from None
+
+
+def search_options(config: Path | None = None) -> Discover:
+    """How a command looks for a broker: the settings that it would use here, and the environment."""
+    import os
+
+    from heliograph.config import find_file
+    from heliograph.live.discover import options_from
+
+    return options_from(file=find_file(config, os.environ, Path.cwd()))
 
 
 def ask(there: Connection, wish: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heliograph.cli.config import Chosen
-from heliograph.cli.connection import run
+from heliograph.cli.connection import run, search_options
 from heliograph.cli.shape import FAILED, examples, group, say
 from heliograph.cli.tables import cell, show, table
 
@@ -75,7 +75,7 @@ def find_broker(
         Path | None, typer.Option(envvar="HELIOGRAPH_KEY", help="The own certificate's private key.")
     ] = None,
 ) -> None:
-    """Find the nearest broker that is not too busy; exit code 1 if there is none."""
+    """Find the nearest broker that is not too busy."""
     options = _options(config, bdn, broker, multicast, timeout)
     keyring = _keyring(authority, certificate, key)
     if watch:
@@ -95,11 +95,7 @@ def _options(
     multicast: bool | None,
     timeout: float | None,
 ) -> Discover:
-    import os
     from dataclasses import replace
-
-    from heliograph.config import find_file
-    from heliograph.live.discover import options_from
 
     given: dict[str, Any] = {}
     if bdns:
@@ -110,7 +106,7 @@ def _options(
         given["multicast"] = multicast
     if timeout is not None:
         given["timeout_ms"] = max(1, round(timeout * 1_000))
-    options = replace(options_from(file=find_file(config, os.environ, Path.cwd())), **given)
+    options = replace(search_options(config), **given)
     options.check()
     return options
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.client.config import PLAIN, SECURE, Target, is_loopback, parse_target
@@ -23,8 +24,10 @@ from heliograph.discovery.brokers.config import (
     WeightsConfig,
     address_of,
 )
-from heliograph.discovery.brokers.result import Finding, Result
 from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from heliograph.discovery.brokers.result import Finding, Result
 
 LOCAL = "127.0.0.1"
 LOCAL_DIRECTORY = f"{LOCAL}:{DIRECTORY_PORT}"

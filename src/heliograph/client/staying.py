@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
-from heliograph.discovery.brokers.result import Finding, Result
 from heliograph.machine import Instant
+
+if TYPE_CHECKING:  # most sessions never search
+    from heliograph.discovery.brokers.result import Finding, Result
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000

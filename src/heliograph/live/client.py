@@ -16,22 +16,24 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic_ns
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.client import commands
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
 from heliograph.client.subscriptions import DIRECTED
 from heliograph.errors import ClosedError, HeliographError, UsageError
-from heliograph.live.following import Following
 from heliograph.live.loop import Driver
-from heliograph.live.seeker import Found, Seeker
 from heliograph.live.subscription import Callback, Incoming, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import Note
+
+if TYPE_CHECKING:  # only for those that search
+    from heliograph.live.following import Following
+    from heliograph.live.seeker import Found, Seeker
 
 TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
@@ -333,6 +335,8 @@ class Client:
 
     def _found(self, found: Found, seeker: Seeker) -> None:
         """Its broker was found by discovery: from now on it stays near one."""
+        from heliograph.live.following import Following
+
         self._following = Following(self._driver, MACHINE, self._session, seeker, found)
         self._following.start()
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.client.config import ClientConfig, Target, parse_target
 from heliograph.client.discover import Discover, Trust
@@ -24,11 +24,12 @@ from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
 from heliograph.errors import NotConnectedError, UsageError
 from heliograph.live.client import Client, milliseconds
-from heliograph.live.discover import options_from
-from heliograph.live.seeker import Seeker, failed_there
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context
 from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
+
+if TYPE_CHECKING:  # a search loads more, and many programs need none
+    from heliograph.live.seeker import Seeker
 
 DEFAULT_ADDRESS = "heliograph://127.0.0.1:4717"
 URL_VARIABLE = "HELIOGRAPH_URL"
@@ -133,6 +134,8 @@ def connect(
     seeker = _seeker(discover, trust, name, files)
 
     async def find_and_open() -> Client:
+        from heliograph.live.seeker import failed_there
+
         start = monotonic()
         found = await seeker.seek(timeout)
         tls = _tls(files) if vouched or any(target.secure for target in found.targets) else None
@@ -161,6 +164,9 @@ def _session(config: ClientConfig) -> Session:
 
 
 def _seeker(discover: Discover | bool | None, trust: Trust, name: str, files: dict[str, Path | None]) -> Seeker:
+    from heliograph.live.discover import options_from
+    from heliograph.live.seeker import Seeker
+
     options = discover if isinstance(discover, Discover) else options_from()
     return Seeker(options, trust, name if entity_is_valid(name) else "", files)
 
