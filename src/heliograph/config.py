@@ -216,6 +216,12 @@ def _discovery_problems(settings: Settings) -> Iterator[str]:
     yield from discovery.problems()
     yield from directory.problems()
     yield from settings.discover.problems()
+    far = [text for text in discovery.directories if not is_loopback(text.rpartition(":")[0].strip("[]"))]
+    if discovery.enabled and far and is_loopback(discovery.host):
+        yield (
+            f"discovery.directories has {far[0]!r}, but discovery.host = {discovery.host!r} reaches this machine only; "
+            "set discovery.host to an address of the network, or use discovery.directory_links"
+        )
     if discovery.policy == "credential" and not tls.authority:
         yield "discovery.policy = 'credential' needs tls.authority, which signed the requesters' certificates"
     if directory.private and not tls.authority:

@@ -33,6 +33,12 @@ def test_by_default_a_broker_is_found_on_the_number_of_its_first_listener_and_fr
     assert not settings.join.join
 
 
+def test_a_directory_elsewhere_needs_a_socket_that_reaches_it() -> None:
+    (found,) = problems('[discovery]\ndirectories = ["bdn.example.org:4719"]\n')
+    assert "set discovery.host" in found
+    assert parse_settings('[discovery]\nhost = "0.0.0.0"\ndirectories = ["bdn.example.org:4719"]\n')
+
+
 @pytest.mark.req("B14")
 def test_group_port_ttl_and_interface_are_the_operators() -> None:
     settings = parse_settings(

@@ -104,6 +104,26 @@ def test_a_directory_is_looked_up_by_name_and_reached_by_tcp_too(tmp_path: Path)
             eventually(lambda: found_at(at) == ["linked", "named"])
 
 
+@pytest.mark.req("B1")
+def test_a_directory_in_a_brokers_process_knows_that_broker(tmp_path: Path) -> None:
+    with broker(tmp_path, *settled(tmp_path, "both", "[directory]\nenabled = true\nport = 0\n")) as both:
+        assert both.port
+        at = both.lines[0]["text"].partition("; open on ")[2].split(" ")[0]
+        eventually(lambda: found_at(at) == ["both"])
+        both.send(signal.SIGTERM)
+        assert both.wait() == 0
+
+
+@pytest.mark.req("B18")
+def test_a_broker_that_looks_for_others_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    options = (*settled(tmp_path, "b0"), "--directory", "127.0.0.1:9", *key_of(tmp_path), "--join")
+    with broker(tmp_path, *options) as b0:
+        assert b0.port
+        b0.send(signal.SIGTERM)
+        assert b0.wait() == 0
+        assert not [line for line in b0.lines if line["level"] == "error"]
+
+
 @pytest.mark.req("B14")
 def test_multicast_on_loopback_finds_a_broker_and_its_first_line_says_that_it_is_not_open(tmp_path: Path) -> None:
     group = f'[discovery]\nmulticast_group = "239.255.71.97"\nmulticast_port = {free_port()}\n'
@@ -175,6 +195,25 @@ def test_a_broker_joins_the_network_that_it_finds_and_looks_again_when_that_is_g
                 first.line("neighbour_linked")
             with broker(tmp_path, *settled(tmp_path, "second"), *known) as second:
                 newcomer.line(f"joined second at heliograph://127.0.0.1:{second.port}")
+
+
+@pytest.mark.req("B18", "N3")
+def test_two_islands_become_one_when_a_broker_that_joined_looks_again(tmp_path: Path) -> None:
+    program = (
+        "import sys; from heliograph.live import join; join.MEND_S = 0.5; "
+        "from heliograph.cli.main import main; main(['broker', 'run', *sys.argv[1:]])"
+    )
+    with bdn(tmp_path) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        known = ("--listen", "127.0.0.1:0", "--log-format", "json", "--directory", at, *key_of(tmp_path))
+        with (
+            broker(tmp_path, *settled(tmp_path, "a"), *known) as a,
+            Process(tmp_path, *settled(tmp_path, "b"), *known, "--join", program=program) as b,
+        ):
+            b.line(f"joined a at heliograph://127.0.0.1:{a.port}")
+            with broker(tmp_path, *settled(tmp_path, "other"), *known) as other:
+                b.line(f"joined other at heliograph://127.0.0.1:{other.port}")
+                assert [line for line in b.lines if line.get("note") == "neighbour_lost"] == []
 
 
 @pytest.mark.req("B18")

@@ -1,7 +1,7 @@
-"""Directories by name: looks up the host names of a broker's directories, again and again, and tells the responder.
+"""Directories by name: looks up the host names of a broker's directories, for its responder and for its own searches.
 
 In:    addresses with names; DNS.
-Out:   DirectoriesFound, whenever something was found.
+Out:   the same in numbers; to the responder as DirectoriesFound, again and again.
 State: a timer.
 Not here: addresses in numbers, which need no looking up (services.py).
 """
@@ -22,20 +22,28 @@ AGAIN_S = 60.0  # a directory may move
 SOON_S = 5.0  # where a name was not found
 
 
-async def look_up(driver: Driver, log: Log, addresses: Sequence[Address]) -> None:
-    """Keep a responder informed where the directories of these names are, until cancelled."""
+async def look_up(driver: Driver, log: Log, addresses: Sequence[Address], known_too: tuple[Address, ...] = ()) -> None:
+    """Keep a responder informed where the directories of these names are, and those known too, until cancelled."""
     known: dict[Address, Address] = {}
     missing: set[Address] = set()
     while driver.failure is None:
         for name in addresses:
-            try:
-                infos = await driver.loop.getaddrinfo(*name, family=socket.AF_INET, type=socket.SOCK_DGRAM)
-            except (OSError, UnicodeError) as error:
-                if name not in missing:  # said once, not every few seconds
-                    log.say("warning", f"discovery.directories: {name[0]} is not found ({error}); looking again later")
+            found = await in_numbers(name)
+            if found is not None:
+                missing.discard(name)
+                known[name] = found
+            elif name not in missing:  # said once, not every few seconds
+                log.say("warning", f"discovery.directories: {name[0]} is not found; looking again later")
                 missing.add(name)
-                continue
-            missing.discard(name)
-            known[name] = (str(infos[0][4][0]), name[1])
-        driver.tell(DISCOVERY, DirectoriesFound(tuple(dict.fromkeys(known.values()))))
+        driver.tell(DISCOVERY, DirectoriesFound(tuple(dict.fromkeys((*known_too, *known.values())))))
         await asyncio.sleep(SOON_S if missing else AGAIN_S)
+
+
+async def in_numbers(name: Address) -> Address | None:
+    """The same address with a number for its host; None if nobody knows it."""
+    loop = asyncio.get_running_loop()
+    try:
+        infos = await loop.getaddrinfo(*name, family=socket.AF_INET, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):  # the latter: not even the form of a name
+        return None
+    return str(infos[0][4][0]), name[1]

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.broker.commands import Drain, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig, ListenerConfig
-from heliograph.discovery.brokers.advertisement import Withdraw
-from heliograph.discovery.brokers.config import DirectoryConfig
+from heliograph.discovery.brokers.advertisement import DirectoriesFound, Withdraw
+from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
@@ -220,14 +220,25 @@ class Running:
         """What goes on beside the machines, now that they run."""
         if services.responder is not None:
             self._go_on(sample_usage(self.driver))
+            own = self._own_directory()
             if services.named:
-                self._go_on(look_up(self.driver, self._log, services.named))
+                self._go_on(look_up(self.driver, self._log, services.named, own))
+            elif own:
+                self.driver.tell(DISCOVERY, DirectoriesFound(own))
         if services.join is not None:
             from heliograph.live.join import Joining  # late: few brokers look for others
 
             host = "127.0.0.1" if services.responder is None else services.responder.host
-            self._joining = Joining(self.driver, self._log, services.join, host, services.keyring)
+            self._joining = Joining(self.driver, self._log, services.join, services.named, host, services.keyring)
             self._go_on(self._joining.run())
+
+    def _own_directory(self) -> tuple[Address, ...]:
+        """Where the directory of this process hears its own broker."""
+        address = self.sockets.get((DIRECTORY, SOCKET))
+        if address is None:
+            return ()
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 an address that it has, not one to open
+        return ((everywhere.get(address[0], address[0]), address[1]),)
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
         self.driver.network.keep(self._guarded(work))

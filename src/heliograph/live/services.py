@@ -78,7 +78,7 @@ def services_of(settings: Settings) -> Services:
         responder=None if responder is None else replace(responder, directories=numbers),
         named=tuple(address for text, address in addresses if address is not None and text not in numbers),
         directory=settings.directory.config(settings.directory_token) if settings.directory.enabled else None,
-        join=discovery.joining(broker, transports) if settings.join.join else None,
+        join=replace(discovery.joining(broker, transports), directories=numbers) if settings.join.join else None,
         keyring=keyring,
         load_keyring=lambda: load_keyring(settings.tls),
     )

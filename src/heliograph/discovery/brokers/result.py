@@ -33,6 +33,7 @@ class Finding:
     idle: float  # 0 (busy) to 1
     score: float
     verdict: str
+    island: str = ""  # a name that linked brokers share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,4 +83,5 @@ def finding_of(candidate: Candidate, transports: tuple[str, ...]) -> Finding:
         idle=round(candidate.usage, 4),
         score=round(candidate.score, 4),
         verdict=candidate.verdict,
+        island=candidate.response.island,
     )
