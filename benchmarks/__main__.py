@@ -22,7 +22,7 @@ from benchmarks.generator import RunError
 from benchmarks.peers import LINKABLE, SYSTEMS
 from benchmarks.peers.server import ServerError
 
-NAMES = ("route", "latency", "hop", "interest", "reroute", "start", "sim", "match", "xpath", "trust")
+NAMES = ("route", "latency", "hop", "interest", "reroute", "start", "sim", "match", "xpath", "trust", "discover-broker")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     if options.name == "list":
         for name in NAMES:
-            print(f"{name:10}{_module(name).SAYS}")
+            print(f"{name:17}{_module(name).SAYS}")
         return 0
     results = {name: _run(name, options) for name in (NAMES if options.name == "all" else (options.name,))}
     if options.json:
@@ -78,7 +78,7 @@ def _run(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"benchmarks.{name}")
+    return importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
 
 
 if __name__ == "__main__":

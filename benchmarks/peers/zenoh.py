@@ -40,11 +40,11 @@ class Zenoh:
 
     def command(self, folder: Path, port: int, tls: TlsFiles | None) -> list[str]:
         """A router on its own."""
-        return _run(folder, settings("router", port, ()))
+        return run_router(folder, settings("router", port, ()))
 
     def linked(self, folder: Path, place: Place) -> list[str]:
         """A router that dials others."""
-        return _run(folder, settings("router", place.port, [port for port, _ in place.dials]))
+        return run_router(folder, settings("router", place.port, [port for port, _ in place.dials]))
 
     def connect(self, port: int, ca_file: str | None) -> Link:
         """That it takes calls is all that can be told without its library."""
@@ -62,6 +62,7 @@ def settings(mode: str, port: int | None, dials: Sequence[int]) -> str:
     return json.dumps(chosen)
 
 
-def _run(folder: Path, chosen: str) -> list[str]:
+def run_router(folder: Path, chosen: str) -> list[str]:
+    """The command of a router with these settings."""
     # -P: the folder of the script, where this file is another "zenoh", stays out of the search path.
     return [sys.executable, "-P", str(ROUTER), written(folder, "zenoh.json5", [chosen])]

@@ -1,7 +1,7 @@
 """Heliograph: publish and subscribe through a network of brokers.
 
 In:    nothing.
-Out:   the public names: connect, Client, Subscription, Publication, Policy and the errors.
+Out:   the public names: connect, discover, Discover, Client, Subscription, Publication, Policy and the errors.
 State: none. Names are loaded when they are first used, so that ``import heliograph`` costs next to nothing.
 Not here: everything else; what is not listed below may change at any time.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heliograph import errors
+    from heliograph.client.discover import Discover
     from heliograph.client.refusals import RefusedPublication
     from heliograph.errors import (
         ClosedError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
     from heliograph.live.client import Client
     from heliograph.live.connect import connect
+    from heliograph.live.discover import discover
     from heliograph.live.subscription import Subscription
     from heliograph.model.publication import Publication
     from heliograph.model.subscription import Policy
@@ -34,6 +36,7 @@ __all__ = [
     "Client",
     "ClosedError",
     "ConfigError",
+    "Discover",
     "HeliographError",
     "NoRespondersError",
     "NotConnectedError",
@@ -45,16 +48,19 @@ __all__ = [
     "Subscription",
     "UsageError",
     "connect",
+    "discover",
     "errors",
 ]
 
 _HOMES = {
     "Client": "heliograph.live.client",
+    "Discover": "heliograph.client.discover",
     "Policy": "heliograph.model.subscription",
     "Publication": "heliograph.model.publication",
     "RefusedPublication": "heliograph.client.refusals",
     "Subscription": "heliograph.live.subscription",
     "connect": "heliograph.live.connect",
+    "discover": "heliograph.live.discover",
 }
 
 

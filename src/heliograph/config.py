@@ -23,6 +23,7 @@ from heliograph.broker.config import (
     RuleConfig,
     TimeConfig,
 )
+from heliograph.client.discover import Discover
 from heliograph.config_discovery import DirectorySection, DiscoverySection, JoinConfig, is_loopback
 from heliograph.config_keys import KEYS, LISTS, LogConfig, NetworkKeyConfig, TlsConfig, TokensConfig, section_fields
 from heliograph.config_sources import Draft, Given, Option, listener_path
@@ -60,6 +61,7 @@ class Settings:
     join: JoinConfig = field(default_factory=JoinConfig)
     discovery: DiscoverySection = field(default_factory=DiscoverySection)
     directory: DirectorySection = field(default_factory=DirectorySection)
+    discover: Discover = field(default_factory=Discover)
     directory_token: str = field(default="", repr=False)  # what is in directory.token_file
     log: LogConfig = field(default_factory=LogConfig)
     file: Path | None = None  # the settings file, if there is one
@@ -129,6 +131,7 @@ def parse_settings(
         join=JoinConfig(join=network.get("join", False)),
         discovery=DiscoverySection(**_section(draft.values, "discovery")),
         directory=DirectorySection(**_section(draft.values, "directory")),
+        discover=Discover(**_section(draft.values, "discover")),
         log=LogConfig(**_section(draft.values, "log")),
         file=file,
         origins=tuple(_origins(draft)),
@@ -137,6 +140,19 @@ def parse_settings(
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return settings
+
+
+def load_discover(file: Path | None, environment: Mapping[str, str]) -> Discover:
+    """What the section [discover] and its variables say to a client; the rest of the file does not matter to it."""
+    draft = Draft()
+    if file is not None:
+        draft.read_file(_read(file, "the settings file"), only="discover")
+    draft.read_environment(environment)
+    options = Discover(**_section(draft.values, "discover"))
+    problems = [_in_file(problem, file) for problem in draft.problems] + options.problems()
+    if problems:
+        raise ConfigError(problems)
+    return options
 
 
 def with_files(settings: Settings) -> Settings:
@@ -199,6 +215,7 @@ def _discovery_problems(settings: Settings) -> Iterator[str]:
     certified = tls.certificate and tls.key and tls.authority
     yield from discovery.problems()
     yield from directory.problems()
+    yield from settings.discover.problems()
     far = [text for text in discovery.directories if not is_loopback(text.rpartition(":")[0].strip("[]"))]
     if discovery.enabled and far and is_loopback(discovery.host):
         yield (
@@ -249,7 +266,7 @@ def _origins(draft: Draft) -> Iterator[Origin]:
     for number, listener in enumerate(draft.listeners):
         yield from _origins_of("listener", listener_path(listener, number), listener, "")
     yield from _origins_of("limits", "limits", draft.values, "limits.")
-    for section in ("access", "network", "discovery", "directory", "time", "tls", "tokens", "log"):
+    for section in ("access", "network", "discovery", "directory", "discover", "time", "tls", "tokens", "log"):
         yield from _origins_of(section, section, draft.values, f"{section}.")
         for path in LISTS:
             if path.startswith(f"{section}."):

@@ -22,6 +22,8 @@ from heliograph.broker.config import (
     RuleConfig,
     TimeConfig,
 )
+from heliograph.client.discover import WORDS as DISCOVER_WORDS
+from heliograph.client.discover import Discover
 from heliograph.config_discovery import WORDS as DISCOVERY_WORDS
 from heliograph.config_discovery import DirectorySection, DiscoverySection, JoinConfig
 
@@ -217,6 +219,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "log.level": ("the quietest lines that are still logged", ", ".join(LOG_LEVELS)),
     "log.format": ("text to be read, or one JSON object per line", ", ".join(LOG_FORMATS)),
     **DISCOVERY_WORDS,
+    **DISCOVER_WORDS,
 }
 
 SECTIONS: dict[str, tuple[type, ...]] = {
@@ -230,6 +233,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "time": (TimeConfig,),
     "discovery": (DiscoverySection,),
     "directory": (DirectorySection,),
+    "discover": (Discover,),
     "tls": (TlsConfig,),
     "tokens": (TokensConfig,),
     "log": (LogConfig,),

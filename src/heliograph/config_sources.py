@@ -19,6 +19,7 @@ from heliograph.model.identity import entity_is_valid
 
 # Variables that belong to commands, not to the settings file.
 OTHER_VARIABLES = (
+    "HELIOGRAPH_BDNS",
     "HELIOGRAPH_CONFIG",
     "HELIOGRAPH_DIRECTORY",
     "HELIOGRAPH_URL",
@@ -29,6 +30,7 @@ OTHER_VARIABLES = (
     "HELIOGRAPH_KEY",
     "HELIOGRAPH_KERNELS",
     "HELIOGRAPH_RUNTIME_DIR",
+    "HELIOGRAPH_STATE_DIR",
 )
 _INT_MAX = 2**63 - 1  # TOML's own range; larger numbers are mistakes
 _SHOWN_MAX = 60
@@ -66,14 +68,16 @@ class Draft:
     lists: dict[str, list[dict[str, Given]]] = field(default_factory=lambda: {path: [] for path in LISTS})
     problems: list[str] = field(default_factory=list)
 
-    def read_file(self, text: str) -> None:
-        """Take everything from a TOML document."""
+    def read_file(self, text: str, only: str = "") -> None:
+        """Take everything from a TOML document, or only one section, for those to whom the rest does not matter."""
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # ValueError: also a number with too many digits
             self.problems.append(f"not TOML: {error}")
             return
         for section, content in document.items():
+            if only and section != only:
+                continue
             if section == "listener":
                 self.listeners = self._elements("listener", content, "listener")
             elif section not in SECTIONS:

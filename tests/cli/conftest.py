@@ -31,6 +31,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     for name in [name for name in os.environ if name.startswith("HELIOGRAPH_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("HELIOGRAPH_STATE_DIR", str(tmp_path / "state"))
 
     def run_one(*arguments: str | Path) -> Ran:
         capsys.readouterr()

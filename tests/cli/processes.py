@@ -20,7 +20,12 @@ PATIENCE_S = 30
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Nothing of the user's own settings, and a runtime folder of the test's own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    return {**kept, "HELIOGRAPH_RUNTIME_DIR": str(folder / "run"), **more}
+    return {
+        **kept,
+        "HELIOGRAPH_RUNTIME_DIR": str(folder / "run"),
+        "HELIOGRAPH_STATE_DIR": str(folder / "state"),
+        **more,
+    }
 
 
 def piped(folder: Path, *arguments: str | Path, data: bytes, **more: str) -> subprocess.CompletedProcess[bytes]:

@@ -21,6 +21,7 @@ import typer
 from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError
 
 if TYPE_CHECKING:
+    from heliograph.client.discover import Discover
     from heliograph.live.client import Client
 
 URL = "heliograph://127.0.0.1:4717"
@@ -28,6 +29,7 @@ PATIENCE_S = 2.0  # a broker that was started a moment ago, in the same script, 
 
 _HINTS = {
     Reason.DIAL_FAILED: "`heliograph broker run` starts one",
+    Reason.BROKER_NOT_FOUND: "`heliograph broker run` starts one",
     Reason.CREDENTIAL_MISSING: "give --entity and --token-file, or --certificate and --key",
     Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
@@ -50,6 +52,7 @@ class Connection:
     authority: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    discover: bool = False
 
     @property
     def names_somebody(self) -> bool:
@@ -74,15 +77,18 @@ def _connection(
     key: Annotated[
         Path | None, typer.Option(envvar="HELIOGRAPH_KEY", help="The own certificate's private key.")
     ] = None,
+    discover: Annotated[
+        bool, typer.Option("--discover", help="Look for the nearest broker instead: see `heliograph discover broker`.")
+    ] = False,
 ) -> Connection:
-    return Connection(url, entity, token_file, authority, certificate, key)
+    return Connection(url, entity, token_file, authority, certificate, key, discover)
 
 
 _OPTIONS = inspect.signature(_connection, eval_str=True).parameters
 
 
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the six options of a connection in place of its parameter ``there``."""
+    """The command with the options of a connection in place of its parameter ``there``."""
     own = inspect.signature(command, eval_str=True)
 
     @wraps(command)
@@ -116,10 +122,21 @@ async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncI
     if connection.entity:
         options["entity"] = connection.entity
     try:
-        async with heliograph.connect(connection.url, name=name, timeout=PATIENCE_S, **options, **more) as client:
+        where: dict[str, Any] = {"discover": search_options()} if connection.discover else {"address": connection.url}
+        async with heliograph.connect(**where, name=name, timeout=PATIENCE_S, **options, **more) as client:
             yield client
     except (NotConnectedError, RefusedError) as error:
         raise _told_what_to_do(error, connection) from None
+
+
+def search_options(config: Path | None = None) -> Discover:
+    """How a command looks for a broker: the settings that it would use here, and the environment."""
+    import os
+
+    from heliograph.config import find_file
+    from heliograph.live.discover import options_from
+
+    return options_from(file=find_file(config, os.environ, Path.cwd()))
 
 
 def ask(there: Connection, wish: dict[str, Any]) -> Any:
@@ -140,7 +157,7 @@ def administrator(connection: Connection) -> dict[str, Any]:
     from heliograph.live.runtime import local_token
 
     target = parse_target(connection.url)
-    if connection.names_somebody or not is_loopback(target.host):
+    if connection.names_somebody or connection.discover or not is_loopback(target.host):
         return {}
     token = local_token(target.port)
     return {"entity": "local-admin", "token": token} if token else {}
@@ -151,5 +168,5 @@ def _told_what_to_do(error: NotConnectedError | RefusedError, connection: Connec
     hint = _HINTS.get(error.reason)
     if error.reason in _TLS_ENDS and connection.url.startswith("heliographs:") and connection.certificate is None:
         hint = "if the broker asks for certificates, give --certificate and --key"
-    text = str(error) if connection.url in str(error) else f"{connection.url}: {error}"
+    text = str(error) if connection.discover or connection.url in str(error) else f"{connection.url}: {error}"
     return HeliographError(f"{text}; {hint}" if hint else text)

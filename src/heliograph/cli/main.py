@@ -12,7 +12,21 @@ from typing import Annotated
 
 import typer
 
-from heliograph.cli import bdn, broker, ca, config, demo, network, publish, request, simulate, subscribe, token, version
+from heliograph.cli import (
+    bdn,
+    broker,
+    ca,
+    config,
+    demo,
+    discover,
+    network,
+    publish,
+    request,
+    simulate,
+    subscribe,
+    token,
+    version,
+)
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
 
@@ -43,6 +57,7 @@ def _root(
 app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
+app.add_typer(discover.app, name="discover")
 publish.register(app)
 subscribe.register(app)
 request.register(app)

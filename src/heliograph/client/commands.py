@@ -119,6 +119,14 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Go to another broker: as a planned move if there is a link, else by dialling it next. If it fails, stay."""
+
+    nearest: tuple[Target, ...]  # of the broker to go to
+    targets: tuple[Target, ...]  # which the session tries from now on when it has lost its link
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Unsubscribe from everything, flush, read what is still on its way, then close."""
 

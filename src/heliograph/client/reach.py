@@ -44,6 +44,7 @@ class Reach:
         self._outbox = outbox
         self._timers = timers
         self._gave_up = gave_up
+        self._own = config.targets  # of the program, or of the last search
         self._targets = config.targets
         self._next = 0
         self._pauses = 0  # since a link lasted
@@ -61,7 +62,7 @@ class Reach:
     @property
     def is_hinted(self) -> bool:
         """True if the present target was named by a broker, not by the program."""
-        return self.target not in self._config.targets
+        return self.target not in self._own
 
     @property
     def tried_all(self) -> bool:
@@ -70,9 +71,17 @@ class Reach:
 
     def hint(self, targets: list[Target]) -> None:
         """A broker that has to go named others: they are tried besides the program's own, until the next such word."""
-        own, present = self._config.targets, self.target
+        own, present = self._own, self.target
         self._targets = (*own, *(target for target in targets if target not in own))
         self._next = self._targets.index(present) if present in self._targets else len(own) - 1
+
+    def retarget(self, targets: tuple[Target, ...], now: Instant) -> None:
+        """A search found these: without a link they are tried now, in this order."""
+        self._own = self._targets = targets
+        self._next = len(targets) - 1  # the one before the first
+        if self._away_since is not None and self.ticket is None:
+            self._next = self._pauses = 0
+            self._timers.set("dial", now, self._dial)
 
     def attached(self) -> None:
         """The dial made a link."""

@@ -1,6 +1,6 @@
-"""Roaming: a planned move from a broker that drains to another one, with nothing lost, repeated or out of order.
+"""Roaming: a planned move from a broker that drains, or to a better one, with nothing lost, repeated or out of order.
 
-In:    the draining broker's word where else to go; the life of the second link.
+In:    the draining broker's word where else to go, or a search's; the life of the second link.
 Out:   a dial; subscriptions on a second line; in the end that line is the one in use.
 State: where the session could go, the line that rises, what was delivered on it so far.
 Not here: finding a broker after a link was lost (client/reach.py), frames (client/conversation.py).
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 OTHERS_MAX = 8  # addresses of one goodbye that are looked at
 KEPT_BYTES_MAX = 16 << 20  # deliveries of the next broker, until they may be read; beyond it that broker is given up
+MOVE_MS_MAX = 20_000  # for a move to a better broker; the present one is not in a hurry
 
 
 class Step(Enum):
@@ -72,6 +73,7 @@ class Roaming:
         self._candidates: deque[Target] = deque()
         self._target: Target | None = None
         self._ends_at: Instant = 0  # when the present broker will be gone
+        self._may_stay = False  # the present broker would keep us: the move is our own wish
         self._mark = NUMBER_MAX  # the number of the next mark; they count down, far from the program's own
         self._awaited = 0  # the answer that ends this step
         self._kept: list[bytes] = []
@@ -97,17 +99,28 @@ class Roaming:
     def begin(self, line: Line, body: Goodbye, now: Instant) -> bool:
         """The broker goes away. False if it names nobody to whom we would go."""
         if self.is_active:
+            self._may_stay = False
+            self._ends_at = min(self._ends_at, now + body.grace_ms * NS_PER_MS)
             return True
         candidates = successors(line.target, body.others, bool(self._rooms.config.token))
         self._conversation.owner.hinted(candidates)
         if not candidates or not self.allowed:
             return False
+        self._look(candidates, now + body.grace_ms * NS_PER_MS, now)
+        return True
+
+    def move(self, line: Line, candidates: list[Target], now: Instant) -> None:
+        """Go to a better broker, though the present one would keep us; if that does not work out, stay."""
+        if candidates and self.allowed and not self.is_active:
+            self._may_stay = True
+            self._look(candidates, now + MOVE_MS_MAX * NS_PER_MS, now)
+
+    def _look(self, candidates: list[Target], ends_at: Instant, now: Instant) -> None:
         self._step = Step.LOOKING
         self._candidates = deque(candidates)
-        self._ends_at = now + body.grace_ms * NS_PER_MS
-        self._rooms.timers.set("roam", (now + self._ends_at) // 2, self._too_late)
+        self._ends_at = ends_at
+        self._rooms.timers.set("roam", (now + ends_at) // 2, self._too_late)
         self._try_next(now)
-        return True
 
     def _try_next(self, now: Instant) -> None:
         if not self._candidates:
@@ -247,12 +260,13 @@ class Roaming:
         self._give_up(now)
 
     def _give_up(self, now: Instant) -> None:
-        """None of them will do: leave as if nobody had been named."""
-        present, ends_at = self._conversation.line, self._ends_at
+        """None of them will do: leave as if nobody had been named, or stay if we may."""
+        present, ends_at, may_stay = self._conversation.line, self._ends_at, self._may_stay
         self.stop()
         if present is not None and present.is_ready:
             self._conversation.asking.ask_for_all(present, now)  # what waited for the move
-            self._conversation.leave_soon(present, max(now, ends_at), now)
+            if not may_stay:
+                self._conversation.leave_soon(present, max(now, ends_at), now)
 
     def _go_back(self, now: Instant) -> None:
         """The next broker was lost when we had begun to move: be at the present one in full again."""
@@ -276,6 +290,7 @@ class Roaming:
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         self._step, self.line, self.ticket, self._awaited = Step.STAYING, None, None, 0
         self._candidates.clear()
+        self._may_stay = False
         return kept
 
     def _last_moment(self, now: Instant) -> Instant:

@@ -30,6 +30,7 @@ from heliograph.client.refusals import RefusedPublication
 from heliograph.client.reports import describe_link, describe_rooms, describe_wish
 from heliograph.client.requests import NS_PER_MS
 from heliograph.client.rooms import Rooms
+from heliograph.client.staying import Standing
 from heliograph.client.subscriptions import Wish
 from heliograph.client.writer import Stamp, header_block, plain_block
 from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
@@ -80,6 +81,7 @@ class Session:
             commands.Flush: self._tell_flush,
             commands.Ask: self._tell_ask,
             commands.Inquire: self._tell_inquire,
+            commands.Move: self._tell_move,
             commands.Drain: self._tell_drain,
             commands.Close: self._tell_close,
         }
@@ -96,6 +98,13 @@ class Session:
         """True while a broker has welcomed the session and the link is there."""
         line = self._conversation.line
         return line is not None and line.is_ready
+
+    @property
+    def standing(self) -> Standing:
+        """How the session fares, for whoever decides whether to look for another broker."""
+        broker = "" if self.welcome is None else self.welcome.broker
+        timing = self._timing
+        return Standing(broker, self.is_connected, self._conversation.links, timing.round_trip_ns, timing.measured)
 
     @property
     def inbox_topic(self) -> str:
@@ -385,6 +394,13 @@ class Session:
         if inbox and self._rooms.inquiries.waiting:
             self._conversation.listen(now)
             self._rooms.inquiries.publish(inbox, self._stamp(now))
+
+    def _tell_move(self, command: commands.Move, now: Instant) -> None:
+        self._reach.retarget(command.targets, now)
+        line = self._conversation.line
+        if line is not None and line.is_ready and not line.leaving:
+            self._reach.welcomed(line.target)
+            self._roaming.move(line, [target for target in command.nearest if target != line.target], now)
 
     def _tell_drain(self, command: commands.Drain, now: Instant) -> None:
         self._refuse_while_draining()

@@ -28,11 +28,22 @@ RESTLESS_NS = 1_000_000_000  # while the broker itself does not know the time
 class Timing:
     """The time of one session."""
 
-    __slots__ = ("_clock", "_now", "_timers", "_wall_ahead_ns", "ahead_ns", "is_synchronised")
+    __slots__ = (
+        "_clock",
+        "_now",
+        "_timers",
+        "_wall_ahead_ns",
+        "ahead_ns",
+        "is_synchronised",
+        "measured",
+        "round_trip_ns",
+    )
 
     def __init__(self, timers: Timers) -> None:
         self.ahead_ns: int | None = None  # stamps are our own time plus this; None: nobody told us any time
         self.is_synchronised = False
+        self.round_trip_ns: int | None = None  # of the last exchange with the present broker
+        self.measured = 0
         self._timers = timers
         self._clock = Clock()
         self._wall_ahead_ns: int | None = None
@@ -45,6 +56,7 @@ class Timing:
 
     def begin(self, line: Line, now: Instant) -> None:
         """A broker welcomed us: ask for the time now and then, if it tells it."""
+        self.round_trip_ns = None
         if line.welcome is not None and FEATURE in line.welcome.features:
             self._ask(line, BURST, now)
 
@@ -66,6 +78,8 @@ class Timing:
             return
         if not told.is_sane:
             raise ProtocolError(Reason.BODY_MALFORMED, "a PONG with an impossible time")
+        self.round_trip_ns = now - asked_at
+        self.measured += 1
         self._clock.follow(told, now - asked_at, now)
         self._update(now)
 

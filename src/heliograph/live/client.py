@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic_ns
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.client import commands
 from heliograph.client.refusals import RefusedPublication
@@ -30,6 +30,10 @@ from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import Note
+
+if TYPE_CHECKING:  # only for those that search
+    from heliograph.live.following import Following
+    from heliograph.live.seeker import Found, Seeker
 
 TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
@@ -68,6 +72,7 @@ class Client:
         self._turn_bytes = 0
         self._crash: BaseException | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._following: Following | None = None  # where discovery found the broker
 
     # -- what it is -----------------------------------------------------------------------------------------------
 
@@ -105,7 +110,12 @@ class Client:
         return self._session.inbox_topic
 
     def report(self, question: str = "overview") -> Any:
-        """The session about itself, as plain values: "overview" or "subscriptions"."""
+        """The session about itself, as plain values: "overview", "subscriptions", "time" or "discovery".
+
+        The last says how its broker was found; None where the program named it.
+        """
+        if question == "discovery":
+            return None if self._following is None else self._following.report()
         return self._session.report(question)
 
     # -- publishing -----------------------------------------------------------------------------------------------
@@ -290,6 +300,8 @@ class Client:
             await self._request(commands.Close)
         for task in self._other_callbacks():
             task.cancel()
+        if self._following is not None:
+            await self._following.stop()
         if self._stopping is None:
             self._stopping = self._loop.create_task(self._driver.stop())
         await asyncio.shield(self._stopping)
@@ -327,6 +339,13 @@ class Client:
         except BaseException:
             await self.close()
             raise
+
+    def _found(self, found: Found, seeker: Seeker) -> None:
+        """Its broker was found by discovery: from now on it stays near one."""
+        from heliograph.live.following import Following
+
+        self._following = Following(self._driver, MACHINE, self._session, seeker, found)
+        self._following.start()
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
         await self._request(lambda request: commands.Unsubscribe(request, subscription.number))

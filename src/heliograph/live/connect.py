@@ -12,17 +12,24 @@ import os
 import secrets
 import stat
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heliograph.client.config import ClientConfig, Target, parse_target
+from heliograph.client.discover import Discover, Trust
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
-from heliograph.errors import UsageError
+from heliograph.errors import NotConnectedError, UsageError
 from heliograph.live.client import Client, milliseconds
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context
+from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
+
+if TYPE_CHECKING:  # a search loads more, and many programs need none
+    from heliograph.live.seeker import Seeker
 
 DEFAULT_ADDRESS = "heliograph://127.0.0.1:4717"
 URL_VARIABLE = "HELIOGRAPH_URL"
@@ -61,6 +68,7 @@ class Connecting:
 def connect(
     address: str | Sequence[str] | None = None,
     *,
+    discover: Discover | bool | None = None,
     name: str = "",
     entity: str | None = None,
     token: str | None = None,
@@ -80,17 +88,22 @@ def connect(
 ) -> Connecting:
     """Connect to a broker: ``client = await connect(…)``, or ``async with connect(…) as client``.
 
-    ``address`` is one, or several to choose from; else $HELIOGRAPH_URL, else heliograph://127.0.0.1:4717. ``entity``
-    with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove who one is; ``authority`` is whom to trust
-    (heliographs:// only). Each of these has a variable too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE and so on.
+    ``address`` is one, or several to choose from; else $HELIOGRAPH_URL. Without either the nearest broker is looked
+    for, as ``discover=Discover(…)`` says or else the environment. A search that was told of nobody and finds nobody
+    ends at heliograph://127.0.0.1:4717; ``discover=False`` goes there at once.
+
+    ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove who one is; ``authority`` is
+    whom to trust (heliographs:// only). Each of these has a variable too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE
+    and so on. A broker that a search found gets a token only if ``authority`` or ``server_name`` vouches for it.
     ``hold`` lets this publisher wait for slow consumers that ask for it.
 
     Times are in seconds. Each address is tried at least once, and again until ``timeout`` is over. Later, a lost link
     is restored by itself, for ever or until ``give_up`` is over. ``on_refused`` hears of publications that the broker
     refused, ``on_note`` of what the session observes (lost and restored links, losses).
     """
+    looks = _looks(address, discover)
     config = ClientConfig(
-        targets=_targets(address, server_name),
+        targets=_targets(address, server_name, use_variable=discover is None),
         name=name,
         entity=os.environ.get(ENTITY_VARIABLE, "") if entity is None else entity,
         token=_token(token, token_file),
@@ -100,11 +113,12 @@ def connect(
         give_up_ms=None if give_up is None else milliseconds(give_up),
         outgoing_bytes_max=outgoing_bytes_max,
     )
-    session = Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
+    session = None if looks else _session(config)
     given = {"authority": authority, "certificate": certificate, "key": key}
     files = {what: _path(path, FILE_VARIABLES[what]) for what, path in given.items()}
 
     async def open_client() -> Client:
+        assert session is not None
         if session.ended or session.welcome is not None:
             raise UsageError("this connection was used before: call connect() again")
         tls = _tls(files) if any(target.secure for target in config.targets) else None
@@ -112,12 +126,54 @@ def connect(
         await client._connect(timeout)
         return client
 
-    return Connecting(open_client)
+    if not looks:
+        return Connecting(open_client)
+    config.check()
+    vouched = files["authority"] is not None or server_name is not None
+    trust = Trust(has_token=bool(config.token), vouched=vouched, server_name=server_name)
+    seeker = _seeker(discover, trust, name, files)
+
+    async def find_and_open() -> Client:
+        from heliograph.live.seeker import failed_there
+
+        start = monotonic()
+        found = await seeker.seek(timeout)
+        tls = _tls(files) if vouched or any(target.secure for target in found.targets) else None
+        client = Client(_session(replace(config, targets=found.targets)), tls, on_refused, on_note)
+        left = None if timeout is None else max(0.0, timeout - (monotonic() - start))
+        try:
+            await client._connect(left)
+        except NotConnectedError as error:
+            raise failed_there(found, error) from None
+        client._found(found, seeker)
+        return client
+
+    return Connecting(find_and_open)
 
 
-def _targets(address: str | Sequence[str] | None, server_name: str | None) -> tuple[Target, ...]:
+def _looks(address: str | Sequence[str] | None, discover: Discover | bool | None) -> bool:
+    """True if the program did not say where to connect."""
+    if address is not None and discover:
+        raise UsageError("give either an address or discover")
+    wanted = discover is not None and discover is not False
+    return wanted or (address is None and discover is None and not os.environ.get(URL_VARIABLE))
+
+
+def _session(config: ClientConfig) -> Session:
+    return Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
+
+
+def _seeker(discover: Discover | bool | None, trust: Trust, name: str, files: dict[str, Path | None]) -> Seeker:
+    from heliograph.live.discover import options_from
+    from heliograph.live.seeker import Seeker
+
+    options = discover if isinstance(discover, Discover) else options_from()
+    return Seeker(options, trust, name if entity_is_valid(name) else "", files)
+
+
+def _targets(address: str | Sequence[str] | None, server_name: str | None, *, use_variable: bool) -> tuple[Target, ...]:
     if address is None:
-        address = os.environ.get(URL_VARIABLE) or DEFAULT_ADDRESS
+        address = (os.environ.get(URL_VARIABLE) if use_variable else None) or DEFAULT_ADDRESS
     addresses = [address] if isinstance(address, str) else list(address)
     return tuple(parse_target(one, server_name) for one in addresses)
 

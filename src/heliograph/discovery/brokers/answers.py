@@ -24,6 +24,7 @@ from heliograph.machine import Address, Instant
 from heliograph.model.identity import Role
 
 NS_PER_MS = 1_000_000
+BUSY_PATIENCE = 4  # while all who answered are too busy: so many times as long as otherwise, for one farther away
 
 Unread = tuple[Message, Address, Address | None, int | None, Instant]
 """An answer: what, from whom, through which directory, when by the wall clock, when."""
@@ -114,23 +115,24 @@ class Answers:
 
     def wait_ns(self) -> int | None:
         """How long to wait for others: 0 when all have answered, as long again as the last one took when a good one is
-        there, else None: as long as it takes."""
+        there, longer when all are busy and no other is known of, else None: as long as it takes."""
         config, candidates = self._config, self.candidates.values()
-        if self.enough or self._all_answered():  # nobody else will come, good or not
+        expected = self._expected()
+        if self.enough or (0 < expected <= len(candidates) and not self._asking.silent):
             return 0
         good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
-        if good < config.answers_min:
+        if good < config.answers_min and expected:
             return None
         last_ns = max(candidate.elapsed_ns for candidate in candidates)
-        return max(config.patience_ms_min * NS_PER_MS, int(config.patience * last_ns))
+        wait_ns = max(config.patience_ms_min * NS_PER_MS, int(config.patience * last_ns))
+        return wait_ns if good >= config.answers_min else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
 
-    def _all_answered(self) -> bool:
-        """True if as many answered as there are, as far as directories and the brokers themselves know."""
+    def _expected(self) -> int:
+        """How many should answer, as far as directories and the brokers themselves know; 0: nobody knows."""
         islands: dict[str, int] = {}
         for candidate in self.candidates.values():
             island = candidate.response.island
             islands[island] = max(islands.get(island, 0), candidate.response.brokers)
         if not self._asking.expected and max(islands.values()) == 1:
-            return False  # unlinked brokers know only themselves
-        expected = max(self._asking.expected, sum(islands.values()))
-        return expected <= len(self.candidates) and not self._asking.silent
+            return 0  # unlinked brokers know only themselves
+        return max(self._asking.expected, sum(islands.values()))

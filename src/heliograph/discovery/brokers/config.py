@@ -130,7 +130,7 @@ class DiscoveryConfig:
     timeout_ms: int = 4_000  # for answers; whatever happens, all ends within twice this
     retry_ms: int = 200  # after the first request without an answer; then half as long again each time …
     retry_ms_max: int = 400  # … up to this: in lossy networks only repetition helps
-    fallback_ms: int = 300  # without any answer: when to ask the remembered brokers, and then the static list
+    fallback_ms: int = 300  # without a good answer: when to ask the remembered brokers, and then the static list
     answers_min: int = 1  # good answers before collecting may end early …
     answers_max: int = 50  # … and after which it always does; also the budget that the request carries
     patience: float = 1.0  # it ends when, for so many times as long as the last answer took, no other came

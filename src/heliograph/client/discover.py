@@ -1,0 +1,260 @@
+"""Discover: how a client looks for its broker, as a program or the section [discover] says it; and whom it then trusts.
+
+In:    options; the result of a search.
+Out:   the search's own settings (DiscoveryConfig); the targets that this client may dial.
+State: none.
+Not here: the search (discovery/brokers/finder.py), names, files and sockets (live/discover.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from heliograph.broker.config import DEFAULT_PORT
+from heliograph.client.config import PLAIN, SECURE, Target, is_loopback, parse_target
+from heliograph.discovery.brokers.config import (
+    DIRECTORY_PORT,
+    GROUP,
+    GROUP_PORT,
+    TTL,
+    DiscoveryConfig,
+    MulticastConfig,
+    WeightsConfig,
+    address_of,
+)
+from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from heliograph.discovery.brokers.result import Finding, Result
+
+LOCAL = "127.0.0.1"
+LOCAL_DIRECTORY = f"{LOCAL}:{DIRECTORY_PORT}"
+LOCAL_BROKER = f"{LOCAL}:{DEFAULT_PORT}"
+LOCAL_TIMEOUT_MS = 300  # where everybody who is asked is on this computer …
+LOCAL_FALLBACK_MS = 50
+TIMEOUT_MS = 4_000  # … and elsewhere
+TARGETS_MAX = 16  # addresses that a session tries in turn
+_LISTS = ("bdns", "bdn_links", "brokers", "weights")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discover:
+    """How to look for a broker. As it stands here, on this computer only."""
+
+    bdns: tuple[str, ...] = ()
+    bdn_links: tuple[str, ...] = ()
+    brokers: tuple[str, ...] = ()
+    multicast: bool = True
+    multicast_group: str = GROUP
+    multicast_port: int = GROUP_PORT
+    multicast_ttl: int = TTL
+    multicast_interface: str = LOCAL
+    timeout_ms: int | None = None
+    answers_min: int = 1
+    answers_max: int = 50
+    targets_max: int = 10
+    pings: int = 3
+    weights: tuple[str, ...] = ()
+    remember: bool = True
+    follow: bool = True
+    look_s: int = 600
+
+    def __post_init__(self) -> None:
+        for name in _LISTS:
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise UsageError(f"Discover.{name} = {given!r}: give several, such as [{given!r}]")
+            object.__setattr__(self, name, tuple(given))
+
+    @property
+    def names_somebody(self) -> bool:
+        """True if it says whom to ask. Otherwise a directory and a broker at their usual ports here are asked too."""
+        return bool(self.bdns or self.bdn_links or self.brokers)
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Those of the directories that are named by a domain, whose DNS has their addresses."""
+        return tuple(bdn for bdn in self.bdns if ":" not in bdn)
+
+    @property
+    def is_local(self) -> bool:
+        """True if nobody outside this computer is asked."""
+        hosts = [text.rpartition(":")[0] for text in (*self.bdns, *self.bdn_links, *self.brokers)]
+        return all(map(is_loopback, hosts)) and (not self.multicast or is_loopback(self.multicast_interface))
+
+    @property
+    def usual_timeout_ms(self) -> int:
+        """The time-out where none is given."""
+        return LOCAL_TIMEOUT_MS if self.is_local else TIMEOUT_MS
+
+    def problems(self, path: str = "discover") -> list[str]:
+        """Everything wrong with it, by the names that the user typed."""
+        found, weights = _weights(self.weights, path)
+        found += [f"{path}.bdns has {one!r}: must be host:port or a domain" for one in self.domains if not _domain(one)]
+        if self.look_s <= 0:
+            found.append(f"{path}.look_s = {self.look_s}: must be above 0")
+        known = tuple(bdn for bdn in self.bdns if ":" in bdn)
+        for problem in self._config(known, self.bdn_links, self.brokers, weights).problems(path):
+            found.append(problem.replace(".multicast.", ".multicast_").replace(".directory_links", ".bdn_links"))
+        return [problem.replace(f"{path}.directories", f"{path}.bdns") for problem in found]
+
+    def check(self) -> None:
+        """Raise UsageError with everything that is wrong."""
+        if problems := self.problems():
+            raise UsageError("; ".join(problems))
+
+    def config(
+        self, directories: tuple[str, ...], links: tuple[str, ...], brokers: tuple[str, ...], **more: object
+    ) -> DiscoveryConfig:
+        """For the search: everybody's address in numbers."""
+        return self._config(directories, links, brokers, _weights(self.weights, "discover")[1], **more)
+
+    def _config(
+        self,
+        directories: tuple[str, ...],
+        links: tuple[str, ...],
+        brokers: tuple[str, ...],
+        weights: WeightsConfig,
+        **more: object,
+    ) -> DiscoveryConfig:
+        timeout_ms = self.usual_timeout_ms if self.timeout_ms is None else self.timeout_ms
+        usual = DiscoveryConfig()
+        return DiscoveryConfig(
+            directories=directories,
+            directory_links=links,
+            brokers=brokers,
+            multicast=self._group,
+            timeout_ms=timeout_ms,
+            ping_ms=max(1, min(usual.ping_ms, timeout_ms)),
+            fallback_ms=LOCAL_FALLBACK_MS if self.is_local else usual.fallback_ms,
+            answers_min=self.answers_min,
+            answers_max=self.answers_max,
+            targets_max=self.targets_max,
+            pings=self.pings,
+            weights=weights,
+            **more,  # type: ignore[arg-type]
+        )
+
+    @property
+    def _group(self) -> MulticastConfig:
+        return MulticastConfig(
+            enabled=self.multicast,
+            group=self.multicast_group,
+            port=self.multicast_port,
+            ttl=self.multicast_ttl,
+            interface=self.multicast_interface,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What a client that looks for a broker has to lose, and how it knows whom to believe."""
+
+    has_token: bool = False
+    vouched: bool = False  # an authority or a server name was given: TLS proves that the broker is one of ours
+    server_name: str | None = None
+
+
+def targets_of(result: Result, trust: Trust, brokers: Sequence[str] = ()) -> tuple[Target, ...]:
+    """Where to dial, first choice first. ``brokers`` are those that the program named itself.
+
+    Who answers a search has proven nothing: with a token only a broker whose certificate is vouched for will do, or one
+    that the program named itself; and who has an authority never talks in clear text to somebody that he did not name.
+    A broker elsewhere cannot send us to our own machine.
+    """
+    named = {address for text in brokers if (address := address_of(text)) is not None}
+    found: dict[Target, None] = {}
+    for finding in result.findings:
+        found.update(dict.fromkeys(_targets(finding.urls, trust, named, is_loopback(_host(finding)))))
+    if not result.findings and result.found:  # the static list, as the program wrote it
+        scheme = SECURE if trust.vouched else PLAIN
+        found.update(dict.fromkeys(_targets([f"{scheme}://{text}" for text in brokers], trust, named, True)))
+    return tuple(found)[:TARGETS_MAX]
+
+
+def _targets(urls: Iterable[str], trust: Trust, named: set[tuple[str, int]], here: bool) -> list[Target]:
+    parsed = []
+    for url in urls:
+        try:
+            parsed.append(parse_target(url, trust.server_name))
+        except UsageError:  # a host name that is none
+            continue
+    allowed = [target for target in parsed if _allowed(target, trust, named) and (here or not is_loopback(target.host))]
+    if trust.vouched or trust.has_token:
+        return allowed
+    return [target for target in allowed if not target.secure] or allowed  # nobody vouches for the secure ones
+
+
+def _allowed(target: Target, trust: Trust, named: set[tuple[str, int]]) -> bool:
+    if (target.host, target.port) in named:
+        return target.secure or is_loopback(target.host) or not trust.has_token
+    if trust.has_token or trust.vouched:
+        return target.secure and trust.vouched
+    return True
+
+
+def _host(finding: Finding) -> str:
+    return finding.answered_from.rpartition(":")[0].strip("[]")
+
+
+def _domain(text: str) -> bool:
+    labels = text.rstrip(".").split(".")
+    return len(text) <= 253 and all(
+        0 < len(label) < 64 and label.replace("-", "").replace("_", "").isalnum() and label.isascii()
+        for label in labels
+    )
+
+
+def _weights(texts: Iterable[str], path: str) -> tuple[list[str], WeightsConfig]:
+    """``cpu=2`` and its like, over the usual ones."""
+    problems: list[str] = []
+    given: dict[str, float] = {}
+    known = [field.name for field in fields(WeightsConfig)]
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            given[name.strip()] = float(value)
+        except ValueError:
+            problems.append(f"{path}.weights has {text!r}: write name=number")
+    problems += [f"{path}.weights has {name!r}: there is {', '.join(known)}" for name in given if name not in known]
+    return problems, WeightsConfig(**{name: value for name, value in given.items() if name in known})
+
+
+_ADDRESSES = "addresses as host:port"
+WORDS: dict[str, tuple[str, str]] = {
+    "discover.bdns": (
+        "the directories (BDNs) that a client asks for a broker; without any, one on this machine at its usual port",
+        "host:port, or a domain whose DNS names them (SRV records of _heliograph-bdn._udp)",
+    ),
+    "discover.bdn_links": ("directories that are asked by TCP, for networks that let no datagram out", _ADDRESSES),
+    "discover.brokers": ("brokers to fall back on when nobody answers", _ADDRESSES),
+    "discover.multicast": ("ask the multicast group too", "true or false"),
+    "discover.multicast_group": ("the multicast group", "an IPv4 multicast address"),
+    "discover.multicast_port": ("the group's UDP port", "1 to 65535"),
+    "discover.multicast_ttl": ("how many networks a request to the group may pass", "0 (this machine) to 255"),
+    "discover.multicast_interface": (
+        "the interface by which the group is asked; 127.0.0.1: on this machine only, 0.0.0.0: as its routes say",
+        "an IPv4 address of this machine, or 0.0.0.0",
+    ),
+    "discover.timeout_ms": (
+        "how long answers are waited for if none comes; all ends within twice this. Without one 300 if only this "
+        "machine is asked, else 4000",
+        "above 0",
+    ),
+    "discover.answers_min": ("good answers before collecting may end early", "above 0"),
+    "discover.answers_max": ("answers after which it always ends", "1 to 1000"),
+    "discover.targets_max": ("how many of the best are pinged", "1 to discover.answers_max"),
+    "discover.pings": ("how often each of them is pinged", "above 0"),
+    "discover.weights": (
+        "what counts how much in the choice of those that are pinged",
+        "name=number with delay, free_memory, total_memory, links, cpu or connections",
+    ),
+    "discover.remember": ("remember the best brokers on disk, and ask them when nobody else answers", "true or false"),
+    "discover.follow": (
+        "look again when the broker gets slow, after a long disconnect, and now and then; move if that is a clear gain",
+        "true or false",
+    ),
+    "discover.look_s": ("how often a connected client looks for a better broker, on average", "above 0"),
+}

@@ -1,0 +1,134 @@
+"""Staying: when a client that found its broker by discovery looks again, and whether what it finds is worth a move.
+
+In:    how the session fares, observed now and then; results of searches.
+Out:   whether to look now; whether to move to the broker that was found.
+State: when it last looked and moved, how far the broker was at best, links made lately.
+Not here: searching (live/seeker.py), moving (client/roaming.py, client/reach.py).
+Paper: [grid] §1.1, a client that returns looks for the nearest broker; the rest is ours.
+
+Nobody moves for little, nor often: a move needs a clear gain, and a stay has a minimum. All pauses have jitter, so that
+a thousand clients of one broker do not look, or leave, at the same moment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from heliograph.machine import Instant
+
+if TYPE_CHECKING:  # most sessions never search
+    from heliograph.discovery.brokers.result import Finding, Result
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+AWAY_NS = 5 * NS_PER_S  # a disconnect so long is a long one: the last broker is no longer the one to wait for
+AWAY_NS_MAX = 60 * NS_PER_S  # between searches while nobody will have us
+STAY_NS = 60 * NS_PER_S  # at a broker, before a better one is worth a thought
+PAUSE_NS = 30 * NS_PER_S  # between searches for any other reason
+RESTLESS_LINKS = 3  # so many new links …
+RESTLESS_NS = 60 * NS_PER_S  # … in this time: something is wrong with the broker or the way to it
+SLOW_RATIO = 3  # the broker is slow when it takes so many times as long as it did …
+SLOW_NS = 20 * NS_PER_MS  # … and at least this much longer …
+SLOW_TIMES = 3  # … so often in a row
+GAIN_RATIO = 0.7  # a clear gain: so much of the present round trip …
+GAIN_NS = 2 * NS_PER_MS  # … and at least this much less
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a session fares."""
+
+    broker: str  # that welcomed it last
+    is_connected: bool
+    links: int  # that it had so far
+    round_trip_ns: int | None  # measured last; None: not yet on this link
+    measured: int = 0  # how often that was
+
+
+class Staying:
+    """One client's decisions."""
+
+    def __init__(self, look_s: int, seed: int, now: Instant) -> None:
+        self._look_ns = look_s * NS_PER_S
+        self._random = Random(seed)
+        self._look_at = now + self._spread(self._look_ns)
+        self._looked_at: Instant = now
+        self._came_at: Instant = now
+        self._broker = ""
+        self._away_since: Instant | None = None
+        self._away_wait = AWAY_NS
+        self._links = 0
+        self._made: deque[Instant] = deque(maxlen=RESTLESS_LINKS)
+        self._best_ns: int | None = None
+        self._measured = 0
+        self._slow = 0
+        self.why = ""  # it looked last
+
+    def observe(self, standing: Standing, now: Instant) -> bool:
+        """True if it should look for a broker now."""
+        self._follow(standing, now)
+        why = self._reason(standing, now)
+        if why:
+            self.why = why
+            self._looked_at = now
+            self._look_at = now + self._spread(self._look_ns)
+        return bool(why)
+
+    def _follow(self, standing: Standing, now: Instant) -> None:
+        if standing.links > self._links:
+            self._made.extend([now] * min(standing.links - self._links, RESTLESS_LINKS) if self._links else [])
+            self._links = standing.links
+            self._best_ns, self._slow = None, 0
+        if standing.broker != self._broker:
+            self._broker, self._came_at = standing.broker, now
+        if standing.is_connected:
+            self._away_since, self._away_wait = None, AWAY_NS
+        elif self._away_since is None:
+            self._away_since = now
+        took = standing.round_trip_ns
+        if took is not None and standing.measured != self._measured:
+            self._measured = standing.measured
+            self._best_ns = took if self._best_ns is None else min(took, self._best_ns)
+            slow = took > max(SLOW_RATIO * self._best_ns, self._best_ns + SLOW_NS)
+            self._slow = self._slow + 1 if slow else 0
+
+    def _reason(self, standing: Standing, now: Instant) -> str:
+        if self._away_since is not None:
+            if now < max(self._away_since, self._looked_at) + self._away_wait:
+                return ""
+            self._away_wait = min(AWAY_NS_MAX, self._spread(2 * self._away_wait))
+            return "no broker for long"
+        if now >= self._look_at:
+            return "now and then"
+        if now < self._looked_at + PAUSE_NS:
+            return ""
+        if len(self._made) == RESTLESS_LINKS and now - self._made[0] < RESTLESS_NS:
+            return "the link breaks again and again"
+        return "the broker got slow" if self._slow >= SLOW_TIMES else ""
+
+    def choose(self, result: Result, standing: Standing, now: Instant) -> bool:
+        """True if it should go where this search says."""
+        if not result.found or (standing.is_connected and result.broker == standing.broker):
+            return False
+        if not standing.is_connected:
+            return True
+        if now < self._came_at + STAY_NS or not result.proven:
+            return False
+        findings = {finding.broker: finding for finding in result.findings}
+        best, present = findings.get(result.broker), findings.get(standing.broker)
+        if present is None or present.round_trip_ms is None:
+            return self.why != "now and then"  # it does not answer, which matters if it does not serve us either
+        return best is not None and _gains(best, present)
+
+    def _spread(self, wait_ns: int) -> int:
+        return int(wait_ns * self._random.uniform(0.5, 1.5))
+
+
+def _gains(best: Finding, present: Finding) -> bool:
+    if best.round_trip_ms is None or present.round_trip_ms is None:
+        return False
+    saved_ns = (present.round_trip_ms - best.round_trip_ms) * NS_PER_MS
+    return best.round_trip_ms <= GAIN_RATIO * present.round_trip_ms and saved_ns >= GAIN_NS

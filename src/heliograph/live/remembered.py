@@ -1,0 +1,76 @@
+"""The file of remembered brokers: the last target set, on disk, for the next search.
+
+In:    a target set; the environment, which says where this user keeps state.
+Out:   the target set of the last search with the same options, if it is not too old.
+State: one file per set of options, at most FILES_MAX, each readable by its owner only.
+Not here: what is in it (discovery/brokers/remembered.py), when it is asked (discovery/brokers/finder.py).
+
+Programs that look in different networks must not lead each other astray, so each set of options has its own file. A
+file that cannot be read or written is as good as none: nothing depends on it but speed and luck.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from time import time
+
+from heliograph.discovery.brokers import remembered
+from heliograph.discovery.brokers.remembered import Remembered
+
+FILE_BYTES_MAX = 1 << 16
+FILES_MAX = 32
+_PREFIX = "brokers-"
+
+
+def state_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where this user's programs keep what outlives them."""
+    environment = os.environ if environment is None else environment
+    if chosen := environment.get("HELIOGRAPH_STATE_DIR"):
+        return Path(chosen)
+    if base := environment.get("XDG_STATE_HOME"):
+        return Path(base) / "heliograph"
+    return Path.home() / ".local" / "state" / "heliograph"
+
+
+def file_for(asked: Sequence[str], environment: Mapping[str, str] | None = None) -> Path:
+    """The file for those who ask these."""
+    key = sha256("\n".join(sorted(asked)).encode()).hexdigest()[:16]
+    return state_dir(environment) / f"{_PREFIX}{key}.json"
+
+
+def read(path: Path, age_s_max: int) -> tuple[Remembered, ...]:
+    """Those that are not too old. Nothing from a file that somebody else could have written."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return ()
+            return remembered.decode(file.read(FILE_BYTES_MAX), int(time()), age_s_max)
+    except OSError:
+        return ()
+
+
+def write(path: Path, brokers: Sequence[Remembered]) -> None:
+    """Replace the file as a whole: a reader sees the old one or the new one."""
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(remembered.encode(brokers))
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        _forget_oldest(path.parent)
+
+
+def _forget_oldest(folder: Path) -> None:
+    files = sorted(folder.glob(f"{_PREFIX}*.json"), key=lambda file: file.stat().st_mtime)
+    for file in files[:-FILES_MAX]:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""The seeker: finds brokers for one client, now and whenever it has to look again.
+
+In:    the options of a program, its credentials.
+Out:   Found: a result and the targets that this client may dial; NotConnectedError that says what was tried.
+State: none.
+Not here: the search (live/discover.py), when to look again (client/staying.py), moving there (live/following.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heliograph.client.config import Target
+from heliograph.client.discover import LOCAL_BROKER, Discover, Trust, targets_of
+from heliograph.discovery.brokers.result import Result
+from heliograph.errors import NotConnectedError, Reason
+from heliograph.live.discover import discover, failure_of
+
+if TYPE_CHECKING:
+    from heliograph.trust.keyring import Keyring
+
+_UNPROVEN = (
+    "{count} found, but none that may see what this client shows: a token and what is meant for a named authority go "
+    "only to brokers whose certificate proves them (give authority, or the address of a broker)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a client can go, and how that was found out."""
+
+    result: Result
+    targets: tuple[Target, ...]
+
+
+class Seeker:
+    """Looks for brokers with one set of options."""
+
+    def __init__(self, options: Discover, trust: Trust, name: str, files: dict[str, Path | None]) -> None:
+        options.check()
+        self.options = options
+        self._trust = trust
+        self._name = name
+        self._files = files
+
+    async def seek(self, seconds: float | None = None) -> Found:
+        """Look once, for at most so long; NotConnectedError if there is no broker that this client may use."""
+        options = self.options
+        if seconds is not None:  # a search ends within twice its time-out
+            longest_ms = max(1, int(seconds * 500))
+            options = replace(options, timeout_ms=min(longest_ms, options.timeout_ms or options.usual_timeout_ms))
+        transports = ("tls",) if self._trust.vouched else ("tcp", "tls")
+        result = await discover(options, name=self._name, transports=transports, keyring=self._keyring())
+        brokers = options.brokers if options.names_somebody else (LOCAL_BROKER,)
+        targets = targets_of(result, self._trust, brokers)
+        if not targets:
+            raise self._failure(result)
+        return Found(result, targets)
+
+    def _failure(self, result: Result) -> NotConnectedError:
+        if not result.found:
+            return failure_of(result)
+        count = len(result.findings) or "brokers of the list"
+        return failure_of(replace(result, reason=Reason.CREDENTIAL_MISSING), _UNPROVEN.format(count=count))
+
+    def _keyring(self) -> Keyring | None:
+        """With an authority only signed answers count; without one nobody could say which signature is right."""
+        if self._files.get("authority") is None:
+            return None
+        from heliograph.config_keyring import load_keyring
+        from heliograph.config_keys import TlsConfig
+
+        return load_keyring(TlsConfig(**{what: str(path) for what, path in self._files.items() if path is not None}))
+
+
+def failed_there(found: Found, error: NotConnectedError) -> NotConnectedError:
+    """What was found does not have us: the error, with how it was found."""
+    tried = "; ".join(found.result.tried) or "nobody"
+    how = found.result.text or "nobody answered"
+    return NotConnectedError(error.reason, f"{error.detail}. The search said: {how}. Asked: {tried}")
