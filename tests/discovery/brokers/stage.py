@@ -85,10 +85,11 @@ class Stage:
         for config in directories:
             self._add_directory(config, keyring)
         for plan in plans:
-            self._add_broker(plan)
+            self.add_broker(plan)
         self.run(settle_s)
 
-    def _add_broker(self, plan: Plan) -> None:
+    def add_broker(self, plan: Plan) -> None:
+        """One more broker."""
         config = BrokerConfig(
             name=plan.name,
             listeners=(ListenerConfig(host=plan.name, allow_open=True),),
@@ -133,13 +134,19 @@ class Stage:
         remembered: tuple[Remembered, ...] = (),
         keyring: Keyring | None = None,
         sealed: bool = False,
+        directory_chain: bytes = b"",
         wait: bool = True,
     ) -> Finder:
         """Somebody new looks for a broker, until it has found one or has given up."""
         self.clients += 1
         name = f"client{self.clients}"
         finder = Finder(
-            config, seed=self.seed * 1_000 + self.clients, remembered=remembered, keyring=keyring, sealed=sealed
+            config,
+            seed=self.seed * 1_000 + self.clients,
+            remembered=remembered,
+            keyring=keyring,
+            sealed=sealed,
+            directory_chain=directory_chain,
         )
         sockets = {"finder": Finder.sockets(config, name, name)}
         node = Node(name=name, machines={"finder": finder}, pipes=(), listeners={}, sockets=sockets)

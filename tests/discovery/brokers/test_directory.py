@@ -17,9 +17,10 @@ from heliograph.discovery.brokers.config import (
     DiscoveryConfig,
     ResponderConfig,
 )
-from heliograph.discovery.brokers.directory import FROM_GUEST, Directory
+from heliograph.discovery.brokers.directory import Directory
 from heliograph.discovery.brokers.known import KnownBrokers
 from heliograph.discovery.brokers.messages import (
+    DIRECTORY_FRAMES,
     NO_COOKIE,
     Acknowledgement,
     BrokerAdvertisement,
@@ -200,7 +201,7 @@ def test_an_old_advertisement_renews_nothing() -> None:
         talk.hear(address, messages.write(old))
     talk.wait(2)
     assert talk.directory.report("brokers") == []
-    assert talk.counts["advertisement_stale"] == 3
+    assert talk.counts["advertisement_stale"] == 2
 
 
 def test_a_forged_advertisement_takes_nobodys_place_and_gets_no_request() -> None:
@@ -306,7 +307,7 @@ def test_the_islands_agree_with_the_brokers_whatever_comes(steps: list[tuple[int
 
 
 def frames(talk: Talk, link: int) -> list[Message]:
-    splitter, found = Splitter(FROM_GUEST), []
+    splitter, found = Splitter(DIRECTORY_FRAMES), []
     for to, chunks in talk.directory.take().writes:
         if to == link:
             found += splitter.split(b"".join(chunks))
@@ -329,7 +330,8 @@ def test_a_request_over_a_link_needs_no_cookie_and_gets_its_answers_there() -> N
     response = messages.write(EXAMPLES[4], pad=False)
     talk.hear(broker, messages.write(Relay(ID, response)))
     talk.directory.receive_datagram(SOCKET, broker, messages.write(Relay(ID, response)), talk.now)
-    assert [message.kind for message in frames(talk, 9)] == [Kind.RESPONSE]
+    (relayed,) = frames(talk, 9)
+    assert messages.decode(Relay, relayed.body) == Relay(ID, response, "host-of-b0")
 
 
 @pytest.mark.req("B2")
@@ -341,7 +343,14 @@ def test_a_broker_can_register_over_a_link() -> None:
         talk.directory.receive(9, data[start : start + 7], talk.now)
     (broker,) = talk.directory.report("brokers")
     assert (broker["broker"], broker["datagrams"]) == ("b0", f"192.0.2.7:{DEFAULT_PORT}")
-    assert [message.kind for _, message in talk.said()] == [Kind.PING]
+    (ping,) = frames(talk, 9)
+    assert ping.kind is Kind.PING
+    pong = messages.write(Pong(messages.decode(Ping, ping.body).sent_ns, "b0"), pad=False)
+    talk.directory.receive(9, service(b"bdn", pong, 0), talk.now)
+    assert talk.directory.report("overview")["measured"] == 1
+    talk.ask()
+    talk.directory.detach(9, Reason.CLOSED, talk.now)
+    assert talk.directory.report("overview")["guests"] == 0
 
 
 def test_a_guest_that_is_quiet_or_one_too_many_loses_its_link() -> None:
@@ -459,6 +468,24 @@ def test_a_directory_without_rights_at_a_broker_does_without_its_link() -> None:
     stage = Stage(star(2, AT_BDN), directories=[DirectoryConfig(links=("b0:4717", "nowhere:1"))])
     assert stage.directory("bdn")["links"] == 0
     assert stage.find(BY_BDN).broker == "b0"
+
+
+@pytest.mark.req("B2")
+def test_brokers_whose_datagrams_do_not_come_through_make_themselves_known_by_tcp() -> None:
+    by_tcp = ResponderConfig(directory_links=("bdn:4719", "nowhere:1"), multicast=NO_MULTICAST)
+    stage = Stage([], directories=[DirectoryConfig()])
+    stage.world.datagrams.worsen("bdn", "b?", 1.0)
+    stage.world.datagrams.worsen("b?", "bdn", 1.0)
+    for plan in (Plan("b0", 10, (), by_tcp), Plan("b1", 5, (), by_tcp)):
+        stage.add_broker(plan)
+    stage.run(5)
+    assert stage.directory("bdn")["measured"] == 2
+    assert len(stage.find(BY_BDN).findings) == 2
+    stage.world.crash(stage.world.hosts["bdn"])
+    stage.run(1)
+    stage.world.start(stage.world.hosts["bdn"])
+    stage.run(12)
+    assert stage.directory("bdn")["measured"] == 2
 
 
 @pytest.mark.req("B4")

@@ -22,6 +22,7 @@ from heliograph.discovery.brokers.messages import (
     Message,
     Ping,
     Pong,
+    Relay,
     Usage,
 )
 from heliograph.discovery.brokers.remembered import Remembered
@@ -361,7 +362,8 @@ def test_answers_are_relayed_by_the_directory_when_none_comes_directly() -> None
         assert result.found
         assert not result.proven
         assert all(finding.relayed for finding in result.findings)
-        assert result.urls == ("heliograph://name.example:4717",)
+        assert result.urls[0] == "heliograph://name.example:4717"
+        assert result.times_ms["total"] < 3_000
 
 
 @pytest.mark.req("B5")
@@ -375,6 +377,29 @@ def test_a_directory_is_asked_by_tcp_where_no_datagram_comes_through() -> None:
     assert len(result.findings) == 3
     assert all(finding.relayed for finding in result.findings)
     assert result.tried[0].startswith("directory by TCP bdn:4719")
+
+
+def test_a_broker_that_speaks_nothing_we_do_is_no_candidate() -> None:
+    talk = Talk(transports=("tls",))
+    talk.acknowledge(brokers=2)
+    talk.answer(0, ports={"tcp": 4717, "udp": 4717})
+    assert talk.finder.report("overview")["candidates"] == 0
+    talk.answer(1, ports={"tls": 4717, "udp": 4717})
+    assert talk.finder.report("overview")["candidates"] == 1
+
+
+def test_only_a_directory_that_was_asked_relays() -> None:
+    talk = Talk()
+    response = messages.write(DiscoveryResponse(talk.id, 1, "b0", ports={"tcp": 1, "udp": 1}), pad=False)
+    relay = messages.write(Relay(talk.id, response, "198.51.100.1"))
+    talk.hear(BDN, relay)
+    talk.hear(("203.0.113.66", 1), relay)
+    assert talk.finder.report("overview")["candidates"] == 0
+    talk.acknowledge(brokers=1)
+    talk.said()
+    talk.hear(BDN, relay)
+    ((to, _),) = talk.pings()
+    assert to == ("198.51.100.1", 1)
 
 
 def test_a_search_of_a_large_network_asks_no_more_than_its_budget() -> None:

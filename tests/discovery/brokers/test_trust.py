@@ -154,6 +154,36 @@ def test_sealed_answers_are_for_the_requester_only() -> None:
         assert caught.value.reason is Reason.SEAL_BROKEN
 
 
+@pytest.mark.req("B17")
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_request_can_be_sealed_for_the_directory_which_passes_it_on(by_link: bool) -> None:
+    bdn = ring("bdn")
+    assert bdn.own is not None
+    stage = Stage(signed_star(2, AT_BDN), directories=[DirectoryConfig()], keyring=bdn)
+    config = replace(BY_BDN, directories=(), directory_links=BY_BDN.directories) if by_link else BY_BDN
+    result = stage.find(config, keyring=ring("client", Role.CLIENT), directory_chain=bdn.own.chain)
+    assert result.broker == "b0"
+    other = replace(config, timeout_ms=300)
+    wrong = ring("other").own
+    assert wrong is not None
+    refused = stage.find(other, keyring=ring("client", Role.CLIENT), directory_chain=wrong.chain)
+    assert not refused.found
+    assert stage.directory("bdn")["counts"]["seal_broken"] > 0
+
+
+def test_a_chain_too_long_for_a_datagram_comes_by_the_link_to_a_directory() -> None:
+    hosts = tuple(f"a-rather-long-name-of-a-host-{number}.of.some.network.example" for number in range(14))
+    long = ring("b0", hosts=hosts)
+    assert long.own is not None
+    assert len(long.own.chain) > 1_232
+    bdn = ring("bdn")
+    bdn.learn(long.own.chain, WALL_NS)  # by TCP or TLS, from whoever has it
+    stage = Stage([Plan("b0", 5, (), AT_BDN, keyring=long)], directories=[DirectoryConfig()], keyring=bdn)
+    stage.world.datagrams.worsen("b0", "client*", 1.0)
+    config = replace(BY_BDN, directories=(), directory_links=BY_BDN.directories)
+    assert stage.find(config, keyring=ring()).broker == "b0"
+
+
 # -- rogues ---------------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +223,7 @@ def with_rogue(keyring: Keyring | None, plans: list[Plan]) -> tuple[Stage, Rogue
         (ring("rogue", by="theirs"), "certificate_untrusted"),
         (ring("rogue", Role.CLIENT), "role_missing"),
         (ring("rogue", days=5), "certificate_expired"),
+        (ring("another-broker"), "credential_wrong"),
     ],
 )
 def test_a_rogue_that_answers_multicast_is_dropped_and_counted_by_whoever_has_authorities(

@@ -141,6 +141,10 @@ class Asking:
         """Whose link this is."""
         return self._by_link.get(link)
 
+    def link_to(self, address: Address) -> LinkId | None:
+        """The link to the directory at this address, if there is one."""
+        return next((link for link, ask in self._by_link.items() if ask.address == address), None)
+
     @property
     def shown(self) -> int:
         """To how many brokers of the group we have shown their cookie."""

@@ -42,7 +42,7 @@ class Candidate:
     """One broker that would have us."""
 
     response: DiscoveryResponse
-    source: Address  # of the answer; of the directory where it was relayed
+    source: Address  # of the answer; where it was relayed, what its directory saw, perhaps nothing: ("", 0)
     relayed: bool
     raw_ns: int | None  # our wall clock when it arrived, less its timestamp; None: we have no clock yet
     elapsed_ns: int  # since the request left
@@ -67,16 +67,16 @@ class Candidate:
 
     @property
     def datagrams(self) -> Address | None:
-        """Where it hears pings: where its answer came from, or, relayed, where it says it is."""
+        """Where it hears pings: where its answer came from, or, relayed, where it was seen or says it is."""
         if not self.relayed:
             return self.source
-        port = self.response.ports.get("udp", 0)
-        return None if self.response.host in UNSPECIFIED or not port else (self.response.host, port)
+        host, port = self.source[0] or self.response.host, self.response.ports.get("udp", 0)
+        return None if host in UNSPECIFIED or not port else (host, port)
 
     def urls(self, transports: tuple[str, ...]) -> list[str]:
         """Where clients reach it: at the host it names, and, if that differs, at the address we saw (NAT, B20)."""
         hosts = [] if self.response.host in UNSPECIFIED else [self.response.host]
-        if not self.relayed and self.source[0] not in hosts:
+        if self.source[0] and self.source[0] not in hosts:
             hosts.append(self.source[0])
         return [
             f"{scheme}://{written((host, port))}"

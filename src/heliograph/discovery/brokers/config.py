@@ -169,6 +169,7 @@ class ResponderConfig:
     policy: str = "open"
     realms: tuple[str, ...] = ()  # for the policy "realm": networks such as "192.0.2.0/24" that get an answer
     directories: tuple[str, ...] = ()  # of BDNs to which this broker makes itself known by UDP
+    directory_links: tuple[str, ...] = ()  # … and by TCP, for networks that let no datagram out
     public: bool = True  # also on the public topic, for every directory of the network
     topics: tuple[str, ...] = ()  # and on these, that particular directories listen to
     join_private: bool = False  # make itself known to private directories that announce themselves
@@ -185,6 +186,7 @@ class ResponderConfig:
     def problems(self, path: str = "discovery") -> list[str]:
         """Everything wrong with it."""
         found = _addresses(self.directories, f"{path}.directories")
+        found += _addresses(self.directory_links, f"{path}.directory_links")
         found += _above_zero(
             self, path, "lifetime_s", "requests_remembered", "sources_max", "rate_per_s", "burst", "sample_ms"
         )

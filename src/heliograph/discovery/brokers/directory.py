@@ -14,7 +14,6 @@ named "bdn".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
@@ -28,7 +27,10 @@ from heliograph.discovery.brokers.known import Key, Known, KnownBrokers
 from heliograph.discovery.brokers.messages import (
     ANNOUNCEMENT_TOPIC,
     DATAGRAM_BYTES_MAX,
+    DIRECTORY_FRAMES,
+    DIRECTORY_NAME,
     NO_COOKIE,
+    ON_TOPIC,
     REQUEST_TOPIC,
     Acknowledgement,
     Announcement,
@@ -64,18 +66,15 @@ from heliograph.machine import (
 from heliograph.model.identity import Role
 from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame, service
-from heliograph.wire.frames import Kind as FrameKind
-from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.splitter import Splitter
 
-NAME = "bdn"
+NAME = DIRECTORY_NAME.decode()
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 TICK_NS = 50 * NS_PER_MS  # how often due pings are looked for
 AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
 AGAIN_MAX = 16  # … so many times; then as often as those who answer
 RENEWALS = 3
-FROM_GUEST: Mapping[int, int] = {FrameKind.SERVICE: HEAD_BYTES + 16 + messages.LINK_BYTES_MAX}
 
 
 @dataclass(slots=True)
@@ -95,6 +94,7 @@ class Guest:
     host: str
     splitter: Splitter
     heard_at: Instant
+    known: Known | None = None  # the broker that made itself known here
 
 
 class Directory:
@@ -141,7 +141,7 @@ class Directory:
                 case Kind.RELAY:
                     if self._known.at(source) is None:
                         raise ProtocolError(Reason.SENDER_UNPROVEN, "not a broker that is known here")
-                    self._relay(message)
+                    self._relay(message, source[0])
                 case Kind.CERTIFICATE_REQUEST:
                     self._give_chain(source, message)
                 case Kind.CERTIFICATE:
@@ -158,7 +158,7 @@ class Directory:
             if message.kind is Kind.ADVERTISEMENT:
                 self._advertised(message, None, NO_COOKIE, now)
             elif message.kind is Kind.RELAY:
-                self._relay(message)
+                self._relay(message, "")
             else:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
         except ProtocolError as error:
@@ -166,7 +166,9 @@ class Directory:
 
     # -- brokers ----------------------------------------------------------------------------------------------------
 
-    def _advertised(self, message: Message, source: Address | None, cookie: bytes, now: Instant) -> None:
+    def _advertised(
+        self, message: Message, source: Address | None, cookie: bytes, now: Instant, link: LinkId | None = None
+    ) -> Known:
         role = Role.BROKER if self._required else None
         advertisement, holder = self._signing.read(message, BrokerAdvertisement, self._wall_ns(now), role)
         if self._required and holder is None and source is not None:
@@ -176,30 +178,36 @@ class Directory:
         self._known.expire(now)
         known = self._known.add(advertisement, source, cookie, now)
         self._counts["advertisements"] += 1
-        if known.address is not None and not known.queued:
+        known.link = link if link is not None else known.link
+        if known.is_within_reach and not known.queued:
             known.queued = True
             self._ping(known, now)
             heappush(self._due, (now + AGAIN_NS, known.key))
+        return known
 
     def _ping(self, known: Known, now: Instant) -> None:
-        assert known.address is not None
         if known.pinged_at is not None:
             self._known.missed(known)
         known.pinged_at = now
-        self._send(known.address, messages.write(Ping(now), self._ping_cookies.of(known.address, now)))
+        if known.link is not None:
+            self._write(known.link, messages.write(Ping(now), pad=False))
+        elif known.address is not None:
+            self._send(known.address, messages.write(Ping(now), self._ping_cookies.of(known.address, now)))
 
     def _receive_pong(self, source: Address, message: Message, now: Instant) -> None:
         pong, known = messages.decode(Pong, message.body), self._known.at(source)
         if known is None or not self._ping_cookies.is_right(source, message.cookie, now):
             raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
+        self._ponged(known, pong, now)
+        port = known.advertisement.ports.get("tls" if self._config.links_secure else "tcp", 0)
+        if port:
+            self._anchors.learn((known.advertisement.host or source[0], port))
+
+    def _ponged(self, known: Known, pong: Pong, now: Instant) -> None:
         if known.pinged_at == pong.sent_ns:
             known.pinged_at = None
             known.ponged_at = now
             self._known.ponged(known, now - pong.sent_ns)
-            ports = known.advertisement.ports
-            port = ports.get("tls" if self._config.links_secure else "tcp", 0)
-            if port:
-                self._anchors.learn((known.advertisement.host or source[0], port))
 
     def _tick(self, now: Instant) -> None:
         """Ping those whose turn it is, not too many at once; forget those who are gone."""
@@ -230,8 +238,8 @@ class Directory:
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
-            request = self._signing.glance(message, DiscoveryRequest)
-            self._send(source, messages.write(Challenge(request.id), self._cookies.of(source, now)))
+            challenge = Challenge(self._signing.id_of(message))
+            self._send(source, messages.write(challenge, self._cookies.of(source, now)))
             self._counts["challenged"] += 1
             return
         self._take_up(message, source, None, now)
@@ -273,7 +281,7 @@ class Directory:
 
     def _inject(self, message: Message, request: DiscoveryRequest, reply: Address, chosen: list[Known]) -> None:
         """Hand the request to brokers: on the topic where we have links, by datagram to those that were chosen."""
-        relay = (self._config.advertise or "topic") if request.relay else ""
+        relay = (self._config.advertise or ON_TOPIC) if request.relay else ""
         message = replace(message, chain=self._signing.chain_for(message))
         spread = Spread(messages.bare(message), *reply, self._config.name, relay)
         self._counts["requests"] += 1
@@ -283,24 +291,30 @@ class Directory:
         fits = len(messages.write(spread)) <= DATAGRAM_BYTES_MAX
         body = messages.encode(spread if fits else brief)
         for known in chosen:
-            if known.address is not None and any(known.cookie):
+            if known.link is not None:
+                self._counts["injected"] += 1
+                self._write(known.link, messages.write(spread, pad=False))
+            elif known.address is not None and any(known.cookie):
                 self._counts["injected"] += 1
                 self._send(known.address, messages.pack(Message(Kind.SPREAD, 0, known.cookie, body)))
 
-    def _relay(self, message: Message) -> None:
+    def _relay(self, message: Message, host: str) -> None:
         """An answer for somebody whom brokers may not reach: pass it on, as long as its budget lasts."""
         relay = messages.decode(Relay, message.body)
         requester = self._requests.get(relay.id)
         if requester is None or requester.budget <= 0:
             raise ProtocolError(Reason.BUDGET_SPENT, "nobody here waits for this answer")
-        if messages.unpack(relay.response, padded=False).kind is not Kind.RESPONSE:
+        response = messages.unpack(relay.response, padded=False)
+        if response.kind is not Kind.RESPONSE:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only answers are relayed")
         requester.budget -= 1
         self._counts["relayed"] += 1
+        whole = messages.write(Relay(relay.id, messages.bare(response), host), pad=False)
+        brief = messages.write(Relay(relay.id, messages.bare(replace(response, chain=b"")), host))
         if requester.link is not None:
-            self._write(requester.link, relay.response)
-        elif len(relay.response) <= DATAGRAM_BYTES_MAX:
-            self._send(requester.reply, relay.response)
+            self._write(requester.link, whole)
+        elif len(brief) <= DATAGRAM_BYTES_MAX:
+            self._send(requester.reply, whole if len(whole) <= DATAGRAM_BYTES_MAX else brief)
 
     def _answer(self, reply: Address, link: LinkId | None, said: Acknowledgement) -> None:
         if link is not None:
@@ -325,7 +339,7 @@ class Directory:
         if address is None or len(self._guests) >= self._config.links_max:
             self._outbox.hang_up(link, Reason.LINKS_OVER_LIMIT)
             return
-        self._guests[link] = Guest(address[0], Splitter(FROM_GUEST), now)
+        self._guests[link] = Guest(address[0], Splitter(DIRECTORY_FRAMES), now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """What a broker says, or a guest."""
@@ -352,7 +366,11 @@ class Directory:
             self._take_up(message, (guest.host, port), link, now)
         elif message.kind is Kind.ADVERTISEMENT:
             port = self._signing.glance(message, BrokerAdvertisement).ports.get("udp", 0)
-            self._advertised(message, (guest.host, port) if port else None, message.cookie, now)
+            guest.known = self._advertised(message, (guest.host, port), message.cookie, now, link)
+        elif message.kind is Kind.PONG and guest.known is not None:
+            self._ponged(guest.known, messages.decode(Pong, message.body), now)
+        elif message.kind is Kind.RELAY and guest.known is not None:
+            self._relay(message, guest.host)
         elif message.kind is Kind.CERTIFICATE_REQUEST:
             chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
             self._write(link, messages.write(Certificate(chain or b""), pad=False))
@@ -361,8 +379,9 @@ class Directory:
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
-        if not self._anchors.detach(link, now):
-            self._guests.pop(link, None)
+        guest = None if self._anchors.detach(link, now) else self._guests.pop(link, None)
+        if guest is not None and guest.known is not None and guest.known.link == link:
+            guest.known.link = None  # if it can be pinged by datagram it still counts, else it will be missed
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A broker could not be dialled."""
@@ -432,7 +451,7 @@ class Directory:
         self._outbox.datagrams.append((SOCKET, address, data))
 
     def _write(self, link: LinkId, data: bytes) -> None:
-        self._outbox.writes.append((link, [service(NAME.encode(), data, 0)]))
+        self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
     def _wall_ns(self, now: Instant) -> int | None:
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns

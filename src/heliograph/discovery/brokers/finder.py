@@ -2,8 +2,9 @@
 
 In:    datagrams and links of directories and brokers; time.
 Out:   requests, pings; at the end ``result``, and the effect ``stop``.
-State: at most ``answers_max`` candidates and one socket, however many brokers there are.
-Not here: whom to ask (asking.py), judging (selection.py), measuring (pinging.py), the file of remembered brokers.
+State: one socket, whom it asked, what came back; bounded, however many brokers there are.
+Not here: whom to ask (asking.py), what counts as an answer (answers.py), judging (selection.py), measuring
+       (pinging.py), the file of remembered brokers.
 Paper: [brokers] §3, §6, §7.
 
 A search: ask directories and the multicast group at once; show each its cookie; collect answers until all who are
@@ -15,30 +16,32 @@ a request carries a signature at most, and with a keyring only signed answers of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from heliograph.discovery.brokers import messages, selection
-from heliograph.discovery.brokers.asking import LINK, NEIGHBOUR, STATIC, Ask, Asking
+from heliograph.discovery.brokers.answers import Answers
+from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
 from heliograph.discovery.brokers.messages import (
+    DIRECTORY_FRAMES,
+    DIRECTORY_NAME,
     Acknowledgement,
     Certificate,
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    DiscoveryResponse,
     Kind,
     Message,
     Pong,
+    Relay,
 )
 from heliograph.discovery.brokers.pinging import Pinging
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.result import Result, finding_of
-from heliograph.discovery.brokers.signing import Signing
+from heliograph.discovery.brokers.signing import SEALED_ID, Signing
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -55,11 +58,9 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
-from heliograph.model.identity import Role
+from heliograph.trust.chains import Holder
 from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Frame, service
-from heliograph.wire.frames import Kind as FrameKind
-from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.splitter import Splitter
 
 NS_PER_MS = 1_000_000
@@ -69,8 +70,6 @@ NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
 DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
 SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
-DIRECTORY_NAME = b"bdn"
-FROM_DIRECTORY: Mapping[int, int] = {FrameKind.SERVICE: HEAD_BYTES + len(DIRECTORY_NAME) + messages.LINK_BYTES_MAX}
 
 
 class Finder:
@@ -84,17 +83,22 @@ class Finder:
         remembered: tuple[Remembered, ...] = (),
         keyring: Keyring | None = None,
         sealed: bool = False,
+        directory_chain: bytes = b"",
     ) -> None:
+        """The seed must be new for every search: the request's id and the nonces of its pings come from it.
+
+        With ``sealed`` answers are for our eyes only, if we have a key; with the chain of a directory's certificates
+        requests are for that directory's eyes only until it passes them on.
+        """
         self._config = config
         self._sealed = sealed and keyring is not None and keyring.own is not None
         self._signing = Signing(keyring, required=True)
+        self._directory_chain = directory_chain
         self._secret = sha256(f"{seed}/finder".encode()).digest()
         self._id = sha256(b"id" + self._secret).digest()[:16]
         self._asking = Asking(config, remembered)
         self._outbox = Outbox()
         self._timers = Timers()
-        self._candidates: dict[str, Candidate] = {}
-        self._unread: dict[bytes, tuple[Address, Message, bool, Instant]] = {}  # answers, by the chain that they need
         self._pinging: Pinging | None = None
         self._splitters: dict[LinkId, Splitter] = {}
         self._dials: dict[Ticket, Ask] = {}
@@ -103,10 +107,11 @@ class Finder:
         self._attempt = 0
         self._rounds = 0
         self._spread = False  # somebody may have passed on the present attempt
-        self._sent_at: dict[int, Instant] = {}  # attempt -> when it left first
         self._start: Instant = 0
         self._marks: dict[str, Instant] = {}
         self._counts: Counter[str] = Counter()
+        self._answers = Answers(self._id, config, self._signing, self._asking, self._counts, self._ask_for_chain)
+        self._candidates = self._answers.candidates
         self.result: Result | None = None
 
     @staticmethod
@@ -168,7 +173,7 @@ class Finder:
         self._wait_for_answers(now)
 
     def _ask(self, ask: Ask, now: Instant) -> None:
-        self._sent_at.setdefault(self._attempt, now)
+        self._answers.sent_at.setdefault(self._attempt, now)
         if ask.how == LINK and ask.link is None:
             if ask not in self._dials.values():
                 host, port = ask.address
@@ -176,13 +181,22 @@ class Finder:
             return
         ask.sent += 1
         ask.sent_at = now
-        message = self._signing.message(self._request(ask, now), ask.cookie)
+        try:
+            message = self._signing.message(self._request(ask, now), ask.cookie, self._reader(ask, now))
+        except ProtocolError as error:
+            ask.refusal = f"its certificate: {error}"
+            return
         self._spread = self._spread or ask.link is not None or any(ask.cookie)
         if ask.link is not None:
-            self._counts["sent"] += 1
-            self._outbox.writes.append((ask.link, [service(DIRECTORY_NAME, messages.pack(message, pad=False), 0)]))
+            self._write(ask.link, messages.pack(message, pad=False))
         else:
             self._send(ask.address, messages.pack(message))
+
+    def _reader(self, ask: Ask, now: Instant) -> Holder | None:
+        """Whose eyes a request is for, where it is sealed. ProtocolError if the chain in our settings is not good."""
+        if not self._directory_chain or ask.how not in (DIRECTORY, LINK):
+            return None
+        return self._signing.learn(self._directory_chain, self._wall_ns(now))
 
     def _request(self, ask: Ask, now: Instant) -> DiscoveryRequest:
         config, wall_ns = self._config, self._wall_ns(now)
@@ -206,13 +220,11 @@ class Finder:
         try:
             message = messages.unpack(data)
             self._counts["received"] += 1
-            ask = self._asking.of(source)
-            relayed = message.kind is Kind.RESPONSE and ask is not None and ask.acknowledged_at is not None
-            self._hear(message, source, ask, relayed, now)
+            self._hear(message, source, self._asking.of(source), now)
         except ProtocolError as error:
             self._count(error)
 
-    def _hear(self, message: Message, source: Address, ask: Ask | None, relayed: bool, now: Instant) -> None:
+    def _hear(self, message: Message, source: Address, ask: Ask | None, now: Instant) -> None:
         if self.result is not None:
             return
         match message.kind:
@@ -221,7 +233,9 @@ class Finder:
             case Kind.ACKNOWLEDGEMENT:
                 self._receive_acknowledgement(message, ask, now)
             case Kind.RESPONSE:
-                self._receive_response(message, source, relayed, now, now)
+                self._receive_response(message, source, None, now)
+            case Kind.RELAY:
+                self._receive_relay(message, ask, now)
             case Kind.PONG:
                 messages.decode(Pong, message.body)
                 if self._pinging is None or not self._pinging.receive(message.cookie, now):
@@ -229,12 +243,14 @@ class Finder:
             case Kind.CERTIFICATE_REQUEST:
                 self._give_chain(message, source)
             case Kind.CERTIFICATE:
-                self._receive_chain(message, now)
+                if self._answers.learn(message, self._wall_ns(now)):
+                    self._consider(now)
             case _:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
     def _receive_challenge(self, message: Message, source: Address, now: Instant) -> None:
-        if messages.decode(Challenge, message.body).id != self._id or self._candidates_enough():
+        id = messages.decode(Challenge, message.body).id
+        if self._answers.enough or (id != self._id and not (self._directory_chain and id == SEALED_ID)):
             return
         ask = self._asking.challenged(source)
         if ask is None or ask.cookie == message.cookie:
@@ -265,48 +281,28 @@ class Finder:
             ask.acknowledged(said, now)
             self._consider(now)
 
-    def _receive_response(
-        self, message: Message, source: Address, relayed: bool, arrived: Instant, now: Instant
-    ) -> None:
-        """An answer. With a keyring it counts only if a broker signed it; if its chain did not fit, ask for that."""
-        wall_ns = self._wall_ns(arrived)
-        try:
-            response, _ = self._signing.read(message, DiscoveryResponse, wall_ns, Role.BROKER)
-        except ProtocolError as error:
-            hash = self._signing.hash_of(message) if error.reason is Reason.CERTIFICATE_UNKNOWN else b""
-            if not hash or len(self._unread) >= self._config.answers_max:
-                raise
-            self._unread.setdefault(hash, (source, message, relayed, arrived))
-            self._send(source, messages.write(CertificateRequest(hash)))
-            return
-        sent_at = self._sent_at.get(response.attempt)
-        if response.id != self._id or sent_at is None:
-            raise ProtocolError(Reason.STALE, "an answer to another request")
-        known = self._candidates.get(response.broker)
-        if known is not None and not (known.relayed and not relayed):
-            self._counts["repeated"] += 1
-            return
-        if self._candidates_enough() or (self._pinging is not None and known is None):
-            self._counts["late"] += 1
-            return
-        self._mark("first answer", now)
-        self._candidates[response.broker] = Candidate(
-            response=response,
-            source=source,
-            relayed=relayed,
-            raw_ns=None if wall_ns is None else wall_ns - response.timestamp_ns,
-            elapsed_ns=arrived - sent_at,
-        )
-        self._asking.answered(source)
-        self._consider(now)
+    def _receive_relay(self, message: Message, ask: Ask | None, now: Instant) -> None:
+        """An answer that a directory passes on, with what it saw of the broker's address."""
+        if ask is None or ask.acknowledged_at is None:
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory that was asked")
+        relay = messages.decode(Relay, message.body)
+        response = messages.unpack(relay.response, padded=False)
+        if response.kind is not Kind.RESPONSE:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, response.kind.name)
+        self._receive_response(response, (relay.host, 0), ask.address, now)
 
-    def _receive_chain(self, message: Message, now: Instant) -> None:
-        chain = messages.decode(Certificate, message.body).chain
-        unread = self._unread.pop(sha256(chain).digest(), None)
-        if unread is not None:
-            source, answer, relayed, arrived = unread
-            self._signing.learn(chain, self._wall_ns(now))
-            self._receive_response(answer, source, relayed, arrived, now)
+    def _receive_response(self, message: Message, source: Address, via: Address | None, now: Instant) -> None:
+        if self._answers.take(message, source, via, self._wall_ns(now), now):
+            self._mark("first answer", now)
+            self._consider(now)
+
+    def _ask_for_chain(self, hash: bytes, source: Address) -> None:
+        """By datagram; from a directory that we have a link to on that, where any chain fits."""
+        link = self._asking.link_to(source)
+        if link is None:
+            self._send(source, messages.write(CertificateRequest(hash)))
+        else:
+            self._write(link, messages.write(CertificateRequest(hash), pad=False))
 
     def _give_chain(self, message: Message, source: Address) -> None:
         """Somebody to whom we showed only the hash of our chain asks for it."""
@@ -317,32 +313,15 @@ class Finder:
 
     # -- collecting -------------------------------------------------------------------------------------------------
 
-    def _candidates_enough(self) -> bool:
-        return len(self._candidates) >= self._config.answers_max
-
     def _consider(self, now: Instant) -> None:
-        """Are enough good answers in? Never wait when all have answered; else as long again as the last one took."""
+        """Is it time to choose?"""
         if self._pinging is not None or not self._candidates:
             return
-        config, candidates = self._config, self._candidates.values()
-        good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
-        if self._candidates_enough() or (good >= config.answers_min and self._all_answered()):
+        wait_ns = self._answers.wait_ns()
+        if wait_ns == 0:
             self._ping_next(now)
-        elif good >= config.answers_min:
-            last = max(candidate.elapsed_ns for candidate in candidates)
-            wait_ns = max(config.patience_ms_min * NS_PER_MS, int(config.patience * last))
+        elif wait_ns is not None:
             self._timers.set("patience", now + wait_ns, self._stop_collecting)
-
-    def _all_answered(self) -> bool:
-        """True if as many answered as there are, as far as directories and the brokers themselves know."""
-        islands: dict[str, int] = {}
-        for candidate in self._candidates.values():
-            island = candidate.response.island
-            islands[island] = max(islands.get(island, 0), candidate.response.brokers)
-        if not self._asking.expected and max(islands.values()) == 1:
-            return False  # unlinked brokers know only themselves
-        expected = max(self._asking.expected, sum(islands.values()))
-        return expected <= len(self._candidates) and not self._asking.silent
 
     def _stop_collecting(self, now: Instant) -> None:
         if self._candidates and self._pinging is None and self.result is None:
@@ -362,6 +341,7 @@ class Finder:
             self._choose_unpinged(now)
             return
         secret = sha256(self._secret + self._attempt.to_bytes(1, "big") + len(left).to_bytes(2, "big")).digest()
+        self._answers.closed = True
         self._pinging = Pinging(targets, self._config, secret, self._timers, self._send, self._pinged)
         self._pinging.start(now)
 
@@ -378,7 +358,7 @@ class Finder:
     def _choose_unpinged(self, now: Instant) -> None:
         """Nobody answers pings. While there is time, ask again; else take the best estimate: links may still work."""
         if now < self._start + self._config.timeout_ms * NS_PER_MS and not self._only_relayed():
-            self._candidates.clear()
+            self._answers.clear()
             self._pinging = None
             self._spread = True
             self._widen(now)
@@ -387,7 +367,8 @@ class Finder:
         self._take_estimate(now)
 
     def _only_relayed(self) -> bool:
-        return all(candidate.datagrams is None for candidate in self._candidates.values())
+        """True if nothing comes to us but through directories: then pings do not either."""
+        return all(candidate.relayed for candidate in self._candidates.values())
 
     def _take_estimate(self, now: Instant) -> None:
         candidates = list(self._candidates.values())
@@ -448,7 +429,7 @@ class Finder:
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """A directory's link is there."""
-        self._splitters[link] = Splitter(FROM_DIRECTORY)
+        self._splitters[link] = Splitter(DIRECTORY_FRAMES)
         ask = self._dials.pop(peer.ticket or 0, None)
         if ask is None or self.result is not None:
             self._outbox.hang_up(link, Reason.GOODBYE)
@@ -465,7 +446,7 @@ class Finder:
             try:
                 message = messages.unpack(Frame(raw).payload, padded=False)
                 self._counts["received"] += 1
-                self._hear(message, ask.address, ask, True, now)
+                self._hear(message, ask.address, ask, now)
             except ProtocolError as error:
                 self._count(error)
         if splitter.fault is not None and self.result is None:
@@ -509,7 +490,6 @@ class Finder:
         return {
             "candidates": len(self._candidates),
             "attempt": self._attempt,
-            "unread": len(self._unread),
             "asked": [ask.words(self._start) for ask in self._asking.asked],
             "ended": self.result is not None,
         }
@@ -518,6 +498,10 @@ class Finder:
         if self._port:
             self._counts["sent"] += 1
             self._outbox.datagrams.append((SOCKET, address, data))
+
+    def _write(self, link: LinkId, data: bytes) -> None:
+        self._counts["sent"] += 1
+        self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
     def _wall_ns(self, now: Instant) -> int | None:
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns

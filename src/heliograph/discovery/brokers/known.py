@@ -41,7 +41,13 @@ class Known:
     pinged_at: Instant | None = None  # the ping that is under way
     ponged_at: Instant = 0
     misses: int = 0
+    link: int | None = None  # on which it made itself known, if it did so by TCP
     queued: bool = False  # it has its turn among those to be pinged
+
+    @property
+    def is_within_reach(self) -> bool:
+        """True if there is a way to ping it."""
+        return self.address is not None or self.link is not None
 
 
 class KnownBrokers:
@@ -81,7 +87,7 @@ class KnownBrokers:
         self._check_wanted(advertisement)
         host = advertisement.host or (source[0] if source else "")
         port = advertisement.ports.get("udp", 0)
-        address = source or ((host, port) if host and port else None)
+        address = source if source and source[1] else (host, port) if host and port else None
         key = (advertisement.broker, host)
         expires = now + advertisement.lifetime_s * NS_PER_S
         known = self._by_key.get(key)
@@ -89,8 +95,8 @@ class KnownBrokers:
             if len(self._by_key) >= self._config.brokers_max:
                 raise ProtocolError(Reason.BROKERS_OVER_LIMIT, f"{self._config.brokers_max} brokers are known already")
             known = self._by_key[key] = Known(key, advertisement, address, expires, cookie)
-        else:
-            self._renew(known, advertisement, cookie)
+        elif not self._renew(known, advertisement, cookie):
+            return known
         known.expires = expires
         if known.address is not None:
             self._by_address.setdefault(known.address, known)
@@ -99,20 +105,22 @@ class KnownBrokers:
             self._expiries = sorted((known.expires, key) for key, known in self._by_key.items())
         return known
 
-    def _renew(self, known: Known, advertisement: BrokerAdvertisement, cookie: bytes) -> None:
-        older = known.advertisement
-        newer = (advertisement.incarnation, advertisement.number) > (older.incarnation, older.number)
-        same = (advertisement.incarnation, advertisement.number) == (older.incarnation, older.number)
-        if same and any(cookie) and not any(known.cookie):
-            known.cookie = cookie  # heard on the topic first, and now from the broker itself
-        if not newer:
+    def _renew(self, known: Known, advertisement: BrokerAdvertisement, cookie: bytes) -> bool:
+        """Take a newer advertisement of a broker. The same one again, by another way, renews nothing: False."""
+        age = (advertisement.incarnation, advertisement.number)
+        known_age = (known.advertisement.incarnation, known.advertisement.number)
+        if age < known_age:
             raise ProtocolError(Reason.ADVERTISEMENT_STALE, "a newer one is known")
+        if age == known_age:
+            known.cookie = known.cookie if any(known.cookie) else cookie
+            return False
         round_trip_ns = known.round_trip_ns
         self._unmeasure(known)
         known.advertisement = advertisement
         known.cookie = cookie if any(cookie) else known.cookie
         if round_trip_ns is not None:
             self._measure(known, round_trip_ns)
+        return True
 
     def _check_wanted(self, advertisement: BrokerAdvertisement) -> None:
         config = self._config

@@ -18,6 +18,7 @@ compare, is docs/reference/discovery.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 from struct import Struct
@@ -26,6 +27,8 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.wire.frames import Kind as FrameKind
+from heliograph.wire.limits import HEAD_BYTES
 
 HEAD = Struct("<3sBBBHH16s")
 MAGIC = b"HGD"
@@ -36,10 +39,17 @@ DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 l
 LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
 
+DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
+DIRECTORY_FRAMES: Mapping[int, int] = {
+    FrameKind.SERVICE: HEAD_BYTES + HEAD.size + len(DIRECTORY_NAME) + LINK_BYTES_MAX,
+}
+
 REQUEST_TOPIC = b"Services/BrokerDiscoveryNodes/DiscoveryRequest"
 ADVERTISEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/BrokerAdvertisement"
 ANNOUNCEMENT_TOPIC = b"Services/BrokerDiscoveryNodes/Announcement"
 RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's name
+
+ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
 
 Name = Annotated[str, msgspec.Meta(max_length=128)]
 Host = Annotated[str, msgspec.Meta(max_length=128)]
@@ -65,7 +75,7 @@ class Kind(IntEnum):
     PONG = 7
     ANNOUNCEMENT = 8  # private directory -> brokers
     SPREAD = 9  # directory or broker -> brokers: a request whose address is proven
-    RELAY = 10  # broker -> directory: a response for a requester that no datagram of ours reaches
+    RELAY = 10  # broker -> directory -> requester: a response that may not come through directly
     CERTIFICATE_REQUEST = 11  # "whose certificate has this hash?"
     CERTIFICATE = 12
 
@@ -208,6 +218,7 @@ class Relay(Body, frozen=True):
 
     id: Id
     response: Whole
+    host: Host = ""  # where the directory saw the broker, for the requester
 
 
 class CertificateRequest(Body, frozen=True):

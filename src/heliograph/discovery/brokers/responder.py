@@ -23,11 +23,12 @@ from msgspec.structs import replace as replace_body
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of
+from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
     ANNOUNCEMENT_TOPIC,
+    ON_TOPIC,
     RELAY_TOPIC,
     REQUEST_TOPIC,
     Announcement,
@@ -47,6 +48,7 @@ from heliograph.discovery.brokers.policy import Policy, is_among
 from heliograph.discovery.brokers.repeats import Repeats
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.discovery.brokers.standing import Standing, UsageSample
+from heliograph.discovery.brokers.uplinks import Uplinks
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -92,6 +94,8 @@ class Responder:
         self._policy = Policy(config)
         self._standing = Standing()
         self._advertiser = Advertiser(config, broker, incarnation)
+        links = [address for text in config.directory_links if (address := address_of(text)) is not None]
+        self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
         self._speaker: Speaker | None = None
         self._port = 0  # of our datagram socket; 0: it is not open
         self._counts: Counter[str] = Counter()
@@ -108,23 +112,37 @@ class Responder:
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there: listen on the topics of discovery."""
+        """The broker is there: listen on the topics of discovery. Or a directory that we dialled."""
+        if peer.transport != "pipe":
+            self._uplinks.attach(link, peer)
+            self._advertise(now)
+            return
         speaker = self._speaker = Speaker(link, self._outbox, self._secret)
         speaker.serve = self._serve
         speaker.hello(NAME)
         speaker.subscribe(REQUEST_TOPIC, self._heard_request)
         speaker.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
         self._sample(now)
+        self._uplinks.start(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone."""
+        """The broker is gone, or a directory."""
+        if self._uplinks.has(link):
+            self._uplinks.detach(link)
+            return
         self._speaker = None
         self._standing.willing = False
         self._timers.cancel("sample")
         self._timers.cancel("advertise")
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """What the broker says."""
+        """What the broker says, or a directory."""
+        if self._uplinks.has(link):
+            try:
+                self._uplinks.receive(link, data, now)
+            except ProtocolError as error:
+                self._count(error)
+            return
         speaker = self._speaker
         if speaker is None or speaker.link != link:
             return
@@ -184,8 +202,8 @@ class Responder:
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
-            request = self._signing.glance(message, DiscoveryRequest)
-            self._send(source, messages.write(Challenge(request.id), self._cookies.of(source, now)))
+            challenge = Challenge(self._signing.id_of(message))
+            self._send(source, messages.write(challenge, self._cookies.of(source, now)))
             self._counts["challenged"] += 1
             return
         try:
@@ -201,7 +219,20 @@ class Responder:
         if not known or not self._directory_cookies.is_right(source, message.cookie, now):
             raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory of ours")
         spread = messages.decode(Spread, message.body)
+        if spread.relay == ON_TOPIC:
+            spread = replace_body(spread, relay=written(source))  # it does not know its address, and we do
         self._take_up(messages.unpack(spread.request, padded=False), spread, True, now)
+
+    def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
+        """On a link that we dialled, so it is a directory of ours."""
+        if message.kind is Kind.PING:
+            ping = messages.decode(Ping, message.body)
+            self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
+        elif message.kind is Kind.SPREAD:
+            spread = messages.decode(Spread, message.body)
+            self._take_up(messages.unpack(spread.request, padded=False), spread, True, now)
+        else:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
     def _heard_request(self, payload: bytes, now: Instant) -> None:
         """A request on the topic."""
@@ -260,12 +291,14 @@ class Responder:
     def _relay(self, id: bytes, message: Message, spread: Spread) -> None:
         """The requester hears nothing from brokers: let the directory that it does hear pass the answer on."""
         self._counts["relayed"] += 1
-        body = Relay(id, messages.bare(message))
+        data = messages.write(Relay(id, messages.bare(message)))
         address = address_of(spread.relay)
-        if address is not None and len(data := messages.write(body)) <= messages.DATAGRAM_BYTES_MAX:
-            self._send(address, data)
-        elif self._speaker is not None:
-            self._speaker.publish(RELAY_TOPIC + spread.by.encode(), messages.write(body, pad=False))
+        if address is None and self._speaker is not None:
+            self._speaker.publish(RELAY_TOPIC + spread.by.encode(), data)
+        elif address is not None:
+            fits = len(data) <= messages.DATAGRAM_BYTES_MAX
+            brief = replace(message, chain=b"")  # whoever needs the chain asks the directory for it
+            self._send(address, data if fits else messages.write(Relay(id, messages.bare(brief))))
 
     def _receive_ping(self, source: Address, message: Message, now: Instant) -> None:
         self._advertiser.heard(source, now)
@@ -292,6 +325,7 @@ class Responder:
         for address in self._advertiser.directories(now):
             cookie = self._directory_cookies.of(address, now)
             self._send(address, messages.pack(replace(message, cookie=cookie)))
+        self._uplinks.say_to_all(messages.pack(message, pad=False))
         topics = [ADVERTISEMENT_TOPIC] if self._config.public else []
         for topic in (*topics, *(topic.encode() for topic in self._config.topics)):
             self._speaker.publish(topic, messages.pack(message, pad=False))
@@ -335,10 +369,11 @@ class Responder:
         """A pipe is never pressed for long, and little is said on it."""
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """It asks for nothing but links."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """A directory could not be dialled."""
+        self._uplinks.failed(ticket)
 
     def take(self) -> Effects:
         """What is wanted since the last take."""

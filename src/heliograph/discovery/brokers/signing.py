@@ -25,6 +25,7 @@ from heliograph.trust.keyring import Keyring
 
 _B = TypeVar("_B", bound=Body)
 NS_PER_MS = 1_000_000
+SEALED_ID = bytes(16)  # in a challenge: whatever the id under the seal is
 
 
 def domain_of(kind: Kind) -> bytes:
@@ -66,6 +67,10 @@ class Signing:
         inner = self._keyring.open(domain_of(message.kind), message.body)
         return Message(message.kind, message.flags & ~Flag.SEALED, message.cookie, inner, message.chain)
 
+    def id_of(self, message: Message) -> bytes:
+        """The id of a request, for a challenge. A seal is not opened for somebody who has proven nothing."""
+        return SEALED_ID if message.flags & Flag.SEALED else self.glance(message, DiscoveryRequest).id
+
     def glance(self, message: Message, kind: type[_B]) -> _B:
         """The body as it stands there; nothing of it is proven."""
         message = self.opened(message)
@@ -100,10 +105,11 @@ class Signing:
         id = sha256(request.id + bytes([request.attempt])).digest()[:16]
         self._freshness.accept(holder.chain_hash, id, request.issued_ms * NS_PER_MS, wall_ns)
 
-    def learn(self, chain: bytes, wall_ns: int | None) -> None:
+    def learn(self, chain: bytes, wall_ns: int | None) -> Holder | None:
         """Remember whose chain this is; ProtocolError if nobody trustworthy vouches for it."""
-        if self._keyring is not None and wall_ns is not None:
-            self._keyring.learn(chain, wall_ns)
+        if self._keyring is None or wall_ns is None:
+            return None
+        return self._keyring.learn(chain, wall_ns)
 
     def chain(self, hash: bytes) -> bytes | None:
         """The chain with this hash, for those who ask."""

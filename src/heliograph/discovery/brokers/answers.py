@@ -1,0 +1,138 @@
+"""Answers: the responses of one search that count, and whether they are enough.
+
+In:    RESPONSE messages as they came, from brokers or through directories; chains of certificates.
+Out:   candidates; which chains are missing; how long to go on waiting.
+State: at most ``answers_max`` candidates, and as many answers whose signer is not known yet.
+Not here: asking (finder.py, asking.py), judging candidates (selection.py).
+Paper: [brokers] §6. The requester's cost does not grow with the number of brokers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from hashlib import sha256
+
+from heliograph.discovery.brokers import messages, selection
+from heliograph.discovery.brokers.asking import Asking
+from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import DiscoveryConfig
+from heliograph.discovery.brokers.messages import Certificate, DiscoveryResponse, Message
+from heliograph.discovery.brokers.signing import Signing
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Address, Instant
+from heliograph.model.identity import Role
+
+NS_PER_MS = 1_000_000
+
+Unread = tuple[Message, Address, Address | None, int | None, Instant]
+"""An answer: what, from whom, through which directory, when by the wall clock, when."""
+
+
+class Answers:
+    """What came back to one search."""
+
+    def __init__(
+        self,
+        id: bytes,
+        config: DiscoveryConfig,
+        signing: Signing,
+        asking: Asking,
+        counts: Counter[str],
+        ask_for_chain: Callable[[bytes, Address], None],
+    ) -> None:
+        self._id = id
+        self._config = config
+        self._signing = signing
+        self._asking = asking
+        self._counts = counts
+        self._ask_for_chain = ask_for_chain
+        self.sent_at: dict[int, Instant] = {}  # attempt -> when it left first
+        self.candidates: dict[str, Candidate] = {}
+        self._unread: dict[bytes, Unread] = {}  # by the chain that they need
+        self.closed = False  # those who are there are being pinged: others are too late
+
+    def take(
+        self, message: Message, source: Address, via: Address | None, wall_ns: int | None, arrived: Instant
+    ) -> bool:
+        """True if there is one candidate more. With a keyring an answer counts only if that broker signed it."""
+        try:
+            response = self._read(message, wall_ns)
+        except ProtocolError as error:
+            hash = self._signing.hash_of(message) if error.reason is Reason.CERTIFICATE_UNKNOWN else b""
+            if not hash or len(self._unread) >= self._config.answers_max:
+                raise
+            self._unread.setdefault(hash, (message, source, via, wall_ns, arrived))
+            self._ask_for_chain(hash, via or source)
+            return False
+        sent_at = self.sent_at.get(response.attempt)
+        if response.id != self._id or sent_at is None:
+            raise ProtocolError(Reason.STALE, "an answer to another request")
+        raw_ns = None if wall_ns is None else wall_ns - response.timestamp_ns
+        return self._add(Candidate(response, source, via is not None, raw_ns, arrived - sent_at), via or source)
+
+    def _read(self, message: Message, wall_ns: int | None) -> DiscoveryResponse:
+        response, holder = self._signing.read(message, DiscoveryResponse, wall_ns, Role.BROKER)
+        if holder is not None and holder.identity.entity != response.broker:
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker answers for itself, and for nobody else")
+        return response
+
+    def _add(self, candidate: Candidate, heard_from: Address) -> bool:
+        known = self.candidates.get(candidate.name)
+        if known is not None and (candidate.relayed or not known.relayed):
+            self._counts["repeated"] += 1
+        elif self.closed or self.enough:
+            self._counts["late"] += 1
+        elif not candidate.urls(self._config.transports):
+            self._counts["unreachable"] += 1  # it speaks nothing that we do, or nobody knows where it is
+        else:
+            self.candidates[candidate.name] = candidate
+            self._asking.answered(heard_from)
+            return True
+        return False
+
+    def learn(self, message: Message, wall_ns: int | None) -> bool:
+        """A chain came that was asked for: True if there is one candidate more now."""
+        chain = messages.decode(Certificate, message.body).chain
+        unread = self._unread.pop(sha256(chain).digest(), None)
+        if unread is None:
+            return False
+        self._signing.learn(chain, wall_ns)
+        return self.take(*unread)
+
+    def clear(self) -> None:
+        """None of them is there any more: begin anew."""
+        self.candidates.clear()
+        self.closed = False
+
+    # -- are they enough? -------------------------------------------------------------------------------------------
+
+    @property
+    def enough(self) -> bool:
+        """True if no more are wanted."""
+        return len(self.candidates) >= self._config.answers_max
+
+    def wait_ns(self) -> int | None:
+        """How long to wait for others: 0 when all have answered, as long again as the last one took when a good one is
+        there, else None: as long as it takes."""
+        config, candidates = self._config, self.candidates.values()
+        if self.enough:
+            return 0
+        good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
+        if good < config.answers_min:
+            return None
+        if self._all_answered():
+            return 0
+        last_ns = max(candidate.elapsed_ns for candidate in candidates)
+        return max(config.patience_ms_min * NS_PER_MS, int(config.patience * last_ns))
+
+    def _all_answered(self) -> bool:
+        """True if as many answered as there are, as far as directories and the brokers themselves know."""
+        islands: dict[str, int] = {}
+        for candidate in self.candidates.values():
+            island = candidate.response.island
+            islands[island] = max(islands.get(island, 0), candidate.response.brokers)
+        if not self._asking.expected and max(islands.values()) == 1:
+            return False  # unlinked brokers know only themselves
+        expected = max(self._asking.expected, sum(islands.values()))
+        return expected <= len(self.candidates) and not self._asking.silent

@@ -1,0 +1,77 @@
+"""Uplinks: the links that a broker's responder keeps to directories that it tells of itself by TCP.
+
+In:    their addresses; the life of links; messages in SERVICE frames.
+Out:   dials; what the directories say, handed to ``heard``; what we say to them.
+State: one splitter per link, and when to dial again.
+Not here: what is said (responder.py), links of a directory to brokers (anchors.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from heliograph.discovery.brokers import messages
+from heliograph.discovery.brokers.messages import DIRECTORY_FRAMES, DIRECTORY_NAME, Message
+from heliograph.errors import ProtocolError
+from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.wire.frames import Frame, service
+from heliograph.wire.splitter import Splitter
+
+AGAIN_NS = 2_000_000_000
+
+Heard = Callable[[LinkId, Message, Instant], None]
+
+
+class Uplinks:
+    """The links of one responder. It dials only directories that its settings name."""
+
+    def __init__(self, addresses: Sequence[Address], outbox: Outbox, timers: Timers, heard: Heard) -> None:
+        self._addresses = addresses
+        self._outbox = outbox
+        self._timers = timers
+        self._heard = heard
+        self._dials: dict[Ticket, Address] = {}
+        self._links: dict[LinkId, tuple[Address, Splitter]] = {}
+
+    def start(self, now: Instant) -> None:
+        """Dial those that are not there, now and again."""
+        there = [address for address, _ in self._links.values()] + list(self._dials.values())
+        for address in self._addresses:
+            if address not in there:
+                self._dials[self._outbox.dial(Dial(*address))] = address
+        if self._addresses:
+            self._timers.set("uplinks", now + AGAIN_NS, self.start)
+
+    def attach(self, link: LinkId, peer: Peer) -> None:
+        """A directory is there."""
+        self._links[link] = (self._dials.pop(peer.ticket or 0), Splitter(DIRECTORY_FRAMES))
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What a directory says. ProtocolError for the first thing that is wrong with it."""
+        _, splitter = self._links[link]
+        for raw in splitter.split(data):
+            self._heard(link, messages.unpack(Frame(raw).payload, padded=False), now)
+        if splitter.fault is not None:
+            self._outbox.hang_up(link, splitter.fault)
+            raise ProtocolError(splitter.fault)
+
+    def detach(self, link: LinkId) -> None:
+        """It is gone, and will be dialled again."""
+        self._links.pop(link, None)
+
+    def failed(self, ticket: Ticket) -> None:
+        """It could not be dialled, and will be again."""
+        self._dials.pop(ticket, None)
+
+    def has(self, link: LinkId) -> bool:
+        """True if this is a directory's link."""
+        return link in self._links
+
+    def say(self, link: LinkId, message: bytes) -> None:
+        """Say this to one directory."""
+        self._outbox.writes.append((link, [service(DIRECTORY_NAME, message, 0)]))
+
+    def say_to_all(self, message: bytes) -> None:
+        """Say this to all that are there."""
+        for link in self._links:
+            self.say(link, message)
