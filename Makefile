@@ -12,6 +12,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	done)
 
 RUN := .venv/bin/python
+KERNELS := src/heliograph/matching/boxes/_kernels.c
 PYTEST := $(RUN) -m pytest -n auto --dist worksteal
 INPUTS ?= 100000
 SEEDS ?= 10000
@@ -57,13 +58,14 @@ clean: ## remove everything that make made
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
+	find src -name '*.so' -delete
 
 # The stamp holds the place of the checkout: an environment that was moved with it is made anew.
 ifneq ($(shell cat .venv/.stamp 2>/dev/null),$(CURDIR))
 .venv/.stamp: FORCE
 endif
 
-.venv/.stamp: pyproject.toml constraints.txt
+.venv/.stamp: pyproject.toml setup.py constraints.txt $(KERNELS)
 	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ] || ! $(RUN) -m pip --version >/dev/null 2>&1; then \
 		if [ -z '$(PYTHON)' ]; then \
 			echo 'No Python 3.11 or newer that can make environments was found.' \

@@ -118,6 +118,11 @@ WORDS: dict[str, tuple[str, str]] = {
         "what a peer must show: nothing, a token, a certificate (mutual TLS), or any one of the two",
         "none, token, certificate or any; certificate and any need secure = true",
     ),
+    "listener.announce": (
+        "where other brokers, and clients that they send, find this listener; without it, its own address or, where "
+        "that is 0.0.0.0 or ::, the address from which this machine reaches others",
+        "an address or host name, without a port",
+    ),
     "listener.allow_open": (
         "anyone who reaches this address may use it, and that is meant; needed for auth = none beyond this machine",
         "true or false",
@@ -171,6 +176,10 @@ WORDS: dict[str, tuple[str, str]] = {
         "above network.heartbeat_ms",
     ),
     "network.dead_ms": ("a linked broker that is silent for so long loses its link", "above network.suspect_ms"),
+    "network.forget_ms": (
+        "what is known of brokers that are out of reach for so long is forgotten",
+        "above network.dead_ms",
+    ),
     "network.interests_max": (
         "how many filters a broker, or a cluster, tells others that it wants; beyond it they are widened",
         "16 or more",
@@ -223,7 +232,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
 _COMPOSED = {
     "broker": ("name",),
     "access": ("default",),
-    "network": ("cluster", "slot", "heartbeat_ms", "suspect_ms", "dead_ms", "interests_max", "key_file"),
+    "network": ("cluster", "slot", "heartbeat_ms", "suspect_ms", "dead_ms", "forget_ms", "interests_max", "key_file"),
 }  # the rest of these are sections of their own, or not a user's
 
 

@@ -26,6 +26,7 @@ OTHER_VARIABLES = (
     "HELIOGRAPH_AUTHORITY",
     "HELIOGRAPH_CERTIFICATE",
     "HELIOGRAPH_KEY",
+    "HELIOGRAPH_KERNELS",
     "HELIOGRAPH_RUNTIME_DIR",
 )
 _INT_MAX = 2**63 - 1  # TOML's own range; larger numbers are mistakes

@@ -33,6 +33,8 @@ class Reason(IntEnum):
     SUBSCRIPTION_TAKEN = 114
     SUBSCRIPTION_UNKNOWN = 115
     HEADERS_MALFORMED = 116
+    CONDITION_INVALID = 117
+    CONDITION_OVER_LIMIT = 118
 
     # 2xx: the peer may not do this.
     CREDENTIAL_MISSING = 200
@@ -119,6 +121,32 @@ class ProtocolError(HeliographError):
 
 class UsageError(HeliographError):
     """The caller asked for something that makes no sense. Raised at once, nothing was done."""
+
+
+class ConditionError(UsageError):
+    """The text of a condition makes no sense; the message points at the character."""
+
+    def __init__(
+        self, problem: str, text: str = "", position: int = 0, reason: Reason = Reason.CONDITION_INVALID
+    ) -> None:
+        self.problem = problem
+        self.text = text
+        self.position = position  # 0 is the first character
+        self.reason = reason
+        super().__init__(f"{self.detail}\n{self.caret}" if text else self.detail)
+
+    @property
+    def detail(self) -> str:
+        """What is wrong and where, on one line."""
+        return f"{self.problem} (at character {self.position + 1})" if self.text else self.problem
+
+    @property
+    def caret(self) -> str:
+        """Two lines: the text around the place, and a caret under it."""
+        start = max(0, self.position - 50)
+        around = self.text[start : self.position + 30]
+        shown = "".join(character if character.isprintable() else " " for character in around)
+        return f"  {shown}\n  {' ' * (self.position - start)}^"
 
 
 class ConfigError(HeliographError):

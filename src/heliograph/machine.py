@@ -98,6 +98,14 @@ class SocketFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """What a driver tells a machine that has listeners: a peer dialled in and did not get so far as to be a link."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
     """Add a record to a log of the node's vault."""
 
@@ -203,6 +211,7 @@ class Outbox:
 
     __slots__ = (
         "_next_ticket",
+        "_rare",
         "commits",
         "datagrams",
         "dials",
@@ -227,6 +236,7 @@ class Outbox:
         self.notes: list[Note] = []
         self.stop = False
         self._next_ticket: Ticket = 1
+        self._watch()
 
     def ticket(self) -> Ticket:
         """A number that this machine has not used before."""
@@ -261,17 +271,7 @@ class Outbox:
         if self.writes:
             effects.writes = self.writes
             self.writes = []
-        if (
-            self.notes
-            or self.holds
-            or self.hangups
-            or self.dials
-            or self.jobs
-            or self.datagrams
-            or self.commits
-            or self.reads
-            or self.stop
-        ):
+        if any(self._rare) or self.stop:
             effects.rare = True
             effects.notes, self.notes = self.notes, []
             effects.holds, self.holds = self.holds, []
@@ -282,21 +282,38 @@ class Outbox:
             effects.commits, self.commits = self.commits, []
             effects.reads, self.reads = self.reads, []
             effects.stop = self.stop
+            self._watch()
         return effects
+
+    def _watch(self) -> None:
+        """What is mostly empty, gathered, so that one call tells whether it is."""
+        self._rare: tuple[list[Any], ...] = (
+            self.notes,
+            self.holds,
+            self.hangups,
+            self.dials,
+            self.jobs,
+            self.datagrams,
+            self.commits,
+            self.reads,
+        )
 
 
 class Timers:
     """The one timer heap of a machine. Setting a key again moves it; equal instants fire in the order they were set."""
 
-    __slots__ = ("_at", "_count", "_heap")
+    __slots__ = ("_at", "_count", "_heap", "_is_changed", "_next")
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, Any, Callable[[Instant], None]]] = []
         self._at: dict[Any, int] = {}  # key -> the count of its live entry; older entries are stale
         self._count = 0
+        self._next: Instant | None = None
+        self._is_changed = False  # since ``_next`` was worked out
 
     def set(self, key: Any, at: Instant, call: Callable[[Instant], None]) -> None:
         """Call ``call(now)`` once ``at`` has come, in place of what ``key`` was set to before."""
+        self._is_changed = True
         self._count += 1
         self._at[key] = self._count
         heappush(self._heap, (at, self._count, key, call))
@@ -305,17 +322,23 @@ class Timers:
 
     def cancel(self, key: Any) -> None:
         """Forget ``key``; it need not be set."""
+        self._is_changed = True
         self._at.pop(key, None)
 
     def next(self) -> Instant | None:
-        """When the machine wants to be woken."""
+        """When the machine wants to be woken. Asked after every input, so it is worked out only if it may differ."""
+        if not self._is_changed:
+            return self._next
+        self._is_changed = False
         heap = self._heap
         while heap and self._at.get(heap[0][2]) != heap[0][1]:
             heappop(heap)
-        return heap[0][0] if heap else None
+        self._next = heap[0][0] if heap else None
+        return self._next
 
     def run(self, now: Instant) -> None:
         """Fire what is due. What a call sets for ``now`` or earlier fires at the next wake, so this always ends."""
+        self._is_changed = True
         heap = self._heap
         last = self._count
         while heap and heap[0][0] <= now and heap[0][1] <= last:

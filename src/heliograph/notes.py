@@ -142,10 +142,11 @@ class DrainEnded(Note, frozen=True, tag="drain_ended"):
 
 
 class SettingsReloaded(Note, frozen=True, tag="settings_reloaded"):
-    """Rules, tokens and limits were replaced while running."""
+    """Rules, tokens, limits and links were replaced while running."""
 
     rules: int
     tokens: int
+    restart: list[str] = []  # settings that changed in the file and are not in force before a restart
 
 
 class ReloadFailed(Note, frozen=True, tag="reload_failed"):

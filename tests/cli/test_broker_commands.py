@@ -104,6 +104,7 @@ def test_certificates_made_here_let_in_those_they_name_and_nobody_else(run: Run,
     for ran in (nobody, stranger, plain):
         assert ran.code == 1
         assert len(ran.err.splitlines()) == 1, ran.err
+    assert "credential_missing" in nobody.err
     assert "give --certificate and --key" in nobody.err
     assert "certificate_untrusted" in stranger.err
 

@@ -80,4 +80,5 @@ def test_the_version_is_told(run: Run) -> None:
 
     told = json.loads(ran.out)
     assert told["protocol"] == 1
-    assert run("version").out == run("--version").out == f"heliograph {told['heliograph']}\n"
+    line = f"heliograph {told['heliograph']} ({told['kernels']} kernels)\n"
+    assert run("version").out == run("--version").out == line

@@ -73,6 +73,23 @@ def test_a_network_carries_on_without_one_of_its_brokers(
     assert not (tmp_path / "run" / "network").exists()
 
 
+@pytest.mark.parametrize("relative", [False, True], ids=["by its path", "from its folder"])
+def test_a_broker_that_was_started_again_by_hand_is_stopped_with_the_others(
+    run: Run, tmp_path: Path, network: dict[str, dict[str, Any]], relative: bool
+) -> None:
+    killed = psutil.Process(network["a1"]["pid"])
+    killed.kill()
+    killed.wait(10)
+    folder = tmp_path / "run" / "network"
+    settings = Path("a1.toml") if relative else folder / "a1.toml"
+    more = {"HELIOGRAPH_RUNTIME_DIR": str(tmp_path / "run")}
+    with started(folder, "broker", "run", "--config", settings, **more) as again:
+        while "ready" not in again.remark():
+            pass
+        assert run("network", "down").err == "4 of 4 brokers were running and are stopped\n"
+        assert again.popen.wait(10) == 0
+
+
 def test_a_network_in_the_foreground_ends_with_ctrl_c(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(
         'links = [["left", "right"]]\nbrokers = [{name = "left", cluster = "l"}, {name = "right", cluster = "r"}]\n'

@@ -89,6 +89,15 @@ def test_lines_that_make_no_publication(line: str) -> None:
 
 def test_headers_are_written_key_equals_value() -> None:
     assert header("type=a=b") == ("type", "a=b")
+    assert [header(f"x={text}")[1] for text in ("200", "1.5", "true", '"200"', "007", "[1]", "null")] == [
+        200,
+        1.5,
+        True,
+        "200",
+        "007",
+        "[1]",
+        "null",
+    ]
     for wrong in ("novalue", "=x", "$t=1"):
         with pytest.raises(UsageError):
             header(wrong)

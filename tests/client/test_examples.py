@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TOKEN = "of this run"
 SAYS = {
     "publish_subscribe.py": "sensors/kitchen/temperature 21.5 celsius\n",
+    "ask_for_content.py": "hosts/h3 this one 200\n",
     "batch.py": "10000 readings, the last one 9999\n",
     "callback.py": "done: wash\ndone: dry\ndone: fold\n",
     "request_reply.py": "HELLO\nresponders_missing: nobody answers on services/nobody\n",

@@ -27,6 +27,7 @@ class Files:
     certificate: Path
     key: Path
     stranger: Path
+    foreign: TlsFiles  # issued by the stranger
 
 
 def keep(folder: Path, name: str, pair: Pair) -> tuple[Path, Path]:
@@ -42,10 +43,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder, now = tmp_path_factory.mktemp("tls"), datetime.now(UTC)
     authority = make_authority("house", now)
     trusted, _ = keep(folder, "authority", authority)
-    stranger, _ = keep(folder, "stranger", make_authority("stranger", now))
+    unknown = make_authority("stranger", now)
+    stranger, _ = keep(folder, "stranger", unknown)
+    spy = keep(folder, "spy", issue(unknown, "spy", [Role.CLIENT], [], now))
     broker = keep(folder, "broker", issue(authority, "broker", [Role.BROKER], ["localhost"], now))
     client = keep(folder, "client", issue(authority, "sensor-7", [Role.CLIENT], [], now))
-    return Files(trusted, TlsFiles(certificate=broker[0], key=broker[1], authority=trusted), *client, stranger)
+    theirs = TlsFiles(certificate=broker[0], key=broker[1], authority=trusted)
+    return Files(trusted, theirs, *client, stranger, TlsFiles(certificate=spy[0], key=spy[1]))
 
 
 @on_the_loop
@@ -99,14 +103,20 @@ async def test_a_plain_broker_does_not_do_for_a_client_that_wants_tls(files: Fil
             await heliograph.connect(address, authority=files.authority, timeout=0)
 
 
+@pytest.mark.req("O6")
 @on_the_loop
-async def test_a_client_that_must_show_a_certificate_in_the_handshake_is_told_that_it_may_need_one(
-    files: Files,
-) -> None:
+async def test_a_client_whose_certificate_is_missing_or_not_trusted_hears_it_from_the_handshake(files: Files) -> None:
     tls = TlsContexts(server_context(files.broker, require_certificate=True))
+    cases = [
+        ({}, Reason.CREDENTIAL_MISSING),
+        ({"certificate": files.foreign.certificate, "key": files.foreign.key}, Reason.CERTIFICATE_UNTRUSTED),
+    ]
     async with a_broker(tls=tls, secure=True, auth="certificate") as broker:
-        with pytest.raises(NotConnectedError, match=r"asks? for a certificate"):
-            await heliograph.connect(broker.address, authority=files.authority, timeout=0)
+        for own, reason in cases:
+            with pytest.raises(NotConnectedError) as caught:
+                await heliograph.connect(broker.address, authority=files.authority, timeout=0, **own)
+            assert caught.value.reason is reason
+            await until(lambda reason=reason: broker.report("overview")["refused"].get(reason.word) == 1)
 
 
 @pytest.mark.req("N8", "O6")

@@ -299,3 +299,7 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         load_settings(tmp_path / "gone.toml", {}, tmp_path)
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         load_settings(tmp_path, {}, tmp_path)
+
+
+def test_the_choice_of_kernels_is_not_taken_for_a_setting() -> None:
+    assert parse_settings("", environment={"HELIOGRAPH_KERNELS": "numpy"}).origins == parse_settings("").origins

@@ -5,7 +5,7 @@ Out:   per link, everything that must be said on it, in order (``said``), why it
 State: plain lists and dicts; every question is answered by looking at all of them.
 Not here: time (keep-alive, handshakes, the horizon of origins), drain and services, which have tests of their own.
 
-It imports nothing of heliograph and parses its own bytes (grammar.py).
+It imports nothing of heliograph and parses its own bytes (grammar.py) and conditions (wishes.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.conformance import grammar
+from tests.conformance import grammar, wishes
 from tests.conformance.grammar import EndError, Frame
 
 
@@ -72,6 +72,7 @@ class Subscription:
     pattern: str
     policy: str
     echo: bool
+    where: str  # a condition; empty if nothing is asked but the topic
 
 
 @dataclass
@@ -245,7 +246,9 @@ class Oracle:
             wanted = [
                 subscription
                 for subscription in link.subscriptions
-                if grammar.matches(subscription.pattern, topic) and (subscription.echo or link is not publisher)
+                if grammar.matches(subscription.pattern, topic)
+                and (subscription.echo or link is not publisher)
+                and (not subscription.where or wishes.fits(subscription.where, event.headers))
             ]
             if not wanted or not self.may(link, "subscribe", topic):
                 continue
@@ -257,16 +260,17 @@ class Oracle:
 
     def _subscribe(self, session: Link, request: int, body: dict[str, Any]) -> None:
         number, pattern = body["number"], body["filter"]
-        objection = self._objection(session, number, pattern, body.get("language", "topic"))
+        language, where = body.get("language", "topic"), body.get("where", "")
+        objection = self._objection(session, number, pattern, language) or _complaint(language, where)
         if objection:
             self._say(session, Said("refused", request, objection))
             return
         policy, echo = body.get("policy", "drop_oldest"), body.get("echo", True)
-        session.subscriptions.append(Subscription(number, pattern, policy, echo))
+        session.subscriptions.append(Subscription(number, pattern, policy, echo, where))
         self._say(session, Said("confirmed", request))
 
     def _objection(self, session: Link, number: int, pattern: str, language: str) -> str:
-        if language != "topic":
+        if language not in ("topic", "predicates"):
             return "language_unsupported"
         if number in [subscription.number for subscription in session.subscriptions]:
             return "subscription_taken"
@@ -364,6 +368,13 @@ class Oracle:
     def _remove(self, link: Link) -> None:
         del self.present[link.number]
         self._release(link)
+
+
+def _complaint(language: str, where: str) -> str:
+    """What is wrong with a condition."""
+    if language == "topic":
+        return "body_malformed" if where else ""
+    return "" if wishes.is_condition(where) else "condition_invalid"
 
 
 def _fault(event: Frame) -> str:

@@ -40,6 +40,7 @@ from tests.conformance.steps import (
 )
 
 MS = 1_000_000
+AT_ONCE_MAX = 8  # publications that a broker surely handles in one go
 
 
 @dataclass
@@ -96,6 +97,15 @@ class Pair:
             client.outgoing += b"".join(self._frames(step))
         for size in (len(client.outgoing),) if sizes is None else sizes:
             self.send(client, size)
+        if isinstance(step, Publish) and step.count > AT_ONCE_MAX:
+            self._catch_up(step.count)
+
+    def _catch_up(self, count: int) -> None:
+        """The broker may work a long read off in slices; the oracle did it at once. Nobody else speaks in between."""
+        for _ in range(count):
+            effects = self.take()
+            if effects.wake_at is None or effects.wake_at > self.now:
+                return
 
     def _dial(self, step: Dial, client: Client) -> None:
         self.links += 1
@@ -112,8 +122,9 @@ class Pair:
     def _frames(self, step: Step) -> Iterator[bytes]:
         self.requests += 1
         match step:
-            case Subscribe(_, number, pattern, policy, echo, language):
-                fields = body(number=number, filter=pattern, policy=policy, echo=echo, language=language)
+            case Subscribe(_, number, pattern, policy, echo, language, where):
+                asked = {"where": where} if where else {}
+                fields = body(number=number, filter=pattern, policy=policy, echo=echo, language=language, **asked)
                 yield put_together(grammar.SUBSCRIBE, self.requests, fields)
             case Unsubscribe(_, number):
                 yield put_together(grammar.UNSUBSCRIBE, self.requests, body(number=number))
@@ -125,8 +136,8 @@ class Pair:
                 yield broken(client, how)
             case Leave():
                 yield put_together(grammar.GOODBYE, 0, body(reason="goodbye", code=400))
-            case Publish(client, topic, first, count, expires_s):
-                headers, flags = b"", 0
+            case Publish(client, topic, first, count, expires_s, text):
+                headers, flags = text.encode(), 0
                 if expires_s is not None:
                     headers, flags = body(**{"$x": self.settings.wall_us + expires_s * 1_000_000}), grammar.EXPIRES
                 for sequence in range(first, first + count):
@@ -170,13 +181,15 @@ class Pair:
             for client in self.clients.values():
                 if client.link == link:
                     client.held = held
-        self._compare_holds()
+        busy = effects.wake_at is not None and effects.wake_at <= self.now
+        if not busy:  # a link may be held as well while what it sent is worked off
+            self._compare_holds()
         for link, reason in effects.hangups:
             self.hangups[link] = reason.word
             if link in self.attached:
                 self.attached.remove(link)
                 self.broker.detach(link, reason, self.now)
-        if effects.wake_at is not None and effects.wake_at <= self.now:
+        if busy:
             self.broker.wake(self.now)
         return effects
 

@@ -41,6 +41,7 @@ class Subscribe:
     policy: str = "drop_oldest"
     echo: bool = True
     language: str = "topic"
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Publish:
     first: int
     count: int = 1
     expires_s: int | None = None  # from now; may be in the past
+    headers: str = ""  # JSON, or what claims to be
 
 
 @dataclass(frozen=True)

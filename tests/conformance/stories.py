@@ -50,8 +50,29 @@ THEMES: dict[str, dict[str, int]] = {  # how often each step is taken
     "splits": {"publish": 20, "slowly": 40, "subscribe": 6, "flush": 6, "take": 8, "dial": 2, "break": 1},
     "comings": {"publish": 30, "subscribe": 14, "dial": 8, "leave": 6, "break": 6, "slowly": 4, "take": 8, "press": 4},
     "press": {"publish": 50, "press": 14, "subscribe": 6, "unsubscribe": 3, "flush": 6, "take": 10, "dial": 1},
+    "contents": {
+        "publish": 40,
+        "subscribe": 20,
+        "unsubscribe": 8,
+        "slowly": 8,
+        "flush": 4,
+        "take": 6,
+        "mistake": 4,
+        "expiring": 3,
+        "burst": 3,
+        "dial": 1,
+        "leave": 1,
+    },
     "overflow": {"publish": 60, "press": 12, "subscribe": 6, "flush": 2, "take": 10, "dial": 2, "leave": 1},
 }
+
+
+ASKING = {"contents": 0.7, "access": 0.3, "splits": 0.3, "press": 0.3}  # how many subscriptions have a condition
+BAD_CONDITIONS = ("disk >", "disk 3", "> 3", "disk > 3 and", "disk > 3 disk < 9", "disk = 'x", "disk ~ 3", "'x' = 3")
+VALUES = ("1", "2.5", "-3", "200", "'a'", "'ab'", "''", "true", "false", "9223372036854775807")
+HEADERS = ("1", "2", "2.5", "-3", "200", '"a"', '"abc"', '""', "true", "false", "null", "[1]", "9223372036854775807",
+           "1180591620717411303424", "200.0")  # fmt: skip
+NOT_HEADERS = ("", "{", "[]", '"disk"', '{"disk": }', "null")
 
 
 @dataclass
@@ -110,8 +131,9 @@ class _Teller:
         for kind in dice.choices(list(weights), list(weights.values()), k=dice.randint(10, 80)):
             steps.append(getattr(self, f"_{kind}")())
         per_link = dice.choice([3, 100_000])
+        guarded = self.theme == "access" or (self.theme == "contents" and dice.random() < 0.3)
         settings = Settings(
-            rules=tuple(self._rule() for _ in range(dice.randint(1, 5))) if self.theme == "access" else (),
+            rules=tuple(self._rule() for _ in range(dice.randint(1, 5))) if guarded else (),
             default="deny" if self.theme == "access" and dice.random() < 0.3 else "allow",
             subscriptions_per_link_max=per_link,
             gaps_max=limits.gaps_max,
@@ -145,11 +167,41 @@ class _Teller:
         first = max(0, self.next[client] + dice.choice([0, 0, 0, 0, 0, 1, 2, 5, -1, -2, -4, -9]))
         first = min(first, 2**64 - 6)
         self.next[client] = max(self.next[client], first + count)
-        return Publish(client, dice.choice(self.topics), first, count)
+        return Publish(client, dice.choice(self.topics), first, count, headers=self._headers())
+
+    def _burst(self) -> Publish:
+        """More than a broker works off in one go."""
+        event = self._publish()
+        first, count = min(event.first, 2**64 - 200), self.dice.choice([9, 80, 150])
+        self.next[event.client] = max(self.next[event.client], first + count)
+        return Publish(event.client, event.topic, first, count, headers=event.headers)
 
     def _expiring(self) -> Publish:
         event = self._publish()
         return Publish(event.client, event.topic, event.first, event.count, self.dice.choice([-60, 60]))
+
+    def _headers(self) -> str:
+        dice = self.dice
+        if self.theme not in ASKING:
+            return ""
+        if dice.random() < 0.1:
+            return dice.choice(NOT_HEADERS)
+        names = dice.sample(["disk", "system", "$y"], k=dice.randint(0, 3))
+        return "{" + ", ".join(f'"{name}": {dice.choice(HEADERS)}' for name in names) + "}"
+
+    def _condition(self) -> str:
+        dice = self.dice
+        return " and ".join(self._comparison() for _ in range(dice.choice([1, 1, 2, 3])))
+
+    def _comparison(self) -> str:
+        dice = self.dice
+        name, value = dice.choice(["disk", "disk", "system"]), dice.choice(VALUES)
+        ops = ["=", "!=", "<", "<=", ">", ">="]
+        if value[0] == "'":
+            ops.append("prefix")
+        if value in ("true", "false"):
+            ops = ["=", "!="]
+        return f"{name} present" if dice.random() < 0.1 else f"{name} {dice.choice(ops)} {value}"
 
     def _mistake(self) -> Step:
         client = self._client()
@@ -157,12 +209,18 @@ class _Teller:
             return Publish(client, self.dice.choice(BAD_TOPICS), min(self.next[client], 2**64 - 1))
         if self.dice.random() < 0.5:
             return Subscribe(client, 9, self.dice.choice(BAD_FILTERS))
-        return Subscribe(client, 9, self._filter(), language="sql")
+        if self.theme in ASKING and self.dice.random() < 0.7:
+            language = self.dice.choice(["predicates", "predicates", "topic"])
+            return Subscribe(client, 9, self._filter(), language=language, where=self.dice.choice(BAD_CONDITIONS))
+        return Subscribe(client, 9, self._filter(), language="prolog")
 
     def _subscribe(self) -> Subscribe:
         dice = self.dice
         policy = dice.choice(["drop_oldest", "drop_oldest", "hold", "disconnect"])
-        return Subscribe(self._client(), dice.randint(1, 5), self._filter(), policy, dice.random() < 0.7)
+        asked = (self._client(), dice.randint(1, 5), self._filter(), policy, dice.random() < 0.7)
+        if dice.random() < ASKING.get(self.theme, 0):
+            return Subscribe(*asked, "predicates", self._condition())
+        return Subscribe(*asked)
 
     def _unsubscribe(self) -> Unsubscribe:
         return Unsubscribe(self._client(), self.dice.randint(1, 5))

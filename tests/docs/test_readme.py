@@ -123,3 +123,4 @@ def test_the_demo_ends_well_and_reports_what_it_measured(environment: dict[str, 
     assert (demo.returncode, err) == (0, "")
     assert "as it should be" in out
     assert "heliograph simulate" in out
+    assert out.count(" matched ") == 4  # three languages, and the report

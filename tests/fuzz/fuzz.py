@@ -40,7 +40,7 @@ REASONS = (
     "filter_invalid", "language_unsupported", "subscription_taken", "subscription_unknown", "headers_malformed",
     "credential_missing", "credential_wrong", "publish_denied", "subscribe_denied", "ask_denied", "handshake_too_slow",
     "handshake_over_budget", "subscriptions_over_limit", "slow_consumer", "silent", "publication_expired", "duplicate",
-    "requests_over_limit", "goodbye", "taken_over", "service_unknown", "question_unknown",
+    "requests_over_limit", "condition_invalid", "goodbye", "taken_over", "service_unknown", "question_unknown",
 )  # fmt: skip
 
 

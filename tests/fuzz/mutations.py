@@ -43,7 +43,8 @@ WISHES: dict[str, list[Any]] = {  # of the right type, and still not to be had
     "versions": [[], [0], [2, 3], [1, 1, 1]],
     "needs": [["wings"], [""]],
     "filter": ODD_NAMES,
-    "language": ["sql", "xpath", ""],
+    "language": ["sql", "xpath", "prolog", ""],
+    "where": ["a > 1", "a >", "", "//a"],
     "policy": ["hope", ""],
     "entity": ["tester", "root", ""],
     "token": ["guess", TOKEN],
@@ -133,7 +134,7 @@ def edit_json(frames: list[bytes], dice: random.Random) -> list[bytes]:
         case "wish":
             greeting = frame.kind == grammar.HELLO
             key = dice.choice(
-                ["versions", "needs", "entity", "token"] if greeting else ["filter", "language", "number"]
+                ["versions", "needs", "entity", "token"] if greeting else ["filter", "language", "where", "number"]
             )
             fields[key] = dice.choice(WISHES[key])
         case "drop":

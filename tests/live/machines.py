@@ -17,7 +17,8 @@ from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.loop import Driver
 from heliograph.live.loop import run as run_fast
-from heliograph.machine import Effects, Outbox, Peer, SocketFailed, SocketOpened
+from heliograph.machine import Effects, Outbox, Peer, SocketFailed, SocketOpened, TurnedAway
+from heliograph.notes import PeerRefused
 
 LOOPS: list[Callable[[Coroutine[Any, Any, Any]], Any]] = [run_fast, asyncio.run]
 LOCAL = ListenerConfig(port=0)
@@ -70,7 +71,9 @@ class Recorder:
     def tell(self, command: Any, now: int) -> None:
         if command is None:
             raise UsageError("nothing to do")
-        if isinstance(command, SocketOpened):
+        if isinstance(command, TurnedAway):
+            self.outbox.note(PeerRefused(0, command.reason, command.detail))
+        elif isinstance(command, SocketOpened):
             self.sockets[command.name] = command.address
         elif isinstance(command, SocketFailed):
             self.problems[command.name] = command.problem

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from heliograph.broker.config import ListenerConfig
-from heliograph.live.node import describe_open
+from heliograph.live.node import announced, describe_open
 from heliograph.live.runtime import LocalToken, local_token, remove_token, runtime_dir, write_token
 from heliograph.model.identity import Role
 from tests.live.certificates import Authority
@@ -125,6 +125,44 @@ def test_the_administrators_token_is_private_works_and_goes_with_the_node(
         assert node.wait() == 0
         assert not file.exists()
         assert token not in str(node.lines)
+
+
+@pytest.mark.req("O5")
+def test_the_token_of_a_killed_node_is_replaced_by_the_next_one_on_its_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))
+    with broker(tmp_path) as node:
+        port = node.port
+        node.send(signal.SIGKILL)
+        node.wait()
+    left = local_token(port)
+    assert left is not None
+    with broker(tmp_path, "--listen", f"127.0.0.1:{port}") as node:
+        assert node.port == port
+        assert local_token(port) not in (None, left)
+        stale = StdlibClient("127.0.0.1", port)
+        with pytest.raises(EndedError):
+            stale.hello(token=left)
+        assert "admin" in StdlibClient("127.0.0.1", port).hello(token=local_token(port))["roles"]
+
+
+@pytest.mark.req("O6")
+def test_others_are_told_an_address_that_they_can_dial() -> None:
+    everywhere = ListenerConfig(name="all", host="0.0.0.0", allow_open=True)
+    here = ListenerConfig(name="here")
+    named = ListenerConfig(name="named", host="::", announce="b.example.org", secure=True)
+    addresses = {"all": ("0.0.0.0", 4717), "here": ("127.0.0.1", 4718), "named": ("::", 4719)}
+    assert announced([here, named], addresses) == ["heliographs://b.example.org:4719", "heliograph://127.0.0.1:4718"]
+    assert not any("0.0.0.0" in url for url in announced([everywhere], addresses))
+    six = ListenerConfig(name="six", host="::1")
+    assert announced([six], {"six": ("::1", 4717)}) == ["heliograph://[::1]:4717"]
+
+
+@pytest.mark.parametrize("host", ["b.example.org:4717:x y", "no spaces", "heliograph://b"])
+def test_an_address_to_announce_is_a_host_alone(host: str) -> None:
+    [problem] = ListenerConfig(announce=host).problems("listener.main")
+    assert problem.startswith("listener.main.announce")
 
 
 @pytest.mark.req("O5")

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.matching.covering import CoverSet, canonical
+from heliograph.matching.covering import CoverSet
+from heliograph.matching.filters import canonical
 from heliograph.model.topics import covers
 from tests.matching.test_topics import filters
 

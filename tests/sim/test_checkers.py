@@ -45,15 +45,19 @@ class World:
         self.loop.step += 1
         self.journal.write(kind, who, *details)
 
-    def subscribe(self, who: str = "s", number: int = 1, pattern: str = "x/#", echo: bool = True) -> None:
-        self.write("subscribing", who, number, pattern, "drop_oldest", echo)
+    def subscribe(
+        self, who: str = "s", number: int = 1, pattern: str = "x/#", echo: bool = True, where: str = ""
+    ) -> None:
+        self.write("subscribing", who, number, pattern, "drop_oldest", echo, where)
         self.write("subscribed", who, number)
 
-    def publish(self, number: int, topic: str = "x/y", who: str = "p") -> None:
-        self.write("published", who, number, topic, b"payload")
+    def publish(self, number: int, topic: str = "x/y", who: str = "p", **headers: Any) -> None:
+        self.write("published", who, number, topic, b"payload", headers)
 
-    def receive(self, number: int, topic: str = "x/y", who: str = "s", sub: int = 1, publisher: str = "p") -> None:
-        self.write("received", who, sub, publisher, 1, number, topic, b"payload")
+    def receive(
+        self, number: int, topic: str = "x/y", who: str = "s", sub: int = 1, publisher: str = "p", **headers: Any
+    ) -> None:
+        self.write("received", who, sub, publisher, 1, number, topic, b"payload", headers)
 
     def verdict(self) -> list[str]:
         self.checker.end()
@@ -207,6 +211,62 @@ def test_isolation_notices_what_is_not_the_subscribers(prepare: Any, said: str) 
 
     (text,) = world.verdict()
     assert said in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "due"),
+    [({"disk": 200, "system": "linux"}, 1), ({"disk": 100, "system": "linux"}, 0), ({"disk": 200}, 0), ({}, 0)],
+)
+def test_delivery_expects_what_a_condition_fits_and_nothing_else(headers: dict[str, Any], due: int) -> None:
+    world = World("delivery")
+    world.subscribe(where="disk > 120 and system = 'linux'")
+    world.publish(1, **headers)
+    world.write("flushed", "p", 1)
+
+    assert world.verdict() == ["s never got publication 1 of p on x/y"] * due
+
+
+def test_isolation_notices_what_a_condition_does_not_fit_and_changed_headers() -> None:
+    world = World("isolation")
+    world.subscribe(where="disk > 120")
+    world.publish(1, disk=200)
+    world.receive(1, disk=200)
+    assert world.verdict() == []
+
+    world.publish(2, disk=12)
+    world.receive(2, disk=12)
+    world.publish(3, disk=200)
+    world.receive(3, disk=201)
+    assert world.verdict() == [
+        "s got publication 2 of p on x/y, but it asked for disk > 120, and that has {'disk': 12}",
+        "s got publication 3 of 'p' on x/y, which nobody published like this",
+    ]
+
+
+def test_covered_notices_a_broker_and_a_cluster_that_tell_too_much() -> None:
+    def told(by_broker: int, by_cluster: int) -> dict[str, Any]:
+        return {
+            "broker": "x",
+            "members": [{"broker": "x", "interests": by_broker}],
+            "clusters": [{"cluster": "main", "interests": by_cluster}],
+        }
+
+    world = World("covered", reports={"map": told(2, 3)})
+    for who in ("s", "far"):
+        world.subscribe(who, 1, "x/#", where="a > 1")
+        for number in range(2, 9):
+            world.subscribe(who, number, "x/y", where=f"a > {number}")
+    world.write("unsubscribing", "s", 8)
+    assert world.verdict() == []
+    _, _, kind, _, (text,) = world.journal.entries[-1]
+    assert (kind, text) == ("measured", "15 subscriptions, 86 % covered: brokers told 2 interests, clusters 1")
+
+    world.reports = {"map": told(3, 4)}
+    assert world.verdict() == [
+        "a has told 2 interests, but 1 cover everything that is wanted there",
+        "b has told 2 interests, but 1 cover everything that is wanted there",
+        "cluster main has told 2 interests, but 1 cover everything that is wanted there",
+    ]
 
 
 def test_bounded_notices_a_queue_and_a_table_above_their_limits() -> None:

@@ -73,11 +73,76 @@ def test_nothing_is_lost_while_links_break_and_there_is_another_way(seed: int) -
 
 @pytest.mark.slow
 @pytest.mark.req("N4", "N8")
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(1, 7))
 def test_a_network_holds_while_brokers_links_and_clients_come_and_go(seed: int) -> None:
     result = play(load("network-churn"), seed)
     assert result.ok, why(result)
     assert all(result.faults.values())
+
+
+SPEAKER = """
+[scenario]
+name = "speaker"
+duration_s = 9
+settle_s = 3
+[network]
+delay_ms = 1
+jitter_ms = 3
+[topology]
+links = [["p", "q"], ["q", "c"], ["p", "d"], ["c", "d"], ["c", "low"], ["d", "low"]]
+heartbeat_ms = 300
+suspect_ms = 700
+dead_ms = 1500
+[topology.brokers.p]
+cluster = "near"
+[topology.brokers.q]
+cluster = "near"
+[topology.brokers.low]
+cluster = "far"
+slot = 0
+[topology.brokers.c]
+cluster = "far"
+slot = 5
+[topology.brokers.d]
+cluster = "far"
+slot = 6
+[topology.clients.feed]
+broker = "?"
+count = 4
+[topology.clients.reader]
+broker = "?"
+count = 4
+[[workload]]
+client = "feed"
+publish = ["x/{k}"]
+spread = 4
+rate_per_s = 150
+flush_every = 2
+from_s = 2
+[[workload]]
+client = "reader"
+subscribe = ["x/+"]
+[[fault]]
+kind = "stop"
+target = "low"
+at_s = 3
+within_s = 1
+every_s = 3
+times = 2
+for_s = 1
+[checks]
+harmless = ["stop"]
+names = ["maps", "delivery", "duplicates", "order", "bounded", "convergence"]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("N5", "N8")
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_nothing_is_lost_while_the_member_that_speaks_for_its_cluster_leaves_and_comes_back(seed: int) -> None:
+    result = play(parse(SPEAKER), seed)
+    assert result.ok, why(result)
+    assert result.faults == {"stop": 2}
 
 
 def test_the_network_of_faults_is_large_enough() -> None:

@@ -125,7 +125,7 @@ scalars = st.one_of(
 WORDS = """
 scenario name about duration_s settle_s network delay_ms split hosts service_us topology brokers clients links a broker
 count limits access rules effect join_s stay_s away_s workload client publish subscribe size_bytes spread policy
-rate_per_s fault kind target at_s times every_s checks names
+rate_per_s headers where language fault kind target at_s times every_s checks names
 """
 keys = st.sampled_from(WORDS.split()) | st.text(max_size=5)
 values = st.recursive(

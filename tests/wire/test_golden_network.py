@@ -22,11 +22,12 @@ pytestmark = pytest.mark.req("N18")
 
 LINK_UP = network.LinkUp([1], 5, "b5", "main", 9, "0a0b")
 LINKED = network.LinkUp([1], 6, "b6", "main", 8, "0c0d", "ee")
-MEMBER = network.Member(5, "b5", "main", 3, 0, 9, 2, {6: 100}, "heliograph://127.0.0.1:4717")
+MEMBER = network.Member(5, "b5", "main", 3, 0, 9, 2, {6: 100}, "heliograph://127.0.0.1:4717", {6: 8})
 GATEWAY = network.Gateway(5, "b5", "main", 6, 9, 4, {7: 1100}, {6: 96})
 CHANGE = network.Interest(5, False, 9, 3, add=["a/+"], remove=["b"], add_groups=[("jobs", "workers")])
 SNAPSHOT = network.Interest(6, True, 8, 1, full=True, add=["#"])
-SYNC = network.Sync(members=[(5, 9, 2)], wide=[(6, 8, 1)])
+OFFER = network.Sync(has=[("member", 5, 9, 2), ("wide", 6, 8, 1)])
+WISH = network.Sync(wants=[("narrow", 5), ("gateway", 6)])
 WAVE = network.Wave(5, 1, True, False, (6, 8, 1))
 
 # kind, the JSON body to the letter, the struct, how it is read
@@ -47,7 +48,7 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
     "MAP, a member": (
         Kind.MAP,
         '{"record":"member","broker":5,"name":"b5","cluster":"main","slot":3,"epoch":0,"incarnation":9,"number":2,'
-        '"links":{"6":100},"address":"heliograph://127.0.0.1:4717"}',
+        '"links":{"6":100},"address":"heliograph://127.0.0.1:4717","lives":{"6":8}}',
         MEMBER,
         network.decode_record,
     ),
@@ -71,7 +72,8 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
         SNAPSHOT,
         network.decode_interest,
     ),
-    "SYNC": (Kind.SYNC, '{"members":[[5,9,2]],"wide":[[6,8,1]]}', SYNC, network.decode_sync),
+    "SYNC, an offer": (Kind.SYNC, '{"has":[["member",5,9,2],["wide",6,8,1]]}', OFFER, network.decode_sync),
+    "SYNC, a wish": (Kind.SYNC, '{"wants":[["narrow",5],["gateway",6]]}', WISH, network.decode_sync),
     "WAVE": (Kind.WAVE, '{"broker":5,"number":1,"wide":true,"told":[6,8,1]}', WAVE, network.decode_wave),
 }
 OTHERS = {Kind.COUNT, Kind.TRACE, Kind.TRACED}  # no body of their own, or one that only the asker reads

@@ -142,7 +142,9 @@ def test_after_unsubscribing_nothing_comes(broker: LiveBroker, transport: str) -
         ("a/#/b", {}, "filter_invalid"),
         ("System/clock", {}, "subscribe_denied"),
         ("forbidden/+", {}, "subscribe_denied"),
-        ("a", {"language": "xpath"}, "language_unsupported"),
+        ("a", {"language": "prolog"}, "language_unsupported"),
+        ("a", {"language": "predicates", "where": "disk >"}, "condition_invalid"),
+        ("a", {"where": "disk > 1"}, "body_malformed"),
         ("a", {"policy": "hope"}, "body_malformed"),
     ],
 )

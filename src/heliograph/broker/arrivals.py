@@ -14,6 +14,7 @@ from __future__ import annotations
 from heliograph.broker.links import Link, Links
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
 from heliograph.broker.routing.network import TTL, Network
+from heliograph.broker.routing.parcels import Way
 from heliograph.broker.routing.routes import Route, RouteTable
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.sessions import Sessions
@@ -23,9 +24,9 @@ from heliograph.errors import Reason
 from heliograph.machine import Instant
 from heliograph.model.topics import topic_fault
 from heliograph.wire.columns import Mixed
-from heliograph.wire.frames import HEAD, Flag, Frame, Kind
+from heliograph.wire.frames import HEAD, ORIGIN, Flag, Frame, Kind
 from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
-from heliograph.wire.scan import MISS, OTHER, scan
+from heliograph.wire.scan import MISS, OTHER, scan, scan_one
 
 
 class Arrivals:
@@ -47,18 +48,25 @@ class Arrivals:
         self._publications = publications
         self._tracing = tracing
 
-    def arrive(
-        self, link: Link, frames: bytes, inside: bool, groups: tuple[int, ...], trace: tuple[int, ...], now: Instant
-    ) -> None:
-        """Frames that a neighbour sent for our clients and, ``inside``, for the members of our cluster."""
-        table = self._subscriptions.inner if inside else self._subscriptions.local
-        if groups:
-            self._arrive_for_groups(link, frames, table, groups, trace, now)
+    def arrive(self, link: Link, frames: bytes, way: Way, is_last: bool, now: Instant) -> None:
+        """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
+        table = self._subscriptions.inner if way.inside else self._subscriptions.local
+        if way.groups:
+            self._arrive_for_groups(link, frames, table, way.groups, way.trace, now)
             return
         pos = 0
         while pos + HEAD_BYTES <= len(frames):
-            origin = HEAD.unpack_from(frames, pos)[4]
+            origin = ORIGIN.unpack_from(frames, pos + 8)[0]
             seen = self._sessions.origins.visit(origin, now)
+            if is_last and pos == 0:
+                route = scan_one(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
+                if route is not None:
+                    sink = route.one
+                    if sink is not None:
+                        self._links.send(link, sink, frames, now)
+                    else:
+                        self._publications.spread(link, route, frames, now)
+                    return
             spans: list[tuple[Route | Mixed, int, int]] = []
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
             for route, start, end in spans:
@@ -66,10 +74,12 @@ class Arrivals:
                     self._publications.spread_mixed(link, route, now)
                 else:
                     self._publications.spread(link, route, frames[start:end], now)
+            if pos == len(frames):
+                return
             if why == MISS:
                 pos = self._meet_bad_topic(frames, pos, seen)
             elif why == OTHER:
-                pos = self._meet_other(link, table, frames, pos, seen, trace, now)
+                pos = self._meet_other(link, table, frames, pos, seen, way.trace, now)
             elif why != Reason.ORIGIN_FOREIGN:
                 break
         if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
@@ -93,6 +103,8 @@ class Arrivals:
                 return
             pos += len(frame.raw)
             route = table.routes[frame.topic]
+            if route.content is not None:
+                route = route.content.route(frame.raw)
             for share in route.shares:
                 seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
                 if share.id in groups and seen.admit(frame.sequence):

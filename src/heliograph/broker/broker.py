@@ -13,7 +13,7 @@ of its route → ``take`` puts one prefix before them. See ARCHITECTURE.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
@@ -28,7 +28,7 @@ from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.routes import Route
 from heliograph.broker.sessions import Sessions
-from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.subscriptions import STEPS_MAX, Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -44,14 +44,16 @@ from heliograph.machine import (
     SocketOpened,
     Ticket,
     Timers,
+    TurnedAway,
 )
 from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefused, SettingsReloaded
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
-from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan
+from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan, scan_one
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
+UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
 ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
@@ -59,17 +61,19 @@ ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
 )
 
 Handler = Callable[[Link, Frame, Instant], None]
+Runs = Sequence[tuple[Route | Mixed, bytes]]
 
 
 class Broker:
     """A machine (machine.py) that routes publications between its links."""
 
     def __init__(self, config: BrokerConfig, *, seed: int, incarnation: int) -> None:
-        self._config = config
+        self._config = self._started = config
         self._incarnation = incarnation
         self._outbox = Outbox()
         self._timers = Timers()
         self._links = Links(config.limits, self._outbox, self._timers)
+        self._find_link = self._links.by_id.get
         self._subscriptions = Subscriptions(self._links, self._outbox, self._timers)
         self._sessions = Sessions(
             config, incarnation, self._links, self._subscriptions, self._outbox, self._timers, self._resume
@@ -117,14 +121,17 @@ class Broker:
         self._timing.changed = self._time_changed
         self._sessions.others = lambda: network.addresses(OTHERS_MAX)
         self._subscriptions.elsewhere = network.elsewhere
+        self._subscriptions.fields = network.interests.fields
         self._subscriptions.changed = network.local_change
         self._subscriptions.spread = network.waves.when_known
         peering = network.peering
         self._links.leaving = lambda link: peering.lose(link, self._now)
         peering.up = network.neighbour_up
+        network.cut_off = self._neighbour_cut_off
         peering.changed = self._neighbour_changed
         peering.down = self._neighbour_down
         self._payload_bytes_max = config.limits.payload_bytes_max
+        self._postponed: dict[Link, Runs] = {}  # links with a read that is not worked off
         self._handlers: dict[int, Handler] = {
             Kind.EVENT: self._publications.receive_flagged,
             Kind.HELLO: self._sessions.hello,
@@ -139,11 +146,10 @@ class Broker:
             Kind.PROOF: peering.receive_proof,
         }
         self._broker_handlers: dict[int, Handler] = {  # from neighbours only (N18)
-            Kind.PARCEL: self._parcels.receive,
             Kind.COUNT: self._parcels.receive_count,
             Kind.MAP: network.receive_map,
             Kind.INTEREST: network.receive_interest,
-            Kind.SYNC: network.receive_sync,
+            Kind.SYNC: network.exchange.receive,
             Kind.WAVE: network.waves.receive,
             Kind.PING: self._sessions.ping,
             Kind.PONG: self._neighbour_pong,
@@ -166,6 +172,10 @@ class Broker:
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
         left = self._links.by_id[link]
+        if left in self._postponed:  # it said something before it left
+            runs = self._postponed.pop(left)
+            self._subscriptions.steps_left = UNTIL_WAKE
+            self._work_off(left, runs, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
         self._network.peering.leave(left, now)
         self._links.remove(left)
@@ -184,16 +194,29 @@ class Broker:
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Bytes of a link's stream. A peer that breaks the rules loses its link, and nobody else notices."""
-        from_link = self._links.by_id.get(link)
+        from_link = self._find_link(link)
         if from_link is None or from_link.state == GONE:
             return
         from_link.heard_at = self._now = now
         from_link.bytes_in += len(data)
+        self._subscriptions.steps_left = STEPS_MAX
         try:
             if from_link.need:
                 self._gather(from_link, data, now)
-            else:
-                self._read(from_link, data, now)
+                return
+            if from_link.seen is not None:
+                route = scan_one(data, from_link.routes, from_link.seen, self._payload_bytes_max)
+                if route is not None:
+                    sink = route.one
+                    if sink is not None:
+                        self._links.send(from_link, sink, data, now)
+                    else:
+                        self._publications.spread(from_link, route, data, now)
+                    return
+            neighbour = from_link.neighbour
+            pos = 0 if neighbour is None else self._parcels.read(from_link, neighbour, data, 0, now)
+            if pos != len(data):
+                self._read(from_link, data, pos, now)
         except ProtocolError as error:
             self._refuse_peer(from_link, error)
 
@@ -213,16 +236,17 @@ class Broker:
         link.parts_bytes = link.need = 0
         try:
             if data:
-                self._read(link, data, now)
+                self._read(link, data, 0, now)
         except ProtocolError as error:
             self._refuse_peer(link, error)
 
-    def _read(self, link: Link, data: bytes, now: Instant) -> None:
-        pos = 0
+    def _read(self, link: Link, data: bytes, pos: int, now: Instant) -> None:
         while link.state != GONE:
             if link.need:  # its token is being checked: the rest waits
                 break
-            if link.seen is not None:
+            if link.neighbour is not None:
+                pos = self._parcels.read(link, link.neighbour, data, pos, now)
+            elif link.seen is not None:
                 spans: list[tuple[Route | Mixed, int, int]] = []
                 pos, why = scan(data, pos, link.routes, link.seen, self._payload_bytes_max, spans)
                 for route, start, end in spans:
@@ -230,15 +254,24 @@ class Broker:
                     if sink is None:
                         if isinstance(route, Mixed):
                             self._publications.spread_mixed(link, route, now)
-                        else:
+                        elif route.content is None:
                             self._publications.spread(link, route, data[start:end], now)
+                        elif left := self._publications.spread_some(link, route, data[start:end], now):
+                            later = spans[spans.index((route, start, end)) + 1 :]
+                            self._postpone(link, now, [(route, left), *((each, data[a:b]) for each, a, b in later)])
+                            break
+                    elif end == len(data):
+                        self._links.send(link, sink, data[start:end], now)
                     elif sink.link.sink is sink:
                         sink.link.out.append(data[start:end])
                     else:
                         self._links.deliver(link, sink, data[start:end], now)
-                if why == MORE:
+                if why == MORE or link in self._postponed:
                     break
                 if why == MISS:
+                    if self._subscriptions.steps_left <= 0:
+                        self._postpone(link, now)
+                        break
                     pos = self._publications.meet_bad_topic(link, data, pos)
                     continue
                 if why != OTHER:
@@ -249,6 +282,11 @@ class Broker:
             if end > len(data):
                 link.need = end - pos
                 break
+            if link.is_client:
+                if self._subscriptions.steps_left <= 0:
+                    self._postpone(link, now)
+                    break
+                self._subscriptions.steps_left -= 1
             self._dispatch(link, data[pos:end], now)
             pos = end
         else:
@@ -260,6 +298,37 @@ class Broker:
             link.need = link.need or self._frame_end(link, data, pos) - pos
             if link.state != READY and link.parts_bytes > self._config.limits.handshake_bytes:
                 raise ProtocolError(Reason.HANDSHAKE_OVER_BUDGET, "too many bytes before the handshake was over")
+
+    def _postpone(self, link: Link, now: Instant, runs: Runs = ()) -> None:
+        """This read brought much slow work: the rest of it, and what comes behind it, waits for the next wake."""
+        link.need = UNTIL_WAKE
+        self._links.pause(link)
+        self._postponed[link] = runs
+        self._timers.set("postponed", now, self._read_on)
+
+    def _read_on(self, now: Instant) -> None:
+        """One link at a time, so that no wake takes longer than a read."""
+        link = next(iter(self._postponed), None)
+        if link is None:
+            return
+        runs = self._postponed.pop(link)
+        if link.state != GONE:
+            self._subscriptions.steps_left = STEPS_MAX
+            self._work_off(link, runs, now)
+            if link not in self._postponed and link.state != GONE:
+                self._links.go_on(link)
+        if self._postponed:
+            self._timers.set("postponed", now, self._read_on)
+
+    def _work_off(self, link: Link, runs: Runs, now: Instant) -> None:
+        """The runs that a read left over, then its rest."""
+        for position, (route, chunk) in enumerate(runs):
+            if isinstance(route, Mixed):
+                self._publications.spread_mixed(link, route, now)
+            elif left := self._publications.spread_some(link, route, chunk, now):
+                self._postpone(link, now, [(route, left), *runs[position + 1 :]])
+                return
+        self._resume(link, now)
 
     def _frame_end(self, link: Link, data: bytes, pos: int) -> int:
         """Where the frame at ``pos`` ends, as far as its head tells; every length is checked here or in the scan."""
@@ -319,6 +388,10 @@ class Broker:
             self._network.settle(now)
             self._parcels.plan_again(neighbour, now)
 
+    def _neighbour_cut_off(self, neighbour: Neighbour, now: Instant) -> None:
+        """It says that it does not hear us: what it has not confirmed does not wait until the link is given up."""
+        self._parcels.plan_again(neighbour, now)
+
     def _neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         self._network.neighbour_down(neighbour, now)
         self._network.settle(now)
@@ -334,6 +407,7 @@ class Broker:
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """A token's check, or the loading of settings, ended."""
+        self._now = now
         if not self._orders.done(ticket, result):
             self._sessions.proven(ticket, result is True, now)
 
@@ -343,16 +417,20 @@ class Broker:
             self._sessions.proven(ticket, False, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Stop, Drain, Reload, Listening, or what became of the socket for NTP servers."""
+        """Stop, Drain, Reload, Listening, TurnedAway, or what became of the socket for NTP servers."""
         if isinstance(command, Stop):
             self._sessions.stop(now)
         elif isinstance(command, Drain):
             self._sessions.drain(command.grace_ms, now)
         elif isinstance(command, Reload):
+            self._now = now
             self._reload(command.config)
         elif isinstance(command, Listening):
             self._orders.addresses = command.addresses
-            self._network.listen(command.addresses[0], now)
+            self._network.listen(command.addresses[0] if command.addresses else "", now)
+        elif isinstance(command, TurnedAway):
+            self._links.count(command.reason)
+            self._outbox.note(PeerRefused(0, command.reason, command.detail))
         elif isinstance(command, SocketOpened):
             self._timing.opened(command, now)
         elif isinstance(command, SocketFailed):
@@ -379,18 +457,23 @@ class Broker:
         """What is wanted since the last take."""
         network = self._network
         if network.settled != network.map.version:
-            network.settle(self._now)
-        self._links.flush()
+            network.settle_soon(self._now)
+        if self._links.touched:
+            self._links.flush()
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
         """What the broker knows: see orders.py."""
         return self._orders.report(question)
 
-    def _reload(self, config: BrokerConfig) -> None:
+    def _reload(self, config: BrokerConfig) -> list[str]:
+        """Put settings in force. Returns those that changed and need a restart."""
         self._config = self._orders.config = config
         self._links.limits = config.limits
         self._payload_bytes_max = config.limits.payload_bytes_max
         self._sessions.reload(config)
         self._subscriptions.forget_all()
-        self._outbox.note(SettingsReloaded(len(config.access.rules), len(config.tokens)))
+        self._network.reload(config.network, self._now)
+        restart = config.restart_needed(self._started)
+        self._outbox.note(SettingsReloaded(len(config.access.rules), len(config.tokens), restart))
+        return restart

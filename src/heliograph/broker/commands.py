@@ -34,7 +34,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """Put these rules, tokens and limits in force; listeners and name stay."""
+    """Put these rules, tokens, limits and links in force; listeners, name and place in the network stay."""
 
     config: BrokerConfig
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from string import ascii_letters, digits
 
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.topics import filter_fault
@@ -17,6 +18,8 @@ from heliograph.trust.tokens import TokenRecord as TokenRecord
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
 
 DEFAULT_PORT = 4717
+HOST_LETTERS = frozenset(ascii_letters + digits + ".-:")
+EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 what listening on all addresses is called
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 AUTH = ("none", "token", "certificate", "any")
 VERBS = ("publish", "subscribe", "ask")
@@ -34,6 +37,7 @@ class ListenerConfig:
     port: int = DEFAULT_PORT
     secure: bool = False  # TLS 1.3
     auth: str = "none"  # "none" (anonymous clients), "token", "certificate" (mutual TLS) or "any" of the two
+    announce: str = ""  # the host that others are told instead of ``host``, which may mean "every address"
     allow_open: bool = False  # anonymous clients from other machines are meant, not an oversight
 
     @property
@@ -53,6 +57,8 @@ class ListenerConfig:
             found.append(f"{path}.name = {self.name!r}: letters, digits and . _ @ - only")
         if not 0 <= self.port <= 65_535:
             found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
+        if not set(self.announce) <= HOST_LETTERS:
+            found.append(f"{path}.announce = {self.announce!r}: must be an address or host name, without a port")
         if self.auth not in AUTH:
             found.append(f"{path}.auth = {self.auth!r}: must be one of {', '.join(AUTH)}")
         if self.auth in ("certificate", "any") and not self.secure:
@@ -174,6 +180,7 @@ class NetworkConfig:
     heartbeat_ms: int = 500
     suspect_ms: int = 2_000  # silence after which ways around a neighbour are taken
     dead_ms: int = 10_000  # … and after which its link is given up
+    forget_ms: int = 60_000  # what is out of reach for so long is forgotten
     interests_max: int = 10_000  # filters that a broker, or a cluster, tells; beyond it they are widened
 
     def problems(self, path: str = "network") -> list[str]:
@@ -183,6 +190,8 @@ class NetworkConfig:
             found.append(f"{path}.slot = {self.slot}: must be between 0 and 63")
         if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
             found.append(f"{path}: heartbeat_ms must be below suspect_ms, and suspect_ms below dead_ms")
+        if self.forget_ms <= self.dead_ms:
+            found.append(f"{path}.forget_ms = {self.forget_ms}: must be above dead_ms")
         if self.interests_max < 16:
             found.append(f"{path}.interests_max = {self.interests_max}: must be at least 16")
         return found
@@ -248,6 +257,16 @@ class BrokerConfig:
             if names.count(listener.name) > 1:
                 found.append(f"listener.{listener.name}: two listeners have this name")
         return found + self.limits.problems() + self.access.problems() + self.network.problems() + self.time.problems()
+
+    def restart_needed(self, started: BrokerConfig) -> list[str]:
+        """The settings that differ from those with which the broker was started, and cannot change while it runs."""
+        found = [] if self.name == started.name else ["broker.name"]
+        if self.listeners != started.listeners:
+            found.append("listener")
+        for key in ("cluster", "slot", "interests_max"):
+            if getattr(self.network, key) != getattr(started.network, key):
+                found.append(f"network.{key}")
+        return found
 
     def listener_path(self, number: int) -> str:
         """How a listener is called in problems: by its name where it has a good one, else by its number."""

@@ -173,7 +173,7 @@ class Links:
         self.by_id: dict[LinkId, Link] = {}
         self._outbox = outbox
         self._timers = timers
-        self._touched: list[Link] = []
+        self.touched: list[Link] = []  # those with something gathered in ``out``
         self.refused: dict[str, int] = {}  # reason word -> how often it was said, for reports
         self.frames_dropped = 0
         self.bytes_dropped = 0
@@ -193,11 +193,24 @@ class Links:
             self._close(link)
         if not link.touched:
             link.touched = True
-            self._touched.append(link)
+            self.touched.append(link)
         out = link.out
         link.mark = len(out)
         out += (b"", chunk)
         link.sink = sink
+
+    def send(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
+        """The same for the last run of a read, which need not be gathered if nothing was before it: lower latency."""
+        link = sink.link
+        size = len(chunk)
+        if link.touched or link.pressed or link.backlog or link.state != READY or size > sink.bytes_max:
+            if link.sink is sink:
+                link.out.append(chunk)
+            else:
+                self.deliver(publisher, sink, chunk, now)
+            return
+        link.deliveries += 1
+        self._outbox.writes.append((link.id, [sink.prefix(size, [chunk]), chunk]))
 
     def ready(self, sink: Sink) -> Callable[[bytes], None] | None:
         """Open a delivery to a sink, and say how to add chunks to it until anything else is sent to its link.
@@ -229,13 +242,13 @@ class Links:
     def flush(self) -> None:
         """Hand what was gathered to the outbox: one write per link."""
         writes = self._outbox.writes
-        for link in self._touched:
+        for link in self.touched:
             link.touched = False
             if link.sink is not None:
                 self._close(link)
             writes.append((link.id, link.out))
             link.out = []
-        self._touched.clear()
+        self.touched.clear()
 
     def abandon(self, link: Link) -> list[tuple[Sink, bytes]]:
         """Take back what waits for a link, so that it can go another way; control frames stay."""
@@ -278,7 +291,7 @@ class Links:
     def _touch(self, link: Link) -> None:
         if not link.touched:
             link.touched = True
-            self._touched.append(link)
+            self.touched.append(link)
 
     def _open(self, link: Link, sink: Sink) -> None:
         """Begin a delivery: a place for its prefix, then chunks may follow straight into ``out``."""
@@ -286,7 +299,7 @@ class Links:
             self._close(link)
         if not link.touched:
             link.touched = True
-            self._touched.append(link)
+            self.touched.append(link)
         link.mark = len(link.out)
         link.out.append(b"")
         link.sink = sink
@@ -426,6 +439,19 @@ class Links:
                 self._outbox.holds.append((publisher.id, False))
                 self._outbox.note(PublisherHeld(publisher.id, False))
         slow.holding.clear()
+
+    def pause(self, link: Link) -> None:
+        """Stop reading a link whose last bytes are not worked off yet: it waits for itself."""
+        if not link.held_by:
+            self._outbox.holds.append((link.id, True))
+        link.held_by[link] = link.holding[link] = None
+
+    def go_on(self, link: Link) -> None:
+        """Read it again."""
+        if link.held_by.pop(link, self) is None:
+            del link.holding[link]
+            if not link.held_by:
+                self._outbox.holds.append((link.id, False))
 
     # -- coming and going -------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class Orders:
         self._time = time
         self.addresses: tuple[str, ...] = ()  # where clients dial this broker
         self.requests: Requests
-        self.reload: Callable[[BrokerConfig], None]
+        self.reload: Callable[[BrokerConfig], list[str]]  # returns what needs a restart
         self._reloads: dict[Ticket, tuple[Link, int]] = {}
 
     def receive(self, pipe: Link, number: int, body: bytes, now: Instant) -> None:
@@ -89,8 +89,7 @@ class Orders:
             case "reload":
                 self._reloads[self._outbox.job(LoadSettings())] = (pipe, number)
             case "trace":
-                topic = str(order.get("topic", "")).encode("utf-8", "surrogatepass")
-                self._tracing.start(topic, pipe, lambda found: self._answer((pipe, number), found), now)
+                self._trace(pipe, number, order, now)
             case "link":
                 self._network.peering.aim(_link_config(order), now)
                 self.requests.answer_order(pipe, number, {"ok": True})
@@ -100,6 +99,15 @@ class Orders:
                 self.requests.answer_order(pipe, number, {"ok": True})
             case other:
                 raise UsageError(f"a broker cannot {other!r}; it can report, trace, drain, reload, link and unlink")
+
+    def _trace(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:
+        topic = str(order.get("topic", "")).encode("utf-8", "surrogatepass")
+        headers = order.get("headers", {})
+        if not isinstance(headers, dict):
+            raise UsageError("headers must be a JSON object")
+        raw = msgspec.json.encode(headers) if headers else b""
+        payload = str(order.get("payload", "")).encode("utf-8", "surrogatepass")
+        self._tracing.start(topic, raw, payload, pipe, lambda found: self._answer((pipe, number), found), now)
 
     def _page(self, order: dict[str, Any]) -> Any:
         """A report that fits one frame: of a long list, the rows that were asked for."""
@@ -116,8 +124,9 @@ class Orders:
         asked = self._reloads.pop(ticket, None)
         if asked is None:
             return False
-        self.reload(config)
-        self._answer(asked, {"ok": True, "rules": len(config.access.rules), "tokens": len(config.tokens)})
+        restart = self.reload(config)
+        counts = {"rules": len(config.access.rules), "tokens": len(config.tokens), "links": len(config.network.links)}
+        self._answer(asked, {"ok": True, **counts, "restart": restart})
         return True
 
     def failed(self, ticket: Ticket, reason: Reason) -> bool:

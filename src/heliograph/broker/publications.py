@@ -88,6 +88,8 @@ class Publications:
         if frame.flags & Flag.DIRECTED:
             self._direct(link, frame, headers, route.denied, now)
             return
+        if route.content is not None and not route.denied:
+            route = route.content.route(frame.raw)
         self.spread(link, route, frame.raw, now)
         if frame.flags & Flag.REQUEST and route.is_empty and not route.denied:
             subject = str(headers.get(REPLY_TO, ""))[:256]
@@ -135,10 +137,33 @@ class Publications:
             return False
         return True
 
+    def spread_some(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> bytes:
+        """Send each publication of a run where its content wants it; what is left when the read has taken long."""
+        content, subscriptions = route.content, self._subscriptions
+        if content is None or route.denied:
+            self.spread(publisher, route, chunk, now)
+            return b""
+        start = 0
+        for end in frames_of(chunk):
+            if subscriptions.steps_left <= 0:
+                return chunk[start:]
+            subscriptions.steps_left -= content.steps
+            raw = chunk[start:end]
+            self.spread(publisher, content.route(raw), raw, now)
+            start = end
+        return b""
+
     def spread(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> None:
         """Send a run to every sink of its route, and each of its publications to one member of each group."""
         if route.denied:
             self._deny(publisher, chunk)
+            return
+        if route.content is not None:
+            start = 0
+            for end in frames_of(chunk):
+                raw = chunk[start:end]
+                self.spread(publisher, route.content.route(raw), raw, now)
+                start = end
             return
         deliver = self._links.deliver
         for sink in route.sinks:

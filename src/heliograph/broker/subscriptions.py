@@ -2,24 +2,30 @@
 
 In:    SUBSCRIBE and UNSUBSCRIBE frames; topics that the route cache does not have.
 Out:   CONFIRMED and REFUSED; routes.
-State: the topic table, and one route table per access profile.
-Not here: the trie (matching/topics.py), the cache's rules (routing/routes.py).
+State: the tables of topic filters and of conditions, and one route table per access profile.
+Not here: the trie (matching/topics.py), conditions (matching/contents.py), the cache's rules (routing/routes.py).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from struct import pack
 
 from heliograph.broker.access import Access, Profile
 from heliograph.broker.config import AccessConfig
+from heliograph.broker.contents import Content, condition_of
 from heliograph.broker.links import READY, Link, Links
-from heliograph.broker.routing.interests import GROUP_NAME_MAX
+from heliograph.broker.routing.interests import GROUP_NAME_MAX, Wish
 from heliograph.broker.routing.network import Elsewhere, group_id
 from heliograph.broker.routing.routes import Route, RouteTable, Share, Sink
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
+from heliograph.matching.boxes.index import IndexFullError
+from heliograph.matching.condition import Condition
+from heliograph.matching.contents import ContentTable, Field
+from heliograph.matching.languages import LANGUAGES
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
@@ -31,17 +37,19 @@ from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
 BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
+STEPS_MAX = 64  # in one read: topics that are worked out, control frames; about a millisecond
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
 class Want:
     """A subscription in the table. Compared by identity."""
 
-    __slots__ = ("link", "subscription")
+    __slots__ = ("condition", "link", "subscription")
 
-    def __init__(self, link: Link, subscription: Subscription) -> None:
+    def __init__(self, link: Link, subscription: Subscription, condition: Condition | None) -> None:
         self.link = link
         self.subscription = subscription
+        self.condition = condition
 
 
 class Subscriptions:
@@ -52,17 +60,23 @@ class Subscriptions:
         self._outbox = outbox
         self._timers = timers
         self._topics: TopicTable[Want] = TopicTable()
+        self._contents: ContentTable[Want] = ContentTable()
         self._wants: dict[Link, dict[int, Want]] = {}
         self._tables: dict[Profile, RouteTable] = {}
         self._departed: deque[list[Want]] = deque()
         self.count = 0
+        self.steps_left = STEPS_MAX  # until the present read has to pause
         self._turns: dict[int, int] = {}
         self.changed: Callable[[list[Subscription], list[Subscription]], None]  # those that came, and that went
-        self.elsewhere: Callable[[bytes, bool], Elsewhere]  # where else a topic goes: topic, only inside our cluster
+        # Where else a topic goes: topic, only inside our cluster, what is wanted besides by its content.
+        self.elsewhere: Callable[[bytes, bool, Sequence[Wish]], Elsewhere]
+        self.fields: Callable[[bytes], tuple[Field[Wish], ...]]  # … and where to look for that
         self.spread: Callable[[Callable[[Instant], None], Instant], None]  # call when everybody knows what we told
         brokers = Access(AccessConfig()).profile(BROKERS)
-        self.local = self._new_table(brokers)  # for what arrives at us as its target
-        self.inner = self._new_table(brokers)  # for what arrives from another cluster
+        self.local = RouteTable(brokers)  # for what arrives at us as its target
+        self.inner = RouteTable(brokers)  # for what arrives from another cluster
+        for table in (self.local, self.inner):
+            table.routes.resolve = partial(self._resolve_arrived, table)
 
     # -- what clients ask ---------------------------------------------------------------------------------------
 
@@ -70,18 +84,17 @@ class Subscriptions:
         """A SUBSCRIBE frame: in force when CONFIRMED is written."""
         body = bodies.decode(bodies.Subscribe, frame.payload)
         try:
-            subscription = self._checked(link, body)
+            subscription, condition = self._checked(link, body)
+            want = Want(link, subscription, condition)
+            self._enter(want)
         except ProtocolError as error:
             if error.reason is Reason.SUBSCRIBE_DENIED:
                 self._outbox.note(ActionDenied(link.id, link.identity.entity, error.reason, body.filter[:256]))
             self._refuse(link, frame.sequence, error)
             return
-        want = Want(link, subscription)
-        self._topics.add(subscription.filter, want)
         self._wants.setdefault(link, {})[subscription.number] = want
         link.subscriptions[subscription.number] = subscription
         self.count += 1
-        self._admit(want)
         self.changed([subscription], [])
         if body.wide:
             self.spread(lambda now: self._links.put(link, control(Kind.CONFIRMED, frame.sequence)), now)
@@ -101,10 +114,25 @@ class Subscriptions:
         self._remove([want])
         self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
 
-    def _checked(self, link: Link, body: bodies.Subscribe) -> Subscription:
+    def _enter(self, want: Want) -> None:
+        """Put it into its table, and let cached routes know."""
+        subscription = want.subscription
+        if want.condition is None:
+            self._topics.add(subscription.filter, want)
+            self._admit(want)
+            return
+        try:
+            is_new = self._contents.add(subscription.filter, want.condition, want)
+        except IndexFullError as error:
+            raise ProtocolError(Reason.SUBSCRIPTIONS_OVER_LIMIT, str(error)) from None
+        if is_new:
+            self.forget(subscription.filter)
+
+    def _checked(self, link: Link, body: bodies.Subscribe) -> tuple[Subscription, Condition | None]:
         limits = self._links.limits
-        if body.language != "topic":
-            raise ProtocolError(Reason.LANGUAGE_UNSUPPORTED, f"this broker does not speak {body.language[:64]!r}")
+        if body.language != "topic" and body.language not in LANGUAGES:
+            known = ", ".join(("topic", *LANGUAGES))
+            raise ProtocolError(Reason.LANGUAGE_UNSUPPORTED, f"no language {body.language[:64]!r}; there are {known}")
         if body.policy not in list(Policy):
             raise ProtocolError(Reason.BODY_MALFORMED, f"policy must be one of {', '.join(Policy)}")
         if not 0 <= body.number < 1 << 32:
@@ -128,7 +156,14 @@ class Subscriptions:
             raise ProtocolError(Reason.SUBSCRIBE_DENIED, "an inbox is for its own session only")
         if len(body.group) > GROUP_NAME_MAX or not body.group.isprintable():
             raise ProtocolError(Reason.BODY_MALFORMED, f"group must be printable, at most {GROUP_NAME_MAX} characters")
-        return Subscription(body.number, pattern, Policy(body.policy), body.echo, group=body.group)
+        policy = Policy(body.policy)
+        if body.language == "topic":
+            if body.where:
+                raise ProtocolError(Reason.BODY_MALFORMED, f"a condition needs a language: {', '.join(LANGUAGES)}")
+            return Subscription(body.number, pattern, policy, body.echo, body.group), None
+        condition = condition_of(body.language, body.where)
+        asked = (condition.language, condition.text)
+        return Subscription(body.number, pattern, policy, body.echo, body.group, *asked), condition
 
     def _refuse(self, link: Link, number: int, error: ProtocolError) -> None:
         self._links.count(error.reason)
@@ -140,13 +175,19 @@ class Subscriptions:
         """The route table of a profile."""
         table = self._tables.get(profile)
         if table is None:
-            table = self._tables[profile] = self._new_table(profile)
+            table = self._tables[profile] = RouteTable(profile)
+            table.routes.resolve = partial(self._resolve_scanned, table)
         return table
 
-    def _new_table(self, profile: Profile) -> RouteTable:
-        table = RouteTable(profile)
-        table.routes.resolve = lambda topic: None if topic_fault(topic) else self.resolve(table, topic)
-        return table
+    def _resolve_scanned(self, table: RouteTable, topic: bytes) -> Route | None:
+        """For the scan: None where it has to stop, at a topic that is none or because this read has taken long."""
+        if self.steps_left <= 0 or topic_fault(topic):
+            return None
+        self.steps_left -= 1
+        return self.resolve(table, topic)
+
+    def _resolve_arrived(self, table: RouteTable, topic: bytes) -> Route | None:
+        return None if topic_fault(topic) else self.resolve(table, topic)
 
     def drop_table(self, table: RouteTable) -> None:
         """Nobody uses this table any more."""
@@ -157,22 +198,39 @@ class Subscriptions:
         routes_max = max(1, self._links.limits.routes_max // max(1, len(self._tables)))
         if not table.profile.may("publish", topic):
             return table.keep(topic, (), routes_max, denied=True)
-        sinks, members = self._sinks(topic)
-        elsewhere = self.elsewhere(topic, table is self.inner or table is self.local)
+        here = self._contents.fields(topic)
+        there = self.fields(topic) if table is not self.local else ()
+        content = None
+        if here or there:
+
+            def build(wants: list[Want], wishes: list[Wish]) -> Route:
+                sinks, shares = self._recipients(table, topic, wants, wishes)
+                return Route(sinks, shares=shares)
+
+            content = Content(here, there, build)
+        sinks, shares = self._recipients(table, topic, (), ())
+        return table.keep(topic, sinks, routes_max, shares=shares, content=content)
+
+    def _recipients(
+        self, table: RouteTable, topic: bytes, wants: Sequence[Want], wishes: Sequence[Wish]
+    ) -> tuple[tuple[Sink, ...], tuple[Share, ...]]:
+        """Who gets a topic, together with these who ask for more than the topic and have got it."""
+        sinks, members = self._sinks(topic, wants)
+        elsewhere = self.elsewhere(topic, table is self.inner or table is self.local, wishes)
         if table is not self.local:
             sinks += elsewhere.hops
         shares = tuple(
             Share(share, members.get(share, []), elsewhere.shares.get(share, []), self._turns)
             for share in {**members, **elsewhere.shares}
         )
-        return table.keep(topic, sinks, routes_max, shares=shares)
+        return sinks, shares
 
-    def _sinks(self, topic: bytes) -> tuple[tuple[Sink, ...], dict[int, list[Sink]]]:
+    def _sinks(self, topic: bytes, wants: Sequence[Want]) -> tuple[tuple[Sink, ...], dict[int, list[Sink]]]:
         """Those here who get a topic, and the members here of the groups that share it."""
         per_link: dict[Link, list[Subscription]] = {}
         members: dict[int, list[Sink]] = {}
         allowed: dict[RouteTable, bool] = {}
-        for want in self._topics.match(topic):
+        for want in [*self._topics.match(topic), *wants]:
             link = want.link
             if link.state != READY:
                 continue
@@ -183,7 +241,7 @@ class Subscriptions:
                 may = allowed[table] = table.profile.may("subscribe", topic)
             subscription = want.subscription
             if may and subscription.group:
-                share = group_id(subscription.filter, subscription.group)
+                share = group_id(subscription.wanted, subscription.group)
                 members.setdefault(share, []).append(_sink(link, [subscription]))
             elif may:
                 per_link.setdefault(link, []).append(subscription)
@@ -251,8 +309,12 @@ class Subscriptions:
 
     def _remove(self, wants: list[Want]) -> None:
         for want in wants:
-            self._topics.remove(want.subscription.filter, want)
-            self._dismiss(want)
+            pattern = want.subscription.filter
+            if want.condition is None:
+                self._topics.remove(pattern, want)
+                self._dismiss(want)
+            elif self._contents.remove(pattern, want.condition, want):
+                self.forget(pattern)
         self.count -= len(wants)
         if wants:
             self.changed([], [want.subscription for want in wants])
@@ -270,10 +332,16 @@ class Subscriptions:
                 "policy": subscription.policy.value,
                 "echo": subscription.echo,
                 "group": subscription.group,
+                "language": subscription.language,
+                "where": subscription.where,
             }
             for link in self._wants
             for subscription in link.subscriptions.values()
         ]
+
+    def conditional(self, topic: bytes) -> list[Want]:
+        """Those who want some publications of this topic, by their content."""
+        return [want for field in self._contents.fields(topic) for entry in field.entries for want in entry.values]
 
     @property
     def routes_cached(self) -> int:

@@ -1,12 +1,13 @@
 """Tracing: the way a publication would go and who would get it, without delivering it.
 
-In:    an order to trace a topic; TRACE and TRACED frames that arrive in parcels like publications.
+In:    an order to trace a publication; TRACE and TRACED frames that arrive in parcels like publications.
 Out:   the same frames to other brokers; one answer when all have answered or the time is over.
 State: traces under way.
 Not here: forwarding (routing/parcels.py), whom a topic concerns (routing/network.py, subscriptions.py).
 
 A TRACE travels in parcels exactly as a publication of its topic would, so the hop prefix records its way. Each broker
-that would deliver says to whom, straight back to the broker that asked.
+that would deliver says to whom, and whose conditions the publication does not fit, straight back to the broker that
+asked; that broker says which interests of others carried it, and why the rest did not.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any
 
 import msgspec
 
+from heliograph.broker.contents import event_of, values_of
 from heliograph.broker.links import Link
+from heliograph.broker.routing.interests import Wish
 from heliograph.broker.routing.neighbours import Targets
 from heliograph.broker.routing.network import TTL, Network
 from heliograph.broker.routing.parcels import Parcels
@@ -26,12 +29,17 @@ from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import UsageError
 from heliograph.machine import Instant, Timers
+from heliograph.matching.condition import Condition, Event
+from heliograph.matching.conditions import refusal
+from heliograph.model.subscription import filter_of
 from heliograph.model.topics import INBOX_ROOT, topic_fault
 from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
 
 TRACE_MS = 500  # a broker that has not answered by then is left out
 TRACES_MAX = 64
 LINKS_TOLD_MAX = 100  # of one broker, in one answer
+INTERESTS_TOLD_MAX = 200
+TEXT_TOLD_MAX = 256  # of a condition
 
 HEX = re.compile(r"[0-9a-f]{16}\Z")
 _encode = msgspec.json.Encoder().encode
@@ -45,6 +53,7 @@ class Recipients(msgspec.Struct, frozen=True):
     path: list[tuple[str, str]]  # id and name, as far as it is known there
     links: list[dict[str, Any]]
     groups: int
+    conditions: list[dict[str, Any]] = []  # subscriptions here that ask for more than the topic
 
 
 _decode = msgspec.json.Decoder(Recipients).decode
@@ -53,10 +62,11 @@ _decode = msgspec.json.Decoder(Recipients).decode
 class Trace:
     """A trace that was started here."""
 
-    __slots__ = ("brokers", "done", "members", "others", "topic")
+    __slots__ = ("brokers", "done", "interests", "members", "others", "topic")
 
     def __init__(self, topic: bytes, members: int, others: bool, done: Callable[[dict[str, Any]], None]) -> None:
         self.topic = topic
+        self.interests: list[dict[str, Any]] = []  # of other brokers and clusters, with what became of them
         self.members = members  # how many brokers of our own cluster will answer
         self.others = others  # whether other clusters are concerned, whose answers cannot be counted beforehand
         self.done = done
@@ -74,22 +84,31 @@ class Tracing:
         self._traces: dict[int, Trace] = {}
         self._number = 0
 
-    def start(self, topic: bytes, source: Link, done: Callable[[dict[str, Any]], None], now: Instant) -> None:
-        """Trace a topic from here; ``done`` gets the answer."""
+    def start(
+        self,
+        topic: bytes,
+        headers: bytes,
+        payload: bytes,
+        source: Link,
+        done: Callable[[dict[str, Any]], None],
+        now: Instant,
+    ) -> None:
+        """Trace a publication from here; ``done`` gets the answer."""
         fault = topic_fault(topic)
         if fault is not None:
             raise UsageError(f"{topic.decode(errors='replace')!r}: {fault}")
         if len(self._traces) >= TRACES_MAX:
             raise UsageError("too many traces are under way; try again")
         network = self._network
-        targets, _ = network.targets_of(topic, False)
         self._number += 1
         number = self._number
+        raw = _frame(Kind.TRACE, topic, network.me, number, payload, headers)
+        targets, _ = network.targets_of(topic, False, self._wishes(topic, raw))
         trace = self._traces[number] = Trace(topic, targets.members.bit_count(), bool(targets.parts), done)
-        here = self._recipients(topic, (network.me,))
-        if here["links"] or here["groups"] or not (targets.members or targets.parts):
+        trace.interests = self._interests(topic, raw)
+        here = self._recipients(topic, raw, (network.me,))
+        if here["links"] or here["groups"] or here["conditions"] or not (targets.members or targets.parts):
             trace.brokers.append(here)
-        raw = _frame(Kind.TRACE, topic, network.me, number, b"")
         if targets.members or targets.parts:
             self._parcels.forward(source, targets, raw, TTL, (), now)
             at = now + TRACE_MS * NS_PER_MS
@@ -108,10 +127,10 @@ class Tracing:
         if topic_fault(frame.topic) is not None:
             return
         if inside:
-            targets, _ = self._network.targets_of(frame.topic, True)
+            targets, _ = self._network.targets_of(frame.topic, True, self._wishes(frame.topic, frame.raw))
             self._parcels.forward(link, Targets(targets.members), frame.raw, TTL - len(trace), trace[:-1], now)
-        body = self._recipients(frame.topic, trace)
-        if body["links"] or body["groups"] or not inside:
+        body = self._recipients(frame.topic, frame.raw, trace)
+        if body["links"] or body["groups"] or body["conditions"] or not inside:
             answer = Frame(_frame(Kind.TRACED, frame.topic, frame.origin, frame.sequence, _encode(body)))
             self._send_back(link, answer, (), now)
 
@@ -146,6 +165,7 @@ class Tracing:
                 "topic": trace.topic.decode(),
                 "entry": self._network.map.me.name,
                 "complete": complete or near >= trace.members + trace.others,
+                "interests": trace.interests,
                 "brokers": sorted(trace.brokers, key=lambda row: (len(row["path"]), row["broker"])),
             }
         )
@@ -156,11 +176,37 @@ class Tracing:
             return told
         return self._network.name_of(int(broker, 16))
 
-    def _recipients(self, topic: bytes, path: tuple[int, ...]) -> dict[str, Any]:
-        """Who would get a topic here."""
+    def _wishes(self, topic: bytes, raw: bytes) -> list[Wish]:
+        """Interests of others that this publication fits by its content."""
+        event = event_of(raw)
+        fields = self._network.interests.fields(topic)
+        return values_of([entry for field in fields for entry in field.match(event)])
+
+    def _interests(self, topic: bytes, raw: bytes) -> list[dict[str, Any]]:
+        """What becomes of every interest of others that concerns this topic."""
+        network, event = self._network, event_of(raw)
+        wishes = network.interests.match(topic)
+        wishes += values_of([entry for field in network.interests.fields(topic) for entry in field.entries])
+        return [
+            {
+                "of": network.name_of(wish.owner.broker),
+                "cluster": wish.owner.wide,
+                "filter": filter_of(wish.wanted).decode(),
+                "group": wish.group or "",
+                **_became(wish.condition, event),
+            }
+            for wish in wishes[:INTERESTS_TOLD_MAX]
+            if wish.owner.broker != network.me
+        ]
+
+    def _recipients(self, topic: bytes, raw: bytes, path: tuple[int, ...]) -> dict[str, Any]:
+        """Who would get this publication here, and whose conditions it was asked for."""
         network = self._network
         table = self._subscriptions.local
         route = table.routes[topic]
+        if route.content is not None:
+            route = route.content.route(raw)
+        event = event_of(raw)
         members = [sink for share in route.shares for sink in share.members]
         return {
             "broker": network.map.me.name,
@@ -177,9 +223,28 @@ class Tracing:
                 for sink in [*route.sinks, *members][:LINKS_TOLD_MAX]
             ],
             "groups": sum(1 for share in route.shares if share.members),
+            "conditions": [
+                {
+                    "link": want.link.id,
+                    "entity": want.link.identity.entity,
+                    "number": want.subscription.number,
+                    "filter": want.subscription.filter.decode(),
+                    **_became(want.condition, event),
+                }
+                for want in self._subscriptions.conditional(topic)[:LINKS_TOLD_MAX]
+            ],
         }
 
 
-def _frame(kind: Kind, topic: bytes, origin: int, number: int, body: bytes) -> bytes:
-    length = BODY_BYTES + len(topic) + len(body)
-    return HEAD.pack(length, kind, 0, len(topic), origin, number, 0) + topic + body
+def _became(condition: Condition | None, event: Event) -> dict[str, Any]:
+    """What a condition asks, whether the event fits, and if not, why."""
+    if condition is None:
+        return {"language": "topic", "where": "", "matches": True, "failed": ""}
+    failed = refusal(condition, event)
+    where = condition.text[:TEXT_TOLD_MAX]
+    return {"language": condition.language, "where": where, "matches": failed is None, "failed": failed or ""}
+
+
+def _frame(kind: Kind, topic: bytes, origin: int, number: int, body: bytes, headers: bytes = b"") -> bytes:
+    length = BODY_BYTES + len(topic) + len(headers) + len(body)
+    return HEAD.pack(length, kind, 0, len(topic), origin, number, len(headers)) + topic + headers + body

@@ -87,7 +87,12 @@ def reload(there: Connection) -> None:
     answer = ask(there, {"do": "reload"})
     if not answer["ok"]:
         fail(f"{there.url}: {answer['reason']}: the old settings stay in force; the broker's log lists the problems")
-    say(f"{there.url}: settings reloaded, {answer['rules']} rules and {answer['tokens']} tokens")
+    say(
+        f"{there.url}: settings reloaded, {answer['rules']} rules, {answer['tokens']} tokens "
+        f"and {answer['links']} links to brokers"
+    )
+    if answer["restart"]:
+        say(f"{there.url}: {', '.join(answer['restart'])} changed too, and will be in force after a restart")
 
 
 def _ask_rows(there: Connection, question: str) -> list[dict[str, Any]]:

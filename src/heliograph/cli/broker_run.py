@@ -52,7 +52,7 @@ def run_broker(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
-    """Run a broker until Ctrl-C. SIGHUP reloads rules, tokens and certificates; SIGUSR2 drains."""
+    """Run a broker until Ctrl-C. SIGHUP reloads rules, tokens, links and certificates; SIGUSR2 drains."""
     from heliograph.config_sources import Option
 
     host, port = _host_and_port(listen) if listen is not None else (None, None)

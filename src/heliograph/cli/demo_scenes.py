@@ -3,7 +3,7 @@
 In:    a running broker.
 Out:   lines on standard output, as things happen; a Report of what was measured and what was not as it should be.
 State: none beyond a scene.
-Not here: starting the broker (demo_broker.py), the simulation and the summary (demo.py).
+Not here: starting the broker (demo_broker.py), conditions (demo_contents.py), the simulation and the summary (demo.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from heliograph.cli.demo_broker import SETTINGS, BrokerProcess, broker_process
+from heliograph.cli.demo_contents import play_contents
 from heliograph.cli.demo_network import play_network
 from heliograph.cli.demo_report import Report
 from heliograph.errors import RefusedError
@@ -48,6 +49,7 @@ async def play(report: Report) -> None:
             print(f"   {broker.lines[0]['text'].partition(';')[0]}; {broker.ready}")
             report.add("broker", broker.ready)
             await _traffic(broker, report)
+            await play_contents(lambda name: _connect(broker, name), report)
             await _slow_consumers(broker, report)
             await _denials(broker, report)
             await _administration(broker, report)

@@ -106,8 +106,7 @@ def down(folder: Folder = None) -> None:
     where, network = _local(folder)
     if network is None:
         raise UsageError(f"no network was started in {where}; `heliograph network up` starts one")
-    processes = [state.process_of(where, broker) for broker in network.brokers]
-    found = [process for process in processes if process is not None]
+    found = list(state.processes(where, network).values())
     made = end(found)
     state.clear(where, [broker.name for broker in network.brokers], keep_logs=False)
     told = [f"{len(found)} of {len(network.brokers)} brokers were running and are stopped"]
@@ -149,22 +148,29 @@ def show_map(
 
 
 @app.command(
-    epilog=examples("heliograph network trace plant/7/temperature", "heliograph network trace plant/7 --at b2")
+    epilog=examples(
+        "heliograph network trace plant/7/temperature",
+        "heliograph network trace plant/7 --at b2",
+        "heliograph network trace hosts/h1 --header disk=200 --header system=linux",
+    )
 )
 @with_connection
 def trace(
     there: Connection,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of a publication.")],
     at: Annotated[str | None, typer.Option(metavar="BROKER", help="Where it enters, in a local network.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
+    payload: Annotated[str, typer.Option(help="The payload, where somebody looks at it (XPath).")] = "",
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show where a publication would go, without delivering it."""
+    """Show where a publication would go and why, without delivering it."""
     import json
     from dataclasses import replace
 
     from heliograph.cli.network_state import running
     from heliograph.cli.network_trace import as_text
+    from heliograph.cli.payload import header as parse_header
 
     where, network = _asked(there, folder)
     if network is not None:
@@ -178,7 +184,8 @@ def trace(
         there = replace(there, url=brokers[at or next(iter(brokers))].url)
     elif at is not None:
         raise UsageError("--at names a broker of a local network; give --url instead")
-    answer = ask(there, {"do": "trace", "topic": topic})
+    headers = dict(parse_header(text) for text in header or [])
+    answer = ask(there, {"do": "trace", "topic": topic, "headers": headers, "payload": payload})
     if as_json:
         print(json.dumps(answer))
         return

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,19 +107,30 @@ def load(folder: Path) -> LocalNetwork | None:
     return network
 
 
-def process_of(folder: Path, broker: LocalBroker) -> psutil.Process | None:
-    """The process that runs this broker, if it still does: the system may have given its number to another one."""
-    try:
-        process = psutil.Process(broker.pid)
-        words = process.cmdline()  # of a process that has ended and was not waited for: nothing
-    except (psutil.Error, ValueError):
-        return None
-    return process if str(settings_of(folder, broker.name)) in words else None
+def processes(folder: Path, network: LocalNetwork) -> dict[str, psutil.Process]:
+    """The processes that run this network's brokers, by the brokers' names.
+
+    They are known by their settings files, not by their numbers: the system may have given a number to another process,
+    and a broker that ended may have been started again by hand.
+    """
+    names = {settings_of(folder, broker.name): broker.name for broker in network.brokers}
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()  # of a process that has ended and was not waited for: nothing
+            if "broker" in words and "run" in words:
+                place = Path(process.cwd())
+                files = [Path(normpath(place / word.removeprefix("--config="))) for word in words]
+                found.update({names[file]: process for file in files if file in names})
+        except (psutil.Error, ValueError):
+            continue  # it has ended, or is not ours to look at
+    return found
 
 
 def running(folder: Path, network: LocalNetwork) -> list[LocalBroker]:
     """The brokers whose processes run."""
-    return [broker for broker in network.brokers if process_of(folder, broker) is not None]
+    alive = processes(folder, network)
+    return [broker for broker in network.brokers if broker.name in alive]
 
 
 def remove_files(folder: Path, names: Iterable[str], *, keep_logs: bool = False) -> None:

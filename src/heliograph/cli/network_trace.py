@@ -26,10 +26,31 @@ def as_text(answer: Mapping[str, Any]) -> Iterator[str]:
             yield f"    {_receiver(link)}"
         if row["groups"]:
             yield f"    {row['groups']} shared: each publication goes to one member of each group, the nearest first"
+        for condition in row.get("conditions", ()):
+            yield f"    {_asked(condition)}"
+    for interest in answer.get("interests", ()):
+        if interest["where"]:
+            yield f"  {_interest(interest)}"
     if not receivers:
         yield "nobody would get it"
     if not answer["complete"]:
         yield "not every broker that may be concerned has answered"
+
+
+def _asked(condition: Mapping[str, Any]) -> str:
+    """What became of a subscription that asks for more than the topic."""
+    who = f"{cell(condition['entity'])} on link {condition['link']}, subscription {condition['number']}"
+    return f"{'fits' if condition['matches'] else 'not for'} {who}: {_condition(condition)}"
+
+
+def _interest(interest: Mapping[str, Any]) -> str:
+    whose = f"{'the cluster of ' if interest['cluster'] else ''}{cell(interest['of'])}"
+    return f"{'carried by' if interest['matches'] else 'not by'} the interest of {whose}: {_condition(interest)}"
+
+
+def _condition(asked: Mapping[str, Any]) -> str:
+    text = f"{cell(asked['filter'])} where {cell(asked['where'])}"
+    return text if asked["matches"] else f"{text}; failed: {cell(asked['failed'])}"
 
 
 def _receiver(link: Mapping[str, Any]) -> str:

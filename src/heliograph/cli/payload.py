@@ -8,6 +8,7 @@ Not here: reading and writing the lines (publish.py, subscribe.py).
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
@@ -69,14 +70,18 @@ def from_json(line: bytes, topic: str, headers: dict[str, Any]) -> tuple[str, by
     return chosen, _payload(fields), {**headers, **own}
 
 
-def header(text: str) -> tuple[str, str]:
-    """A header as it is written in an option: ``key=value``."""
+def header(text: str) -> tuple[str, str | int | float | bool]:
+    """A header as it is written in an option: ``key=value``. What JSON reads as a number, true or false is one."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--header {text!r}: write key=value")
     if key.startswith("$"):
         raise UsageError(f"--header {text!r}: keys that begin with $ are reserved")
-    return key, value
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return key, value
+    return key, read if isinstance(read, str | int | float | bool) else value
 
 
 def _payload(fields: dict[str, Any]) -> bytes:

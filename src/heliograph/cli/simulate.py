@@ -144,6 +144,7 @@ class _Report:
             "published": result.published,
             "delivered": result.delivered,
             "faults": result.faults,
+            "measured": result.measured,
             "inputs": result.inputs,
             "virtual_s": result.virtual_s,
             "real_s": round(took_s, 3),
@@ -184,6 +185,8 @@ def _show(result: Result, took_s: float) -> None:
     print(f"  published   {result.published:,}")
     print(f"  delivered   {result.delivered:,}")
     print(f"  faults      {faults}")
+    for text in result.measured:
+        print(f"  measured    {text}")
     print(f"  virtual     {result.virtual_s:,.1f} s in {took_s:.2f} real s")
     print(f"  inputs      {result.inputs:,} ({result.inputs / took_s:,.0f}/s)")
     print(f"  digest      {result.digest}")

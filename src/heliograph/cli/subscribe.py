@@ -35,13 +35,20 @@ def register(app: typer.Typer) -> None:
             "heliograph subscribe 'sensors/#'",
             "heliograph subscribe 'sensors/+/temperature' alarms --json",
             "heliograph subscribe jobs --group workers --count 1",
+            "heliograph subscribe 'hosts/#' --where \"disk > 120 and system = 'linux'\"",
         ),
     )(c.with_connection(_subscribe))
 
 
 def _subscribe(
     there: c.Connection,
-    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topics; + is one level, # the rest.")],
+    filters: Annotated[
+        list[str] | None, typer.Argument(metavar="FILTER...", help="Topics; + is one level, # the rest (the default).")
+    ] = None,
+    where: Annotated[str, typer.Option("--where", help="What else to ask: \"disk > 120 and system = 'linux'\".")] = "",
+    language: Annotated[
+        str, typer.Option("--language", help="Of --where: predicates (the default), sql, regex, xpath, tags, integer.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many publications.")] = None,
     group: Annotated[str, typer.Option("--group", help="Share the filters with others who name this group.")] = "",
@@ -51,7 +58,8 @@ def _subscribe(
 ) -> None:
     try:
         how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
-        c.run(_work(there, filters, how, as_json=as_json, count=count))
+        how |= {"where": where, "language": language}
+        c.run(_work(there, filters or ["#"], how, as_json=as_json, count=count))
     except BrokenPipeError:
         # Whoever read our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
 """`heliograph version`: which version this is.
 
 In:    nothing.
-Out:   the version, or with --json also the protocol's and Python's.
+Out:   the version and which kernels match subscriptions; with --json also the protocol's and Python's version.
 State: none.
 Not here: the numbers themselves (pyproject.toml, wire/).
 """
@@ -22,16 +22,19 @@ def show(*, as_json: bool) -> None:
     """Print it."""
     from importlib.metadata import version
 
-    ours = version("heliograph")
+    from heliograph.matching.boxes.engines import in_use
+
+    ours, kernels = version("heliograph"), in_use()
     if not as_json:
-        print(f"heliograph {ours}")
+        print(f"heliograph {ours} ({kernels} kernels)")
         return
     import json
     import platform
 
     from heliograph.wire.frames import VERSION
 
-    print(json.dumps({"heliograph": ours, "protocol": VERSION, "python": platform.python_version()}))
+    facts = {"heliograph": ours, "protocol": VERSION, "python": platform.python_version(), "kernels": kernels}
+    print(json.dumps(facts))
 
 
 def _version(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:

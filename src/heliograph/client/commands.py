@@ -71,6 +71,8 @@ class Subscribe:
     inbox_bytes_max: int = 64 << 20
     group: str = ""  # share this filter with others who name the same group
     wide: bool = False  # in force at every broker in reach, not only at the session's own
+    where: str = ""  # what else is asked of a publication
+    language: str = "topic"  # … in this language; "topic": nothing is asked
 
 
 @dataclass(frozen=True, slots=True)

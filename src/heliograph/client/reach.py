@@ -135,12 +135,9 @@ class Reach:
         self._timers.set("dial", now + pause_ms * NS_PER_MS, self._dial)
         return pause_ms
 
-    def _explain(self, reason: Reason) -> str:
-        if reason in _EXPLAINED:
-            return _EXPLAINED[reason]
-        # TLS 1.3 shows the client its end of the handshake before the server has looked at the client's certificate.
-        hint = "; it may ask for a certificate" if self.target.secure else ""
-        return f"the link ended before a WELCOME{hint}"
+    @staticmethod
+    def _explain(reason: Reason) -> str:
+        return _EXPLAINED.get(reason, "the link ended before a WELCOME")
 
     def _start_patience(self, now: Instant) -> None:
         if self._away_since is None:

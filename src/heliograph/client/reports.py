@@ -66,6 +66,8 @@ def describe_wish(wish: Wish, line: Line | None) -> dict[str, Any]:
         "policy": wish.policy.value,
         "echo": wish.echo,
         "group": wish.group,
+        "language": wish.language,
+        "where": wish.where,
         "stage": stage,
         "received": inbox.received,
         "waiting": len(inbox),

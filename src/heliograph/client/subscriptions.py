@@ -34,7 +34,19 @@ DIRECTED_BYTES_MAX = 16 << 20
 class Wish:
     """One subscription, as the session keeps it."""
 
-    __slots__ = ("echo", "ending", "filter", "group", "inbox", "number", "policy", "request", "wide")
+    __slots__ = (
+        "echo",
+        "ending",
+        "filter",
+        "group",
+        "inbox",
+        "language",
+        "number",
+        "policy",
+        "request",
+        "where",
+        "wide",
+    )
 
     def __init__(self, number: int, command: Subscribe, inbox: Inbox | None = None) -> None:
         self.number = number
@@ -43,6 +55,8 @@ class Wish:
         self.echo = command.echo
         self.group = command.group
         self.wide = command.wide
+        self.where = command.where
+        self.language = command.language
         self.request: Request = command.request  # who awaits that it is in force; 0 once it was
         self.ending = False  # the program has ended it, the broker has not confirmed
         bounds = (command.inbox_frames_max, command.inbox_bytes_max)
@@ -58,6 +72,8 @@ class Wish:
                 echo=self.echo,
                 group=self.group,
                 wide=self.wide and self.request != 0,
+                language=self.language,
+                where=self.where,
             )
         )
 
@@ -154,5 +170,8 @@ def _check(command: Subscribe) -> None:
         raise UsageError(f"{command.policy!r} is not a policy: one of {', '.join(Policy)}")
     if not isinstance(command.group, str):
         raise UsageError(f"a group is named by a str, not {type(command.group).__name__}")
+    for text in (command.where, command.language):
+        if not isinstance(text, str):
+            raise UsageError(f"a condition and its language are str, not {type(text).__name__}")
     if command.inbox_frames_max <= 0 or command.inbox_bytes_max <= 0:
         raise UsageError("an inbox has room for at least one publication")

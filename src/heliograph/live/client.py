@@ -222,8 +222,10 @@ class Client:
 
     def subscribe(
         self,
-        filter: str,
+        filter: str = "#",
         *,
+        where: str = "",
+        language: str = "",
         group: str = "",
         wide: bool = False,
         policy: Policy | str = Policy.DROP_OLDEST,
@@ -233,6 +235,10 @@ class Client:
         inbox_bytes_max: int = 64 << 20,
     ) -> Subscribing:
         """Subscribe to a topic filter: ``await`` it for a Subscription, or use it with ``async with``.
+
+        ``where`` asks more of a publication than its topic: ``where="disk > 120 and system = 'linux'"`` looks at its
+        headers. It is written in the language "predicates" unless ``language`` names another: "sql", "regex", "xpath",
+        "tags" or "integer".
 
         It is in force at this client's broker then; with ``wide`` at every broker that can be reached, so that nothing
         published anywhere from now on is missed. Clients that name the same ``group`` share the filter: each
@@ -250,7 +256,8 @@ class Client:
         async def subscribe() -> Subscription:
             request = self._number()
             bounds = (inbox_frames_max, inbox_bytes_max)
-            command = commands.Subscribe(request, filter, chosen, echo, *bounds, group, wide)
+            spoken = language or ("predicates" if where else "topic")
+            command = commands.Subscribe(request, filter, chosen, echo, *bounds, group, wide, where, spoken)
             self._subscribing[request] = command  # stays if we are cancelled: see _settle_subscribe
             subscription: Subscription = await self._await(command, request)
             if callback is not None:

@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from heliograph.live.loop import Runner
     from heliograph.live.network import Network
 
-RECEIVE_BYTES = 1 << 18  # one read, and one immutable ``bytes`` that all its receivers share; 64 KiB cost 30 % more CPU
 VECTORED_BYTES = 8_192  # a chunk larger than this is worth a vectored write
 PRESS_BYTES = 1 << 20  # a transport's buffer above this presses the machine …
 RELIEF_BYTES = 1 << 18  # … and below this no longer
 FLUSH_S = 1.0  # what was written before a hangup has so long to leave
 LINGER_S = 0.25  # after it has left: a peer that reads the reason hangs up itself by then
 DISCARD_BYTES_MAX = 4 << 20  # what a peer may go on sending after our hangup
-
-_RECEIVED = memoryview(bytearray(RECEIVE_BYTES))  # one for all links: a read is copied out before the next begins
 
 Outlet = Callable[[list[bytes]], None]
 
@@ -47,8 +44,8 @@ class End(Protocol):
         """End the link now."""
 
 
-class Link(asyncio.BufferedProtocol):
-    """One TCP or TLS link. Not a Protocol too: uvloop would then take its slow path."""
+class Link(asyncio.BaseProtocol):
+    """One TCP link. The loop makes the ``bytes`` of a read itself: one call of ours per read."""
 
     def __init__(
         self, runner: Runner, network: Network, *, listener: str | None = None, ticket: Ticket | None = None
@@ -80,16 +77,12 @@ class Link(asyncio.BufferedProtocol):
         machine = self._runner.machine
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the loop puts the next read."""
-        return _RECEIVED
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def data_received(self, data: bytes) -> None:
         """A read is complete."""
         if self._deaf:
-            self._overhear(nbytes)
+            self._overhear(len(data))
         else:
-            self._runner.receive(self.number, bytes(_RECEIVED[:nbytes]))
+            self._runner.receive(self.number, data)
 
     def eof_received(self) -> bool:
         """The peer will send no more. The loop flushes what is written and ends the link."""
@@ -121,6 +114,10 @@ class Link(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def lose(self, reason: Reason) -> None:
+        """The layer below knows why the link is gone."""
+        self._detach(reason)
 
     def hang_up(self, reason: Reason) -> None:
         """End the link after what was written. Bytes left unread would reset it and destroy that at the peer."""
@@ -226,9 +223,10 @@ def outlet_of(transport: asyncio.Transport) -> Outlet:
     relayed); many small pieces are joined, which costs less than a vector of them.
     TLS: joined, because each piece would become a record of its own.
     """
-    write, write_vectored = transport.write, transport.writelines
+    write = transport.write
     if transport.get_extra_info("ssl_object") is not None:
         return lambda frames: write(b"".join(frames))
+    write_vectored = transport.writelines
 
     def outlet(frames: list[bytes]) -> None:
         if len(frames) == 2 and len(frames[1]) > VECTORED_BYTES:

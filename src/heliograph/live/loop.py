@@ -86,7 +86,19 @@ class Runner:
                 return
             driver.settling = True
             try:
-                self.carry_out()
+                effects = self._take()
+                if effects.rare or self._on_carried is not None:
+                    self._carry_out(effects)
+                else:  # the same for writes alone, without another call
+                    wanted = effects.wake_at
+                    if wanted is not self._wanted:
+                        self._wanted = wanted
+                        if wanted is not None and wanted < self._alarm_at:
+                            self._set_alarm(wanted)
+                    outlets = self._outlets
+                    for to, frames in effects.writes:
+                        if to in outlets:  # else it ended before the machine could know
+                            outlets[to](frames)
                 if driver.work:
                     driver.work_off()
             finally:
@@ -136,7 +148,9 @@ class Runner:
 
     def carry_out(self) -> None:
         """Take the effects and do them. Mostly these are writes and nothing else."""
-        effects = self._take()
+        self._carry_out(self._take())
+
+    def _carry_out(self, effects: Effects) -> None:
         outlets = self._outlets
         for link, frames in effects.writes:
             outlet = outlets.get(link)

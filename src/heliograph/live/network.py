@@ -3,7 +3,7 @@
 In:    what machines want of the network; peers that dial in.
 Out:   links, attached to the machine they belong to; an outlet per link for what machines write.
 State: links by number, listeners, dials under way.
-Not here: what happens on a link (links.py), letting TLS peers in (secure.py), the order of work (loop.py).
+Not here: what happens on a link (links.py), TLS below it (secure.py), the order of work (loop.py).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason
 from heliograph.live.links import FLUSH_S, LINGER_S, End, Link, Outlet, PipeEnd, format_address
-from heliograph.live.secure import SecureDoor
+from heliograph.live.secure import Door, SecureLayer
 from heliograph.live.tls import TlsContexts, reason_of
 from heliograph.machine import Address, Dial, LinkId, Ticket
 
@@ -38,7 +39,9 @@ class Network:
         self.outlets: dict[LinkId, Outlet] = {}
         self._ends: dict[LinkId, End] = {}
         self._sockets: dict[Link, None] = {}  # until their transport is gone
-        self._doors: list[asyncio.Server | SecureDoor] = []
+        self._raw: dict[SecureLayer, None] = {}  # TCP below TLS, until it is gone
+        self._servers: list[asyncio.Server] = []
+        self._doors: list[Door] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._next: LinkId = 1
         self._closing = False
@@ -70,6 +73,14 @@ class Network:
         if not self._sockets:
             self._empty.set()
 
+    def add_raw(self, layer: SecureLayer) -> None:
+        """A TCP link below TLS is up."""
+        self._raw[layer] = None
+
+    def remove_raw(self, layer: SecureLayer) -> None:
+        """It is gone."""
+        self._raw.pop(layer, None)
+
     def join(self, here: Runner, there: Runner) -> tuple[LinkId, LinkId]:
         """A pipe between two machines; the numbers of its ends."""
         one, other = PipeEnd(self, here), PipeEnd(self, there)
@@ -100,9 +111,10 @@ class Network:
         sockets = await self._bind(listener)
         for bound in sockets:
             if listener.secure and context is not None:
-                self._doors.append(SecureDoor(self, runner, listener, context, bound))
+                accept = self._secure(runner, listener, context)
             else:
-                self._doors.append(await self.driver.loop.create_server(self._plain(runner, listener), sock=bound))
+                accept = self._plain(runner, listener)
+            self._servers.append(await self.driver.loop.create_server(accept, sock=bound))
         return cast(Address, sockets[0].getsockname()[:2])
 
     async def _bind(self, listener: ListenerConfig) -> list[socket.socket]:
@@ -122,8 +134,15 @@ class Network:
             raise OSError(error.errno, explain_listen(listener, error)) from error
         return sockets
 
-    def _plain(self, runner: Runner, listener: ListenerConfig) -> Callable[[], Link]:
+    def _plain(self, runner: Runner, listener: ListenerConfig) -> Callable[[], asyncio.BaseProtocol]:
         return lambda: Link(runner, self, listener=listener.name)
+
+    def _secure(
+        self, runner: Runner, listener: ListenerConfig, context: ssl.SSLContext
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        door = Door(runner, listener.name)
+        self._doors.append(door)
+        return lambda: SecureLayer(Link(runner, self, listener=listener.name), self, context, door=door)
 
     def dial(self, runner: Runner, ticket: Ticket, dial: Dial) -> None:
         """Open a link; it ends in attach or in failed."""
@@ -134,16 +153,19 @@ class Network:
 
     async def _dial(self, runner: Runner, ticket: Ticket, dial: Dial) -> None:
         link = Link(runner, self, ticket=ticket)
-        settings: dict[str, Any] = {}
-        if dial.secure:
-            if self.tls is None or self.tls.client is None:
-                runner.failed(ticket, Reason.TLS_FAILED)
-                return
-            settings = {"ssl": self.tls.client, "server_hostname": dial.server_name or dial.host}
-            settings |= {"ssl_handshake_timeout": DIAL_S, "ssl_shutdown_timeout": FLUSH_S}
+        context = None if self.tls is None else self.tls.client
+        if dial.secure and context is None:
+            runner.failed(ticket, Reason.TLS_FAILED)
+            return
         try:
             async with asyncio.timeout(DIAL_S):
-                await self.driver.loop.create_connection(lambda: link, dial.host, dial.port, **settings)
+                if dial.secure and context is not None:
+                    name = dial.server_name or dial.host
+                    layer = SecureLayer(link, self, context, server_name=name, handshake_s=DIAL_S)
+                    await self.driver.loop.create_connection(lambda: layer, dial.host, dial.port)
+                    await layer.ready
+                else:
+                    await self.driver.loop.create_connection(lambda: link, dial.host, dial.port)
         except (OSError, EOFError, ValueError, OverflowError) as error:  # the last two: no such host name, no such port
             if not link.is_attached:
                 reason = reason_of(error, Reason.DIAL_FAILED)
@@ -158,10 +180,12 @@ class Network:
     async def close(self) -> None:
         """End everything: flushed for at most a second, no longer than it takes."""
         self._closing = True
-        for door in self._doors:
-            door.close()
+        for server in self._servers:
+            server.close()
         for task in list(self._tasks):
             task.cancel()
+        for layer in list(self._raw):
+            layer.give_up()
         links = list(self._sockets)
         if not links:
             return
@@ -178,8 +202,10 @@ class Network:
     def abort(self) -> None:
         """End everything now."""
         self._closing = True
-        for door in self._doors:
-            door.close()
+        for server in self._servers:
+            server.close()
+        for layer in list(self._raw):
+            layer.abort()
         for link in list(self._sockets):
             link.abort()
 

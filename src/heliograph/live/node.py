@@ -12,12 +12,13 @@ import asyncio
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import time_ns
 
 from heliograph.broker.commands import Drain, Listening, Reload, Stop
-from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
@@ -136,18 +137,14 @@ class Running:
         except OSError as error:
             self._log.say("error", error.strerror or str(error))
             return False
-        self.driver.tell(BROKER, Listening(tuple(self._urls(listeners))))
+        urls = announced(listeners, self.addresses)
+        if not urls:
+            self._log.say("warning", "no address can be told to others; set listener.announce to one that they reach")
+        self.driver.tell(BROKER, Listening(tuple(urls)))
         for machine, sockets in self._node.sockets.items():
-            for socket in sockets:
-                await self.driver.open(machine, socket)
+            for declared in sockets:
+                await self.driver.open(machine, declared)
         return True
-
-    def _urls(self, listeners: Sequence[ListenerConfig]) -> list[str]:
-        """Where clients dial this node; what anybody can reach before what only this machine can."""
-        return [
-            f"heliograph{'s' if listener.secure else ''}://{format_address(self.addresses[listener.name])}"
-            for listener in sorted(listeners, key=lambda listener: listener.is_local)
-        ]
 
     def leave_token(self, token: LocalToken | None) -> None:
         """For tools of the user who runs this node. Without it the node serves all the same."""
@@ -209,6 +206,28 @@ class Running:
 
     def _crashed(self, machine: str, error: BaseException) -> None:
         self._log.say("error", describe_crash(machine, error, self.driver.inputs).rstrip())
+
+
+def announced(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> list[str]:
+    """Where clients dial this node; what anybody can reach before what only this machine can."""
+    found = []
+    for listener in sorted(listeners, key=lambda listener: listener.is_local):
+        host, port = addresses[listener.name]
+        host = listener.announce or (outgoing_address(host) if host in EVERYWHERE else host)
+        if host:
+            found.append(f"heliograph{'s' if listener.secure else ''}://{format_address((host, port))}")
+    return found
+
+
+def outgoing_address(everywhere: str) -> str:
+    """The address of this machine from which it reaches others; empty if it reaches nobody. Nothing is sent."""
+    ipv6 = ":" in everywhere
+    with socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("2001:db8::1" if ipv6 else "192.0.2.1", 9))  # addresses that are nobody's, for examples
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
 
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:

@@ -1,25 +1,25 @@
-"""The door of a TLS listener: peers become links once their handshake is good.
+"""TLS on a live link: a layer between a TCP transport and the link, which is the transport for the link above it.
 
-In:    a bound socket; peers that dial in.
-Out:   links; for peers that are not let in, a note with the reason.
-State: handshakes under way, bounded in number and time.
-Not here: contexts and what failures mean (tls.py), plain listeners (network.py), who may do what (broker/access.py).
+In:    a TCP transport's calls; what the link writes.
+Out:   a link that is attached once the handshake is good; for peers that are not let in, the reason: to the peer as a
+       TLS alert, to the machine (TurnedAway) or to the dial (``ready``).
+State: per link the TLS session; per door the handshakes under way, bounded in number and time.
+Not here: contexts and what failures mean (tls.py), the link itself (links.py), who may do what (broker/access.py).
 
-asyncio's own TLS server keeps failed handshakes to itself, so this one accepts by hand: an operator has to see why a
-peer is not let in.
+asyncio and uvloop have such a layer of their own, but theirs drop the link when a handshake fails: the alert that
+tells the peer why is never sent, and one that comes is never told. A peer has to hear why it is not let in.
 """
 
 from __future__ import annotations
 
-import errno
-import socket
+import asyncio
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from heliograph.broker.config import ListenerConfig
-from heliograph.live.links import FLUSH_S, Link, format_address
+from heliograph.errors import Reason
+from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, Link, format_address
 from heliograph.live.tls import explain, reason_of
-from heliograph.notes import PeerRefused
+from heliograph.machine import TurnedAway
 
 if TYPE_CHECKING:
     from heliograph.live.loop import Runner
@@ -27,71 +27,277 @@ if TYPE_CHECKING:
 
 HANDSHAKE_S = 2.0
 HANDSHAKES_MAX = 1_024  # under way at once; beyond it a new link is cut at once
-ACCEPT_PER_TURN = 64
-REST_S = 0.5  # when the process has no descriptor left for another link
+RECORD_BYTES = 1 << 14
+
+_RECEIVED = memoryview(bytearray(1 << 18))  # one for all links: a read is copied out before the next begins
 
 
-class SecureDoor:
-    """Accepts at one socket."""
+class Door:
+    """What the links of one secure listener share."""
+
+    def __init__(self, runner: Runner, listener: str) -> None:
+        self._runner = runner
+        self._listener = listener
+        self.handshakes = 0
+
+    def turn_away(self, transport: asyncio.Transport, reason: Reason, why: str) -> None:
+        """A peer was not let in."""
+        where = f"{format_address(transport.get_extra_info('peername'))} on listener {self._listener}"
+        self._runner.tell(TurnedAway(reason, f"{where}: {why}"))
+
+
+class SecureLayer(asyncio.BufferedProtocol):
+    """The protocol of a TCP transport, and the transport of a Link."""
 
     def __init__(
         self,
+        link: Link,
         network: Network,
-        runner: Runner,
-        listener: ListenerConfig,
         context: ssl.SSLContext,
-        bound: socket.socket,
+        *,
+        door: Door | None = None,
+        server_name: str | None = None,
+        handshake_s: float = HANDSHAKE_S,
     ) -> None:
+        self._link = link
         self._network = network
-        self._runner = runner
-        self._listener = listener
-        self._context = context
-        self._socket = bound
-        self._loop = network.driver.loop
-        self._closed = False
-        self.handshakes = 0
-        self._open()
+        self._door = door  # None where we dialled
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=door is not None, server_hostname=server_name)
+        self._transport: asyncio.Transport | None = None
+        self._shaking = True
+        self._ended = False  # the handshake failed, or the peer has said that it ends
+        self._discarded = 0
+        self._handshake_s = handshake_s
+        self._patience: asyncio.TimerHandle | None = None
+        self.ready: asyncio.Future[None] = network.driver.loop.create_future()
+
+    # -- the TCP transport's calls --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The TCP link is up: shake hands."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._network.add_raw(self)
+        if self._door is not None:
+            self._door.handshakes += 1
+            if self._door.handshakes > HANDSHAKES_MAX:
+                self._over()
+                self._door.turn_away(self._transport, Reason.LINKS_OVER_LIMIT, "too many TLS handshakes at once")
+                self.abort()
+                return
+        self._patience = self._network.driver.loop.call_later(self._handshake_s, self._too_slow)
+        self._shake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the loop puts the next read."""
+        return _RECEIVED
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """A read is complete."""
+        if self._ended:
+            self._discard(nbytes)
+            return
+        self._in.write(_RECEIVED[:nbytes])
+        if self._shaking:
+            self._shake()
+            if self._shaking or self._ended:
+                return
+        self._read()
+
+    def eof_received(self) -> bool:
+        """The TCP stream has ended."""
+        if self._shaking:
+            self._fail(EOFError("the peer went away"))
+        elif not self._ended:
+            self._ended = True
+            self._link.eof_received()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The TCP link is gone."""
+        if self._shaking:
+            self._fail(exc or EOFError("the peer went away"))
+        self._network.remove_raw(self)
+        self._transport = None
+        self._link.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The TCP transport's buffer is full."""
+        self._link.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The TCP transport's buffer has room again."""
+        self._link.resume_writing()
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+        except (ssl.SSLError, ValueError) as error:  # ValueError: a server name that cannot be one
+            self._fail(error)
+        else:
+            self._flush()
+            self._over()
+            self._link.connection_made(self)  # type: ignore[arg-type]  # all of a transport that a link uses
+            if not self.ready.done():
+                self.ready.set_result(None)
+
+    def _over(self) -> None:
+        """The handshake is over, one way or the other."""
+        self._shaking = False
+        if self._patience is not None:
+            self._patience.cancel()
+        if self._door is not None:
+            self._door.handshakes -= 1
+
+    def _fail(self, error: BaseException) -> None:
+        """The handshake did not end well: the peer hears it, and so does our side."""
+        self._over()
+        self._ended = True
+        self._flush()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()  # bytes of the peer left unread would destroy the alert on its way
+            self._network.later(LINGER_S, self.abort)
+        if self._door is None:
+            if not self.ready.done():
+                self.ready.set_exception(error)
+        elif self._transport is not None:
+            self._door.turn_away(self._transport, reason_of(error), explain(error))
+
+    def _too_slow(self) -> None:
+        if self._shaking:
+            self._fail(ConnectionAbortedError("the handshake took too long"))
+            self.abort()
+
+    def _read(self) -> None:
+        """Hand up what was decrypted, in pieces as large as a TCP read."""
+        read, pending, full = self._tls.read, self._in, len(_RECEIVED) - RECORD_BYTES
+        size = 0
+        try:
+            while pending.pending or self._tls.pending():
+                count = read(RECORD_BYTES, _RECEIVED[size:])
+                if not count:
+                    raise ssl.SSLZeroReturnError
+                size += cast(int, count)
+                if size > full:
+                    self._hand_up(size)
+                    size = 0
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:  # the peer says that it ends
+            self._hand_up(size)
+            self._end(None)
+            return
+        except ssl.SSLError as error:  # an alert, or bytes that nobody with our keys wrote
+            self._hand_up(size)
+            self._end(error)
+            return
+        self._hand_up(size)
+        if self._out.pending:  # an answer to a change of keys
+            self._flush()
+
+    def _hand_up(self, size: int) -> None:
+        if size:
+            self._link.data_received(bytes(_RECEIVED[:size]))
+
+    def _end(self, error: ssl.SSLError | None) -> None:
+        self._ended = True
+        if error is not None:
+            self._link.lose(reason_of(error))
+        self._link.eof_received()
+        if self._transport is not None:
+            self._say_end()
+            self._transport.close()
+
+    def _say_end(self) -> None:
+        """Tell the peer that nothing more will come."""
+        try:
+            self._tls.unwrap()
+        except ssl.SSLError:
+            pass  # mostly "not yet answered"; a session that is broken has nothing to say
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._out.pending and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(self._out.read())
+
+    def _discard(self, nbytes: int) -> None:
+        self._discarded += nbytes
+        if self._discarded > DISCARD_BYTES_MAX:
+            self.abort()
+
+    # -- what a link uses of its transport ------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send this."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        write, size = self._tls.write, len(data)
+        try:
+            done = write(data)
+            if done < size:  # a record at a time
+                view = memoryview(data)
+                while done < size:
+                    done += write(view[done:])
+        except ssl.SSLError:
+            return  # the session has ended; the link will hear of it
+        transport.write(self._out.read())
+
+    def can_write_eof(self) -> bool:
+        """TLS can say that one side has ended."""
+        return True
+
+    def write_eof(self) -> None:
+        """Say that nothing more will come; what the peer sends is still read."""
+        self._say_end()
+        if self._transport is not None:
+            self._transport.write_eof()
 
     def close(self) -> None:
-        """Let nobody in any more; links that are up stay."""
-        if not self._closed:
-            self._closed = True
-            self._loop.remove_reader(self._socket)
-            self._socket.close()
+        """End after what was written."""
+        self._say_end()
+        if self._transport is not None:
+            self._transport.close()
 
-    def _open(self) -> None:
-        if not self._closed:
-            self._loop.add_reader(self._socket, self._accept)
+    def abort(self) -> None:
+        """End now."""
+        if self._transport is not None:
+            self._transport.abort()
 
-    def _accept(self) -> None:
-        for _ in range(ACCEPT_PER_TURN):
-            try:
-                accepted, address = self._socket.accept()
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._loop.remove_reader(self._socket)  # it would be ready again at once
-                    self._network.later(REST_S, self._open)
-                return  # else nobody is waiting, or the one who was is gone
-            accepted.setblocking(False)
-            if self.handshakes < HANDSHAKES_MAX:
-                self.handshakes += 1
-                self._network.keep(self._shake_hands(accepted, address))
-            else:
-                accepted.close()
+    def give_up(self) -> None:
+        """The node ends: a handshake that is under way is not waited for."""
+        if self._shaking or not self._link.is_attached:
+            self.abort()
 
-    async def _shake_hands(self, accepted: socket.socket, address: Any) -> None:
-        link = Link(self._runner, self._network, listener=self._listener.name)
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: link,
-                accepted,
-                ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=FLUSH_S,
-            )
-        except (OSError, EOFError) as error:  # the peer is at fault
-            if not link.is_attached:
-                where = f"{format_address(address)} on listener {self._listener.name}"
-                self._runner.note(PeerRefused(0, reason_of(error), f"{where}: {explain(error)}"))
-        finally:
-            self.handshakes -= 1
+    def is_closing(self) -> bool:
+        """True if it ends."""
+        return self._transport is None or self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        """Read nothing until told so."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """When to press."""
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=high, low=low)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str) -> Any:
+        """The TLS session, or what TCP knows."""
+        if name == "ssl_object":
+            return self._tls
+        return None if self._transport is None else self._transport.get_extra_info(name)

@@ -3,21 +3,23 @@
 In:    what a language made of a text (matching/languages/).
 Out:   Condition: a necessary box for the index, and a residue for what no box can say.
 State: none; an Event decodes its headers and parses its document at most once, when somebody looks.
-Not here: the index (matching/boxes/), the reading of texts (matching/languages/).
+Not here: the index (matching/boxes/), the reading of texts (matching/languages/), covering (matching/conditions.py).
 
 Every language meets the rest of the house in this one form. Where its meaning is a conjunction of predicates the box
-says it all, and covering is decided on boxes. Elsewhere the residue decides, the box only spares it events, and two
-conditions cover each other only if they are equal.
+says it all, and covering is decided on boxes. Elsewhere an event matches if it lies in the box and the residue agrees:
+a residue may leave to the box what the box says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
-from heliograph.model.predicates import Conjunction
+from heliograph.matching.synopses import SYNOPSES, TAG, read_integer, read_tags
+from heliograph.model.predicates import Conjunction, Value
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -25,14 +27,16 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class Event:
     """One publication as conditions see it. It lives as long as its matching; what it worked out is kept."""
 
-    __slots__ = ("_headers", "document", "payload", "raw_headers", "topic")
+    __slots__ = ("_attributes", "_headers", "_tags", "document", "payload", "raw_headers", "topic")
 
     def __init__(self, topic: bytes, raw_headers: bytes, payload: bytes) -> None:
         self.topic = topic
         self.raw_headers = raw_headers
         self.payload = payload
-        self.document: Any = None  # kept by the XPath room: the parsed payload, or why there is none
+        self.document: Any = None  # kept by the XPath room: what was parsed, or why it could not be
         self._headers: dict[str, Any] | None = None
+        self._attributes: dict[str, Any] | None = None
+        self._tags: dict[str, Value] | None = None
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -44,9 +48,38 @@ class Event:
                 self._headers = {}
         return self._headers
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What predicates see: the publisher's own headers. What is null is not there."""
+        if self._attributes is None:
+            self._attributes = {
+                name: value for name, value in self.headers.items() if value is not None and name[:1] != "$"
+            }
+        return self._attributes
+
+    @property
+    def tags(self) -> dict[str, Value]:
+        """The tags, under their reserved names."""
+        if self._tags is None:
+            self._tags = read_tags(self.topic, self.headers)
+        return self._tags
+
+    def attributes_with(self, synopses: Iterable[str]) -> dict[str, Any]:
+        """What boxes see: the attributes, and what these readings of the topic add (``Condition.synopsis``)."""
+        seen = self.attributes
+        for synopsis in synopses:
+            assert synopsis in SYNOPSES
+            seen = seen | (read_integer(self.topic) if synopsis == "integer" else self.tags)
+        return seen
+
 
 class Residue(Protocol):
     """What no box can say."""
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """Canonical texts of tests that all have to hold: a residue with fewer of the same terms asks less."""
+        ...
 
     def matches(self, event: Event) -> bool:
         """True if the event fits. Never raises for what an event holds, and never takes unbounded time."""
@@ -58,7 +91,14 @@ class Condition:
     """A compiled condition. Two with the same language and text want the same."""
 
     language: str
-    text: str  # in the one form that this language gives to equal wishes
-    box: Conjunction = ()  # holds for every event that matches
+    text: str  # in the one form that this language gives to equal wishes; it can be compiled again
+    box: Conjunction = field(default=(), compare=False)  # holds for every event that matches
     residue: Residue | None = field(default=None, compare=False)  # None: the box says it all
-    reads_payload: bool = False
+    reads_payload: bool = field(default=False, compare=False)
+
+    @property
+    def synopsis(self) -> str | None:
+        """The reading of the topic that the box asks for (matching/synopses.py), or None."""
+        if self.language == "integer":
+            return "integer"
+        return "tags" if any(predicate.attribute.startswith(TAG) for predicate in self.box) else None

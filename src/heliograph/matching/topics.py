@@ -79,23 +79,29 @@ class TopicTable(Generic[V]):
         if not self._wild:
             return found
         levels = topic.split(b"/")
-        root = self._root
+        branches = [self._root]
         if levels[0] in HIDDEN_ROOTS:  # wildcards at the first level do not see system topics
-            child = root.children.get(levels[0])
+            child = self._root.children.get(levels.pop(0))
             branches = [] if child is None else [child]
-        else:
-            found.extend(root.rest)
-            branches = _step([root], levels[0])
-        for level in levels[1:]:
-            if not branches:
-                return found
-            for branch in branches:
-                if branch.rest:
-                    found.extend(branch.rest)
-            branches = _step(branches, level)
         for branch in branches:
-            found.extend(branch.ending)
-            found.extend(branch.rest)
+            found += branch.rest
+        for level in levels:  # one flat loop: it is entered some sixty times for a topic of six levels
+            following = []
+            for branch in branches:
+                child = branch.children.get(level)
+                if child is not None:
+                    following.append(child)
+                    if child.rest:
+                        found += child.rest
+                plus = branch.plus
+                if plus is not None:
+                    following.append(plus)
+                    if plus.rest:
+                        found += plus.rest
+            branches = following
+        for branch in branches:
+            if branch.ending:
+                found += branch.ending
         return found
 
     def __len__(self) -> int:
@@ -137,17 +143,6 @@ class TopicTable(Generic[V]):
                 path[depth - 1].plus = None
             else:
                 del path[depth - 1].children[levels[depth - 1]]
-
-
-def _step(branches: list[_Branch[V]], level: bytes) -> list[_Branch[V]]:
-    following = []
-    for branch in branches:
-        child = branch.children.get(level)
-        if child is not None:
-            following.append(child)
-        if branch.plus is not None:
-            following.append(branch.plus)
-    return following
 
 
 _Tree = dict[bytes | None, Any]

@@ -1,7 +1,7 @@
 """Subscriptions: what a client asked for, and what becomes of it when the client is slow.
 
 In:    a SUBSCRIBE frame's body, or the program's call.
-Out:   Subscription and Policy.
+Out:   Subscription and Policy; Wanted: what is asked for, apart from who asks.
 State: none.
 Not here: tables of them (matching/), carrying out a policy (broker/links.py).
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Policy(StrEnum):
@@ -28,5 +29,28 @@ class Subscription:
     filter: bytes
     policy: Policy = Policy.DROP_OLDEST
     echo: bool = True  # False: not what this same session published
-    language: str = "topic"
     group: str = ""  # with a name: shared with others of that group and filter; each publication goes to one of them
+    language: str = "topic"  # of ``where``
+    where: str = ""  # what else is asked of a publication, in the one form that the language gives to equal wishes
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is asked for."""
+        return Conditional(self.filter, self.language, self.where) if self.where else self.filter
+
+
+class Conditional(NamedTuple):
+    """A topic filter, and a condition on what it matches."""
+
+    filter: bytes
+    language: str
+    where: str
+
+
+Wanted = bytes | Conditional
+"""A topic filter alone, or with a condition."""
+
+
+def filter_of(wanted: Wanted) -> bytes:
+    """The topics that it is about."""
+    return wanted if isinstance(wanted, bytes) else wanted.filter

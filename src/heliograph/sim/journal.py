@@ -99,4 +99,4 @@ def _shown(detail: Any) -> str:
     if isinstance(detail, Note):
         fields = " ".join(f"{name}={_shown(getattr(detail, name))}" for name in detail.__struct_fields__)
         return f"{detail.__struct_config__.tag} {fields}"
-    return str(detail)
+    return str(detail) if detail != {} else ""  # most publications have no headers

@@ -71,8 +71,12 @@ def _read_dataclass(kind: Any, table: Any, path: str, problems: list[str]) -> An
 def _read(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        (wanted,) = (argument for argument in arguments if argument is not NoneType)
-        return _read(wanted, value, path, problems)
+        wanted = [argument for argument in arguments if argument is not NoneType]
+        hint = next((each for each in wanted if type(value) is each), wanted[0])
+        if len(wanted) > 1 and type(value) is not hint:
+            problems.append(f"{path} = {shown(value)}: must be {' or '.join(_WORDS[each] for each in wanted)}")
+            return _WRONG
+        return _read(hint, value, path, problems)
     if origin is tuple:
         return _read_list(arguments, value, path, problems)
     if origin is dict:
@@ -97,7 +101,7 @@ def _read_list(arguments: tuple[Any, ...], value: Any, path: str, problems: list
 
 def _read_named(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
     if not isinstance(value, Mapping):
-        problems.append(f"{path} = {shown(value)}: must be a table of named tables")
+        problems.append(f"{path} = {shown(value)}: must be a table with a name for each")
         return _WRONG
     return {name: _read(hint, each, _joined(path, name), problems) for name, each in value.items()}
 

@@ -35,6 +35,7 @@ class Result:
     inputs: int
     virtual_s: float
     digest: str
+    measured: list[str]  # what checkers measured, in words
     journal: Journal = field(repr=False)
     crash: str = ""  # the traceback of a machine that failed
 
@@ -48,6 +49,8 @@ def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> Result
     """Play a scenario to its end, or until a machine fails."""
     stage = Stage(scenario, seed, keep_journal=keep_journal)
     errors = _ErrorNotes(stage.world.journal)
+    measured: list[str] = []
+    stage.world.journal.watch("measured", lambda _, text: measured.append(text))
     crash = ""
     violations: list[Violation] = []
     try:
@@ -64,7 +67,7 @@ def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> Result
         world = stage.world
         violations += [Violation("contract", world.step, world.loop.now, text) for text in world.faults()]
         violations += _idle(stage)
-    return _result(stage, seed, violations, crash)
+    return _result(stage, seed, violations, measured, crash)
 
 
 def _run(stage: Stage) -> None:
@@ -92,7 +95,7 @@ def _idle(stage: Stage) -> list[Violation]:
     return [Violation("scenario", world.step, world.loop.now, text) for text in found]
 
 
-def _result(stage: Stage, seed: int, violations: list[Violation], crash: str) -> Result:
+def _result(stage: Stage, seed: int, violations: list[Violation], measured: list[str], crash: str) -> Result:
     world = stage.world
     faults: dict[str, int] = {}
     for fault, count in zip(stage.faults.plan, stage.faults.counts, strict=True):
@@ -107,6 +110,7 @@ def _result(stage: Stage, seed: int, violations: list[Violation], crash: str) ->
         inputs=world.step,
         virtual_s=world.loop.now / SECOND,
         digest=world.digest.hex(),
+        measured=measured,
         journal=world.journal,
         crash=crash,
     )

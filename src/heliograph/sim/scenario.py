@@ -6,7 +6,8 @@ State: none.
 Not here: brokers and clients (topology.py), building the world (stage.py), what the words mean in action (workloads.py,
           faults.py, checkers/).
 
-In topics and filters, ``{n}`` is the client's number in its group and ``{k}`` a number drawn from 1 to ``spread``.
+In topics, filters and conditions, ``{n}`` is the client's number in its group and ``{k}`` a number drawn from 1 to
+``spread``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from heliograph.errors import ConfigError
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
+from heliograph.sim import conditions
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.network import NetworkSettings
 from heliograph.sim.reading import read_table, suggest
@@ -61,6 +63,10 @@ SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
 SIZE_BYTES_MAX = 1 << 20
 
 
+Drawn = tuple[int | float | str, ...]
+"""What a header is drawn from: [least, most] of numbers, or one of these texts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """What it is about, and how long it takes."""
@@ -86,9 +92,12 @@ class Workload:
     from_s: float = 0.0
     until_s: float | None = None  # None: to the end of the scenario
     flush_every: int = 20  # publications between two flushes
+    headers: dict[str, Drawn] = field(default_factory=dict)
     # subscribing
     subscribe: tuple[str, ...] = ()
-    each: int = 1  # subscriptions per filter (with a {k} in it)
+    where: tuple[str, ...] = ()  # conditions: each filter is subscribed to with each of them
+    language: str = "predicates"  # … which are read in this
+    each: int = 1  # subscriptions per filter and condition (with a {k} in it)
     policy: str = Policy.DROP_OLDEST.value
     echo: bool = True
     reads_per_s: float = 0.0  # how fast the program reads; 0: at once
@@ -209,6 +218,7 @@ def _workload_problems(workload: Workload, topology: Topology, path: str) -> lis
         fault = filter_fault(filled(pattern, 1, 1).encode())
         if fault is not None:
             found.append(f"{path}.subscribe has {pattern!r}: {fault}")
+    found += _content_problems(workload, path)
     if workload.policy not in list(Policy):
         found.append(f"{path}.policy = {workload.policy!r}: must be one of {', '.join(Policy)}")
     if not SIZE_BYTES_MIN <= workload.size_bytes[0] <= workload.size_bytes[1] <= SIZE_BYTES_MAX:
@@ -225,6 +235,33 @@ def _workload_problems(workload: Workload, topology: Topology, path: str) -> lis
     if workload.from_s < 0 or (workload.until_s is not None and workload.until_s < workload.from_s):
         found.append(f"{path}: must have 0 <= from_s <= until_s")
     return found + range_problems(workload.change_s, f"{path}.change_s", above=0.001)
+
+
+def _content_problems(workload: Workload, path: str) -> list[str]:
+    found = []
+    for condition in workload.where:
+        try:
+            conditions.comparisons_of(filled(condition, 1, 1))
+        except ValueError as error:
+            found.append(f"{path}.where has {condition!r}: {error}")
+    if workload.where and not workload.subscribe:
+        found.append(f"{path}.where needs {path}.subscribe: the topics of which these are conditions")
+    if workload.language not in conditions.LANGUAGES:
+        known = ", ".join(conditions.LANGUAGES)
+        found.append(f"{path}.language = {workload.language!r}: must be one of {known}")
+    for name, drawn_from in workload.headers.items():
+        if not name or name.startswith("$"):
+            found.append(f"{path}.headers has {name!r}: a name that does not begin with $ is needed")
+        elif not _can_be_drawn(drawn_from):
+            found.append(f"{path}.headers.{name} = {list(drawn_from)}: must be [least, most], or a list of texts")
+    return found
+
+
+def _can_be_drawn(drawn_from: Drawn) -> bool:
+    match drawn_from:
+        case (int() | float() as least, int() | float() as most):
+            return least <= most
+    return bool(drawn_from) and all(isinstance(value, str) for value in drawn_from)
 
 
 def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:

@@ -94,6 +94,7 @@ class Topology:
     heartbeat_ms: int = 500
     suspect_ms: int = 2_000
     dead_ms: int = 10_000
+    forget_ms: int = 60_000
 
     def problems(self) -> list[str]:
         """Everything wrong with it."""
@@ -203,8 +204,13 @@ def _broker_problems(topology: Topology) -> list[str]:
             found.append(f"{path}.auth = {broker.auth!r}: must be one of none, certificate")
         found += broker.limits.problems(f"{path}.limits") + broker.access.problems(f"{path}.access")
         found += NetworkConfig(cluster=broker.cluster, slot=broker.slot).problems(path)
-    beats = NetworkConfig(heartbeat_ms=topology.heartbeat_ms, suspect_ms=topology.suspect_ms, dead_ms=topology.dead_ms)
-    return found + beats.problems("topology")
+    times = NetworkConfig(
+        heartbeat_ms=topology.heartbeat_ms,
+        suspect_ms=topology.suspect_ms,
+        dead_ms=topology.dead_ms,
+        forget_ms=topology.forget_ms,
+    )
+    return found + times.problems("topology")
 
 
 def _name_problems(topology: Topology) -> list[str]:

@@ -86,6 +86,7 @@ class Wiring:
                 heartbeat_ms=topology.heartbeat_ms,
                 suspect_ms=topology.suspect_ms,
                 dead_ms=topology.dead_ms,
+                forget_ms=topology.forget_ms,
             ),
             time=TimeConfig(
                 servers=tuple(name for name, plan in topology.time_servers.items() if fnmatchcase(host, plan.brokers)),

@@ -23,7 +23,7 @@ from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.sim.host import Host, Seat
 from heliograph.sim.loop import SECOND
-from heliograph.sim.scenario import ClientPlan, Range, Workload, filled
+from heliograph.sim.scenario import ClientPlan, Drawn, Range, Workload, filled
 from heliograph.sim.world import World
 
 MARK = Struct("<IIQ")  # client, session, number
@@ -73,9 +73,9 @@ class Program:
         self._seat.after = self._look
         now = self._world.loop.now
         for workload in self._workloads:
-            for pattern in workload.subscribe:
+            for wish in _wishes(workload):
                 for _ in range(workload.each):
-                    self._subscribe(workload, pattern)
+                    self._subscribe(workload, wish)
             if workload.publish:
                 first = max(now, int(workload.from_s * SECOND))
                 self._later(first - now + self._gap(workload), self._burst, workload)
@@ -99,11 +99,12 @@ class Program:
 
     # Subscribing.
 
-    def _subscribe(self, workload: Workload, pattern: str) -> None:
+    def _subscribe(self, workload: Workload, wish: tuple[str, str]) -> None:
         self._subscriptions += 1
         ours = self._subscriptions
-        wanted = filled(pattern, self._n, 1 + self._random.randrange(workload.spread))
-        self._world.journal.write("subscribing", self.host.name, ours, wanted, workload.policy, workload.echo)
+        k = 1 + self._random.randrange(workload.spread)
+        wanted, where = (filled(text, self._n, k) for text in wish)
+        self._world.journal.write("subscribing", self.host.name, ours, wanted, workload.policy, workload.echo, where)
 
         def answered(outcome: Any) -> None:
             if self._leaving:
@@ -120,8 +121,16 @@ class Program:
                 self._read_all(number)
 
         request = self._request(answered)
-        policy = Policy(workload.policy)
-        self._tell(Subscribe(request, wanted, policy, workload.echo, inbox_frames_max=workload.inbox_frames_max))
+        command = Subscribe(
+            request,
+            wanted,
+            Policy(workload.policy),
+            workload.echo,
+            inbox_frames_max=workload.inbox_frames_max,
+            where=where,
+            language=workload.language if where else "topic",
+        )
+        self._tell(command)
 
     def _change(self, workload: Workload) -> None:
         """End one subscription of this workload and make another, until the scenario's end."""
@@ -133,7 +142,7 @@ class Program:
             ours = self._inboxes.pop(number)[0]
             self._world.journal.write("unsubscribing", self.host.name, ours)
             self._tell(Unsubscribe(self._request(_nothing), number))
-            self._subscribe(workload, self._random.choice(workload.subscribe))
+            self._subscribe(workload, self._random.choice(_wishes(workload)))
         assert workload.change_s is not None
         self._later(self._drawn(workload.change_s), self._change, workload)
 
@@ -166,7 +175,15 @@ class Program:
             index, session, number = MARK.unpack_from(payload)
             publisher = self._names[index] if index < len(self._names) else ""
         self._world.journal.write(
-            "received", self.host.name, ours, publisher, session, number, publication.topic, payload
+            "received",
+            self.host.name,
+            ours,
+            publisher,
+            session,
+            number,
+            publication.topic,
+            payload,
+            publication.headers,
         )
 
     # Publishing.
@@ -193,8 +210,17 @@ class Program:
         least, most = workload.size_bytes
         size = least + int(draw() * (most - least + 1)) - MARK.size
         payload = MARK.pack(self._index, self.host.incarnation, self.published) + self._fill(size)
-        self._world.journal.write("published", self.host.name, self.published, topic, payload)
-        self._tell(Publish(topic, payload))
+        headers = {name: self._header(values) for name, values in workload.headers.items()}
+        self._world.journal.write("published", self.host.name, self.published, topic, payload, headers)
+        self._tell(Publish(topic, payload, headers or None))
+
+    def _header(self, drawn_from: Drawn) -> int | float | str:
+        least, most = drawn_from[0], drawn_from[-1]
+        if isinstance(least, int) and isinstance(most, int):
+            return self._random.randint(least, most)
+        if isinstance(least, str) or isinstance(most, str):
+            return self._random.choice(drawn_from)
+        return self._random.uniform(least, most)
 
     def _fill(self, size: int) -> bytes:
         start = self.published & 0xFF
@@ -256,6 +282,11 @@ class Program:
 
     def _drawn(self, given: Range) -> int:
         return int(self._random.uniform(*given) * SECOND)
+
+
+def _wishes(workload: Workload) -> list[tuple[str, str]]:
+    """What is subscribed to: every filter with every condition, if there are any."""
+    return [(pattern, where) for pattern in workload.subscribe for where in workload.where or ("",)]
 
 
 def _nothing(_outcome: Any) -> None:

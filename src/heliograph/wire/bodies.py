@@ -66,11 +66,12 @@ class Subscribe(Body, frozen=True):
 
     number: int
     filter: str
-    language: str = "topic"
+    language: str = "topic"  # of ``where``; "topic": the filter says it all
     policy: str = "drop_oldest"
     echo: bool = True
     group: str = ""  # share this filter with others who name the same group
     wide: bool = False  # confirm only once every broker in reach knows of it
+    where: str = ""  # what else is asked of an event, in that language
 
 
 class Unsubscribe(Body, frozen=True):

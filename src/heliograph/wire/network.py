@@ -11,7 +11,7 @@ on to other brokers as the bytes that came.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,7 +19,11 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Body
 
 INTERESTS_PER_BODY_MAX = 500  # well within a frame, whatever the filters are
+SYNC_PER_BODY_MAX = 500  # things that are offered or asked for at once
 MEMBERS_MAX = 64  # brokers of a cluster: slots 0 to 63, the bits of a parcel's member mask
+
+What = Literal["member", "gateway", "narrow", "wide"]
+"""A record of the map, or an interest of a broker or of a part of a cluster."""
 
 
 class Member(Body, frozen=True, tag="member", tag_field="record"):
@@ -34,6 +38,7 @@ class Member(Body, frozen=True, tag="member", tag_field="record"):
     number: int
     links: dict[int, int]  # neighbour in this cluster -> cost
     address: str = ""  # where clients dial it
+    lives: dict[int, int] = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -53,11 +58,16 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
     outside: dict[int, int]  # neighbour in another cluster -> cost
     inside: dict[int, int]  # other gateway of the same part of the cluster -> cost
     address: str = ""  # where clients dial it
+    lives: dict[int, int] = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
         """The greater is newer."""
         return (self.incarnation, self.number)
+
+
+Told = str | tuple[str, str, str]
+"""What is wanted: a topic filter, or a topic filter with the language and text of a condition."""
 
 
 class Interest(Body, frozen=True):
@@ -73,10 +83,10 @@ class Interest(Body, frozen=True):
     number: int
     full: bool = False
     more: bool = False
-    add: list[str] = []
-    remove: list[str] = []
-    add_groups: list[tuple[str, str]] = []  # filter and group
-    remove_groups: list[tuple[str, str]] = []
+    add: list[Told] = []
+    remove: list[Told] = []
+    add_groups: list[tuple[Told, str]] = []  # what is wanted, and the group
+    remove_groups: list[tuple[Told, str]] = []
 
     @property
     def age(self) -> tuple[int, int]:
@@ -85,13 +95,10 @@ class Interest(Body, frozen=True):
 
 
 class Sync(Body, frozen=True):
-    """What the sender has, so that the receiver can send what is newer; or, with ``wants``, what it lacks."""
+    """What the sender has, so that the receiver can ask for what it lacks; or what the sender wants in full."""
 
-    members: list[tuple[int, int, int]] = []  # broker, incarnation, number
-    gateways: list[tuple[int, int, int]] = []
-    narrow: list[tuple[int, int, int]] = []  # interests of brokers
-    wide: list[tuple[int, int, int]] = []  # interests of parts of clusters
-    wants: list[tuple[int, bool]] = []  # interests, by owner and ``wide``, of which a change did not fit
+    has: list[tuple[What, int, int, int]] = []  # what, whose, incarnation, number
+    wants: list[tuple[What, int]] = []
 
 
 class LinkUp(Body, frozen=True):

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.broker.routing.interests import Interests, Voice, snapshot_of, widen
+from heliograph.broker.routing.interests import (
+    OWNER_FILTERS_MAX,
+    OWNERS_MAX,
+    Interests,
+    Voice,
+    snapshot_of,
+    widen,
+)
 from heliograph.errors import ProtocolError
 from heliograph.model.topics import covers, matches
 from heliograph.wire.network import Interest
@@ -16,7 +23,7 @@ pytestmark = pytest.mark.req("N5")
 def learned(known: Interests, interest: Interest) -> list[bytes]:
     difference = known.learn(interest)
     assert difference is not None
-    return difference.patterns
+    return list(difference.patterns)
 
 
 @settings(max_examples=200)
@@ -131,3 +138,24 @@ def test_widened_filters_cover_what_they_stand_for() -> None:
 def test_a_broker_that_tells_nonsense_is_refused(bad: Interest) -> None:
     with pytest.raises(ProtocolError):
         Interests().learn(bad)
+
+
+@pytest.mark.req("O9")
+def test_an_owner_that_does_not_widen_is_kept_up_to_a_limit() -> None:
+    known = Interests()
+    size = 500
+    for number in range(OWNER_FILTERS_MAX // size + 20):
+        add = [f"t/{number * size + each}" for each in range(size)]
+        known.learn(Interest(5, False, 1, 1, full=True, more=True, add=add))
+    known.learn(Interest(5, False, 1, 1, full=True))
+    assert len(known) == OWNER_FILTERS_MAX
+    known.learn(Interest(5, False, 1, 2, remove=["t/0"], add=["u/0", "u/1"]))
+    assert len(known) == OWNER_FILTERS_MAX
+
+
+@pytest.mark.req("O9")
+def test_there_is_room_for_so_many_owners_and_no_more() -> None:
+    known = Interests()
+    for broker in range(OWNERS_MAX + 10):
+        known.learn(Interest(broker, True, 1, 1, full=True))
+    assert len(known.owners) == OWNERS_MAX

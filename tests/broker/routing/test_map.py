@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from heliograph.broker.routing.map import NetworkMap, shortest
+from heliograph.broker.routing.map import RECORDS_MAX, NetworkMap, shortest
 from heliograph.wire.network import Gateway, Member
 
 pytestmark = pytest.mark.req("N4")
@@ -42,6 +43,24 @@ def test_a_link_counts_only_if_both_ends_report_it() -> None:
     known.learn(a_member(3, {1: 1, 2: 1}))
     assert 3 not in known.paths.costs
     assert known.out_of_reach() == [3]
+
+
+def test_a_record_of_an_earlier_life_does_not_confirm_a_link() -> None:
+    known = a_map((1, 2, 10))
+    me = replace(known.me, number=2, lives={2: 7})  # the neighbour has begun anew
+    known.learn(me)
+    assert 2 not in known.paths.costs
+    known.learn(a_member(2, {1: 10}, incarnation=7))
+    assert known.paths.costs[2] == 10
+
+
+@pytest.mark.req("O9")
+def test_a_map_has_room_for_so_many_brokers_and_no_more() -> None:
+    known = a_map((1, 2, 10))
+    for broker in range(3, RECORDS_MAX + 100):
+        known.learn(a_member(broker, {}))
+    assert len(known.members) == RECORDS_MAX
+    assert known.learn(a_member(2, {}, number=2)), "who is known is heard all the same"
 
 
 def test_only_newer_records_are_believed() -> None:

@@ -1,10 +1,13 @@
 """Brokers that deliver as one."""
 
+from dataclasses import replace
+
 import pytest
 
+from heliograph.broker.commands import Reload
 from heliograph.broker.config import LinkConfig
 from heliograph.errors import Reason
-from heliograph.notes import BrokersLost, BrokersReached, NeighbourSuspected
+from heliograph.notes import BrokersLost, BrokersReached, NeighbourSuspected, SettingsReloaded
 from heliograph.wire.frames import Kind, control, event, parcel
 from tests.broker.routing.mesh import Mesh
 
@@ -126,6 +129,24 @@ def test_a_silent_neighbour_is_suspected_and_what_it_had_not_confirmed_goes_anot
     mesh.pass_time(2_600)
     assert heard.payloads == [b"one"]
     assert any(isinstance(note, NeighbourSuspected) for note in mesh["a"].notes)
+    mesh.publish("a", 2, "x", b"two")
+    assert heard.payloads == [b"one", b"two"]
+
+
+def test_what_went_into_a_link_that_is_dead_in_one_direction_goes_another_way_when_the_other_end_says_so() -> None:
+    mesh = Mesh({"a": ["b", "c"], "d": ["b", "c"]}, suspect_ms=2_000, dead_ms=60_000, forget_ms=90_000)
+    heard = mesh.client("d", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("d", 1, "x")
+    network = mesh["a"].broker._network
+    via = network.name_of(network.paths.steps[mesh["d"].broker._network.me])
+    mesh.muted.add(("a", via))
+    mesh.publish("a", 2, "x", b"one")
+    assert heard.payloads == []
+    mesh.pass_time(2_600)
+    assert heard.payloads == [b"one"], "a hears from the other end all the time, and suspects nobody"
+    mesh.muted.clear()
+    mesh.pass_time(1_000)
     mesh.publish("a", 2, "x", b"two")
     assert heard.payloads == [b"one", b"two"]
 
@@ -275,6 +296,35 @@ def test_what_a_broken_link_had_not_confirmed_turns_back_where_that_is_the_only_
     assert heard.payloads == []
     mesh.pass_time(2_600)
     assert heard.payloads == [b"one"]
+
+
+@pytest.mark.req("O5")
+def test_new_settings_add_and_remove_links_and_say_what_needs_a_restart() -> None:
+    mesh = Mesh({"a": ["b"], "c": []})
+    before = mesh["a"].broker._config
+    network = replace(before.network, links=(LinkConfig(host="c"),), slot=9, suspect_ms=3_000)
+    mesh["a"].broker.tell(Reload(replace(before, network=network)), mesh.now)
+    mesh["a"].take()
+    mesh.pass_time(500)
+    assert [row["broker"] for row in mesh.report("a", "map")["neighbours"]] == ["c"]
+    assert SettingsReloaded(0, 0, ["network.slot"]) in mesh["a"].notes
+    mesh.stalled.add(frozenset("ac"))
+    mesh.pass_time(2_300)
+    assert not row(mesh, "a", "neighbours", "c")["suspected"], "the new patience is in force"
+    mesh.pass_time(1_000)
+    assert row(mesh, "a", "neighbours", "c")["suspected"]
+
+
+@pytest.mark.req("O5")
+def test_links_that_were_added_by_command_outlast_new_settings() -> None:
+    mesh = Mesh({"a": ["b"], "c": []})
+    mesh["a"].broker._network.peering.aim(LinkConfig(host="c"), mesh.now)
+    mesh["a"].take()
+    mesh.run()
+    mesh["a"].broker.tell(Reload(mesh["a"].broker._config), mesh.now)
+    mesh["a"].take()
+    mesh.pass_time(500)
+    assert [row["broker"] for row in mesh.report("a", "map")["neighbours"]] == ["b", "c"]
 
 
 def row(mesh: Mesh, at: str, table: str, broker: str) -> dict:

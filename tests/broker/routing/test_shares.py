@@ -198,3 +198,35 @@ def test_a_wide_subscription_is_confirmed_at_last_even_if_a_neighbour_is_silent(
     assert "CONFIRMED" not in heard.order
     mesh.pass_time(12_000)
     assert "CONFIRMED" in heard.order
+
+
+def test_many_wide_subscriptions_at_once_take_two_questions_and_none_is_confirmed_early() -> None:
+    mesh = Mesh({"a": ["b"], "b": ["c"]}, {"a": "1", "b": "1", "c": "2"})
+    heard = mesh.client("a", 1)
+    before = len(heard.answers)
+    for number in range(1, 201):
+        mesh["a"].subscribe(1, f"t/{number}", number, wide=True)
+    far = mesh["c"].broker._network.interests
+    carried = mesh.carried[("a", "b")]
+    while mesh.work:
+        mesh.step()
+        confirmed = [frame.sequence - 1000 for frame in heard.answers[before:] if frame.kind == Kind.CONFIRMED]
+        assert all(far.match(b"t/%d" % number) for number in confirmed)
+    assert sorted(confirmed) == list(range(1, 201))
+    assert mesh.carried[("a", "b")] - carried <= 200 + 8, "what is told is one write each, and two questions are few"
+
+
+def test_a_question_of_a_broker_that_began_anew_is_not_taken_for_one_of_its_earlier_life() -> None:
+    mesh = Mesh({"b": ["a", "c"]}, {"a": "1", "b": "1", "c": "2"})
+    mesh.client("a", 1)
+    mesh.stalled.add(frozenset("bc"))
+    mesh["a"].subscribe(1, "x", wide=True)  # b waits for c, which is silent
+    mesh.run()
+    mesh.kill("a")
+    mesh.add("a", [], "1")
+    mesh.pass_time(150)
+    heard = mesh.client("a", 1)
+    mesh["a"].subscribe(1, "y", wide=True)
+    mesh.run()
+    assert mesh.report("a", "overview")["neighbours"] == 1
+    assert "CONFIRMED" not in heard.order

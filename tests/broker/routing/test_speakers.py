@@ -23,10 +23,53 @@ def test_nothing_is_lost_between_clusters_while_a_speaker_leaves() -> None:
     for number in range(20):  # b's news travel one step at a time, and publications between them
         mesh["c"].publish(2, "t", b"c%d" % number)
         mesh["d"].publish(3, "t", b"d%d" % number)
-        kind, node, *rest = mesh.work.popleft()
-        getattr(mesh, f"_{kind}")(node, *rest)
+        mesh.step()
     mesh.run()
     assert mesh.report("c", "map")["clusters"][0]["speaker"] == "b"
     for name in "cd":
         wanted = [f"{name}{number}".encode() for number in range(20)]
         assert [payload for payload in heard.payloads if payload.startswith(name.encode())] == wanted
+
+
+@pytest.mark.parametrize("at", ["c", "d"])
+def test_nothing_is_lost_while_a_broker_joins_that_is_to_speak(at: str) -> None:
+    mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["d"]}, {"a": "x", "b": "x", "c": "y", "d": "y"})
+    heard = {name: mesh.client(name, 1) for name in "cd"}
+    for name in heard:
+        mesh.subscribe(name, 1, "t")
+    mesh.client("a", 2)
+    mesh.client("b", 3)
+    assert mesh.report("c", "map")["speaker"] == "d"
+    joining = mesh.nodes["low139"] = mesh._node("low139", [at], "y", 2)  # its slot is 0
+    joining.now = mesh.now
+    joining.take()
+    numbers = {"a": 0, "b": 0}
+    for turn in range(400):
+        for link, name in enumerate(numbers, start=2):
+            mesh[name].publish(link, "t", f"{name}{numbers[name]}".encode())
+            numbers[name] += 1
+        for _ in range(3 + turn % 5):
+            if mesh.work:
+                mesh.step()
+        if turn % 20 == 0:
+            mesh.now += 1_000_000
+            for node in mesh.nodes.values():
+                node.now = mesh.now
+                node.broker.wake(mesh.now)
+                node.take()
+    mesh.run()
+    assert mesh.report("b", "map")["clusters"][0]["speaker"] == f"{joining.broker._network.me:016x}"
+    for name, got in heard.items():
+        for source, count in numbers.items():
+            wanted = [f"{source}{number}".encode() for number in range(count)]
+            assert [one for one in got.payloads if one.startswith(source.encode())] == wanted, f"at {name}"
+
+
+def test_a_speaker_ends_when_another_has_taken_over() -> None:
+    mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["d"]}, {"a": "x", "b": "x", "c": "y", "d": "y"})
+    mesh.add("low139", ["d"], "y")
+    mesh.pass_time(100)
+    owners = mesh["a"].broker._network.interests.owners
+    assert mesh["d"].broker._network.speaker.voice is None
+    assert owners[(mesh["d"].broker._network.me, True)].filters == {}
+    assert len(owners[(mesh["low139"].broker._network.me, True)].filters) == 3

@@ -2,30 +2,42 @@
 
 In:    our clients' filters as they come and go; other owners' interests as they are told.
 Out:   Wishes: whom a topic concerns; Interest bodies to tell.
-State: per owner the filters it wants and the number of its last change; two covering sets, our own and our cluster's.
+State: per owner what it wants and the number of its last change; two covering sets, our own and our cluster's.
 Not here: which way to an owner (map.py), telling neighbours (network.py), local subscriptions (subscriptions.py).
 Paper: [grid] §1.2, destinations from interests; [resources] §3.2, covering.
 
 An owner is a broker of our cluster, or another part of a cluster. What a broker tells its cluster is reduced by
 covering; what the speaker of a cluster tells the network is the union of its members' interests, reduced again. An
-aggregate that is over its limit is widened, never cut: one filter then stands for many.
+aggregate that is over its limit is widened, never cut: first conditions are left away, then one filter stands for many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+from heliograph.broker.contents import condition_of
 from heliograph.errors import ProtocolError, Reason
-from heliograph.matching.covering import CoverSet
+from heliograph.matching import interests as matching
+from heliograph.matching.boxes.index import IndexFullError
+from heliograph.matching.condition import Condition
+from heliograph.matching.contents import ContentTable, Field
 from heliograph.matching.topics import TopicTable
+from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
-from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest
+from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest, Told
 
-OWNER_FILTERS_MAX = 100_000  # of one owner, as told; beyond it the owner itself has widened
+OWNERS_MAX = 32_768  # two for each broker of a map
+OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
 GROUP_NAME_MAX = 128
+AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which everything is told as it is wanted
+T = TypeVar("T")
 
-Group = tuple[bytes, str]
-"""A filter and the name of the group that shares it."""
+TOLD_BYTES_MAX = 4_096  # a longer condition is not told: its filter alone is
+BODY_BYTES_MAX = 256 << 10  # of filters and conditions in one body
+
+Group = tuple[Wanted, str]
+"""What is wanted, and the name of the group that shares it."""
 
 
 class Owner:
@@ -37,7 +49,7 @@ class Owner:
         self.broker = broker
         self.wide = wide
         self.age = (0, 0)
-        self.filters: dict[bytes, None] = {}
+        self.filters: dict[Wanted, None] = {}
         self.groups: dict[Group, None] = {}
         self.pending: list[Interest] = []  # the parts of a snapshot that has not come in full
 
@@ -48,24 +60,26 @@ class Owner:
 
 
 class Wish:
-    """What stands in the topic table: an owner, and the group if the interest is shared."""
+    """What stands in the tables: an owner, what it wants, and the group if the interest is shared."""
 
-    __slots__ = ("group", "owner", "pattern")
+    __slots__ = ("condition", "group", "owner", "wanted")
 
-    def __init__(self, owner: Owner, pattern: bytes, group: str | None) -> None:
+    def __init__(self, owner: Owner, wanted: Wanted, group: str | None, condition: Condition | None) -> None:
         self.owner = owner
-        self.pattern = pattern
+        self.wanted = wanted
         self.group = group
+        self.condition = condition
 
 
 class Difference:
     """How an owner's wishes changed."""
 
-    __slots__ = ("came", "groups_came", "groups_went", "went")
+    __slots__ = ("came", "groups_came", "groups_went", "patterns", "went")
 
     def __init__(self) -> None:
-        self.came: list[bytes] = []
-        self.went: list[bytes] = []
+        self.patterns: dict[bytes, None] = {}  # filters of which cached routes have to be forgotten
+        self.came: list[Wanted] = []
+        self.went: list[Wanted] = []
         self.groups_came: list[Group] = []
         self.groups_went: list[Group] = []
 
@@ -73,8 +87,8 @@ class Difference:
         return bool(self.came or self.went or self.groups_came or self.groups_went)
 
     @property
-    def patterns(self) -> list[bytes]:
-        """Every filter that is touched."""
+    def wanted(self) -> list[Wanted]:
+        """Everything that came or went."""
         return [*self.came, *self.went, *(group[0] for group in [*self.groups_came, *self.groups_went])]
 
 
@@ -84,16 +98,32 @@ class Interests:
     def __init__(self) -> None:
         self.owners: dict[tuple[int, bool], Owner] = {}
         self._topics: TopicTable[Wish] = TopicTable()
-        self._wishes: dict[tuple[Owner, bytes, str | None], Wish] = {}
+        self._contents: ContentTable[Wish] = ContentTable()
+        self._wishes: dict[tuple[Owner, Wanted, str | None], Wish] = {}
 
     def match(self, topic: bytes) -> list[Wish]:
-        """Whom a topic concerns; an owner may come more than once."""
+        """Whom a topic concerns, whatever else a publication has; an owner may come more than once."""
         return self._topics.match(topic)
+
+    def fields(self, topic: bytes) -> tuple[Field[Wish], ...]:
+        """Where to look for those whom a publication of this topic concerns by what else it has."""
+        return self._contents.fields(topic)
+
+    def age(self, broker: int, wide: bool) -> tuple[int, int] | None:
+        """The number of an owner's last change; None if nothing was heard of it in full."""
+        owner = self.owners.get((broker, wide))
+        return None if owner is None or owner.age == (0, 0) else owner.age
+
+    def includes(self, speaker: int, topic: bytes) -> bool:
+        """True if the part of a cluster for which this broker speaks wants the topic."""
+        return any(wish.owner.wide and wish.owner.broker == speaker for wish in self.match(topic))
 
     def learn(self, interest: Interest) -> Difference | None:
         """Take in what was told, and say how that changed the owner's wishes; None if a change before it is missing."""
         check(interest)
         owner = self.owners.get((interest.owner, interest.wide))
+        if owner is None and len(self.owners) >= OWNERS_MAX:
+            return Difference()
         if owner is None:
             owner = self.owners[(interest.owner, interest.wide)] = Owner(interest.owner, interest.wide)
         if interest.age <= owner.age:
@@ -109,68 +139,88 @@ class Interests:
         """A snapshot: what it does not name is gone."""
         if owner.pending and owner.pending[0].age != interest.age:
             owner.pending.clear()
-        owner.pending.append(interest)
+        if len(owner.pending) * INTERESTS_PER_BODY_MAX <= OWNER_FILTERS_MAX:
+            owner.pending.append(interest)
         if interest.more:
             return Difference()
-        filters = dict.fromkeys(text.encode() for part in owner.pending for text in part.add)
-        groups = dict.fromkeys((text.encode(), name) for part in owner.pending for text, name in part.add_groups)
+        filters = dict.fromkeys(heard(told) for part in owner.pending for told in part.add)
+        groups = dict.fromkeys((heard(told), name) for part in owner.pending for told, name in part.add_groups)
         owner.pending.clear()
         owner.age = interest.age
         difference = Difference()
-        for pattern in [pattern for pattern in owner.filters if pattern not in filters]:
-            self._drop(owner, pattern, None, difference)
+        for wanted in [wanted for wanted in owner.filters if wanted not in filters]:
+            self._drop(owner, wanted, None, difference)
         for group in [group for group in owner.groups if group not in groups]:
             self._drop(owner, *group, difference)
-        for pattern in filters:
-            self._keep(owner, pattern, None, difference)
+        for wanted in filters:
+            self._keep(owner, wanted, None, difference)
         for group in groups:
             self._keep(owner, *group, difference)
         return difference
 
     def _change(self, owner: Owner, interest: Interest) -> Difference:
         difference = Difference()
-        for text in interest.remove:
-            self._drop(owner, text.encode(), None, difference)
-        for text, name in interest.remove_groups:
-            self._drop(owner, text.encode(), name, difference)
-        for text in interest.add:
-            self._keep(owner, text.encode(), None, difference)
-        for text, name in interest.add_groups:
-            self._keep(owner, text.encode(), name, difference)
+        for told in interest.remove:
+            self._drop(owner, heard(told), None, difference)
+        for told, name in interest.remove_groups:
+            self._drop(owner, heard(told), name, difference)
+        for told in interest.add:
+            self._keep(owner, heard(told), None, difference)
+        for told, name in interest.add_groups:
+            self._keep(owner, heard(told), name, difference)
         return difference
 
-    def _keep(self, owner: Owner, pattern: bytes, group: str | None, difference: Difference) -> None:
-        key = (owner, pattern, group)
-        if key in self._wishes:
+    def _keep(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
+        key = (owner, wanted, group)
+        if key in self._wishes or len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX:
             return
-        wish = self._wishes[key] = Wish(owner, pattern, group)
-        self._topics.add(pattern, wish)
+        condition = _condition(wanted)
+        wish = self._wishes[key] = Wish(owner, wanted, group, condition)
+        self._enter(wish, difference)
         if group is None:
-            owner.filters[pattern] = None
-            difference.came.append(pattern)
+            owner.filters[wanted] = None
+            difference.came.append(wanted)
         else:
-            owner.groups[(pattern, group)] = None
-            difference.groups_came.append((pattern, group))
+            owner.groups[(wanted, group)] = None
+            difference.groups_came.append((wanted, group))
 
-    def _drop(self, owner: Owner, pattern: bytes, group: str | None, difference: Difference) -> None:
-        wish = self._wishes.pop((owner, pattern, group), None)
+    def _enter(self, wish: Wish, difference: Difference) -> None:
+        """Put it into its table; for a condition that finds no room there, its filter stands."""
+        pattern = filter_of(wish.wanted)
+        if wish.condition is not None:
+            try:
+                if self._contents.add(pattern, wish.condition, wish):
+                    difference.patterns[pattern] = None
+                return
+            except IndexFullError:
+                wish.condition = None
+        self._topics.add(pattern, wish)
+        difference.patterns[pattern] = None
+
+    def _drop(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
+        wish = self._wishes.pop((owner, wanted, group), None)
         if wish is None:
             return
-        self._topics.remove(pattern, wish)
+        pattern = filter_of(wanted)
+        if wish.condition is None:
+            self._topics.remove(pattern, wish)
+            difference.patterns[pattern] = None
+        elif self._contents.remove(pattern, wish.condition, wish):
+            difference.patterns[pattern] = None
         if group is None:
-            del owner.filters[pattern]
-            difference.went.append(pattern)
+            del owner.filters[wanted]
+            difference.went.append(wanted)
         else:
-            del owner.groups[(pattern, group)]
-            difference.groups_went.append((pattern, group))
+            del owner.groups[(wanted, group)]
+            difference.groups_went.append((wanted, group))
 
     def forget(self, key: tuple[int, bool]) -> Difference:
         """An owner is gone for good."""
         difference = Difference()
         owner = self.owners.pop(key, None)
         if owner is not None:
-            for pattern in list(owner.filters):
-                self._drop(owner, pattern, None, difference)
+            for wanted in list(owner.filters):
+                self._drop(owner, wanted, None, difference)
             for group in list(owner.groups):
                 self._drop(owner, *group, difference)
         return difference
@@ -182,8 +232,8 @@ class Interests:
 class Voice:
     """What one owner (we ourselves, or our part of the cluster) says that it wants: reduced, numbered, bounded.
 
-    While there are too many filters, all are told with their first ``_depth`` levels only; the depth is found anew when
-    the limit is passed again, or when there are so few that they can be told as they are.
+    While there is too much to tell, filters are told with their first ``_depth`` levels only, and without conditions;
+    the depth is found anew when the limit is passed again, or when there is so little that it can be told as it is.
     """
 
     __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "wide")
@@ -192,21 +242,21 @@ class Voice:
         self.broker = broker
         self.wide = wide
         self.age = (incarnation, 0)
-        self.filters: dict[bytes, int] = {}  # as they were told last, and how many filters each stands for
-        self._covers = CoverSet()
+        self.filters: dict[Wanted, int] = {}  # as they were told last, and how many each stands for
+        self._covers = matching.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
-        self._depth = TOPIC_LEVELS_MAX
+        self._depth = AS_IT_IS
 
     @property
     def widened(self) -> bool:
         """True if some filters are told in a wider form than they are."""
-        return self._depth < TOPIC_LEVELS_MAX
+        return self._depth < AS_IT_IS
 
     def change(
         self,
-        add: Iterable[bytes] = (),
-        remove: Iterable[bytes] = (),
+        add: Iterable[Wanted] = (),
+        remove: Iterable[Wanted] = (),
         add_groups: Iterable[Group] = (),
         remove_groups: Iterable[Group] = (),
     ) -> Difference | None:
@@ -220,23 +270,23 @@ class Voice:
         self.age = (self.age[0], self.age[1] + 1)
         return difference
 
-    def _change_filters(self, add: Iterable[bytes], remove: Iterable[bytes]) -> tuple[dict[bytes, None], ...]:
-        came: dict[bytes, None] = {}
-        went: dict[bytes, None] = {}
-        for pattern in remove:
-            self._count(self._covers.remove(pattern), came, went)
-        for pattern in add:
-            self._count(self._covers.add(pattern), came, went)
+    def _change_filters(self, add: Iterable[Wanted], remove: Iterable[Wanted]) -> tuple[dict[Wanted, None], ...]:
+        came: dict[Wanted, None] = {}
+        went: dict[Wanted, None] = {}
+        for wanted in remove:
+            self._count(self._covers.remove(_asked(wanted)), came, went)
+        for wanted in add:
+            self._count(self._covers.add(_asked(wanted)), came, went)
         roots = len(self._covers.roots)
         if len(self.filters) > self._filters_max or (self.widened and 2 * roots <= self._filters_max):
             return self._find_depth(came, went)
         return came, went
 
-    def _count(self, change: tuple[list[bytes], list[bytes]], came: dict[bytes, None], went: dict[bytes, None]) -> None:
+    def _count(self, change: matching.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
         """Add a change of roots to what is to be told; what came and went again need not be told."""
         filters = self.filters
         for root in change[1]:
-            told = widen(root, self._depth)
+            told = widen(_wanted(root), self._depth)
             filters[told] -= 1
             if not filters[told]:
                 del filters[told]
@@ -245,7 +295,7 @@ class Voice:
                 else:
                     went[told] = None
         for root in change[0]:
-            told = widen(root, self._depth)
+            told = widen(_wanted(root), self._depth)
             if told not in filters:
                 filters[told] = 0
                 if told in went:
@@ -254,22 +304,25 @@ class Voice:
                     came[told] = None
             filters[told] += 1
 
-    def _find_depth(self, came: dict[bytes, None], went: dict[bytes, None]) -> tuple[dict[bytes, None], ...]:
-        """Tell as many levels as the limit lets us. Returns what came and went against what was told before."""
-        before = dict.fromkeys(pattern for pattern in self.filters if pattern not in came)
+    def _find_depth(self, came: dict[Wanted, None], went: dict[Wanted, None]) -> tuple[dict[Wanted, None], ...]:
+        """Tell as much as the limit lets us. Returns what came and went against what was told before."""
+        before = dict.fromkeys(wanted for wanted in self.filters if wanted not in came)
         before.update(went)
-        depth = TOPIC_LEVELS_MAX
+        depth = AS_IT_IS
         while True:
             self.filters = {}
             for root in self._covers.roots:
-                told = widen(root, depth)
+                told = widen(_wanted(root), depth)
                 self.filters[told] = self.filters.get(told, 0) + 1
             if len(self.filters) <= self._filters_max or depth == 0:
                 break
-            depth = min(depth, max(pattern.count(b"/") + 1 for pattern in self.filters)) - 1
+            if depth == AS_IT_IS and any(isinstance(wanted, Conditional) for wanted in self.filters):
+                depth -= 1
+            else:
+                depth = min(depth, max(filter_of(wanted).count(b"/") + 1 for wanted in self.filters)) - 1
         self._depth = depth
-        new = dict.fromkeys(pattern for pattern in self.filters if pattern not in before)
-        return new, dict.fromkeys(pattern for pattern in before if pattern not in self.filters)
+        new = dict.fromkeys(wanted for wanted in self.filters if wanted not in before)
+        return new, dict.fromkeys(wanted for wanted in before if wanted not in self.filters)
 
     def _change_groups(self, add: Iterable[Group], remove: Iterable[Group]) -> tuple[list[Group], list[Group]]:
         came: dict[Group, None] = {}
@@ -291,7 +344,7 @@ class Voice:
 
     def bodies(self, difference: Difference) -> list[Interest]:
         """The last change as it is told: the change itself or, where that is long, everything anew."""
-        if len(difference.patterns) > INTERESTS_PER_BODY_MAX:
+        if len(difference.wanted) > INTERESTS_PER_BODY_MAX or sum(map(_size, difference.wanted)) > BODY_BYTES_MAX:
             return self.snapshot()
         return [
             Interest(
@@ -299,10 +352,10 @@ class Voice:
                 wide=self.wide,
                 incarnation=self.age[0],
                 number=self.age[1],
-                add=[pattern.decode() for pattern in difference.came],
-                remove=[pattern.decode() for pattern in difference.went],
-                add_groups=[(pattern.decode(), name) for pattern, name in difference.groups_came],
-                remove_groups=[(pattern.decode(), name) for pattern, name in difference.groups_went],
+                add=[tell(wanted) for wanted in difference.came],
+                remove=[tell(wanted) for wanted in difference.went],
+                add_groups=[(tell(wanted), name) for wanted, name in difference.groups_came],
+                remove_groups=[(tell(wanted), name) for wanted, name in difference.groups_went],
             )
         ]
 
@@ -317,11 +370,12 @@ class Voice:
 
 
 def snapshot_of(
-    broker: int, wide: bool, age: tuple[int, int], filters: list[bytes], groups: list[Group]
+    broker: int, wide: bool, age: tuple[int, int], filters: list[Wanted], groups: list[Group]
 ) -> list[Interest]:
     """Everything an owner wants, in as many bodies as it takes."""
-    size = INTERESTS_PER_BODY_MAX
-    count = max(1, -(-max(len(filters), len(groups)) // size))
+    parts = _portions(filters, _size)
+    group_parts = _portions(groups, lambda group: _size(group[0]))
+    count = max(1, len(parts), len(group_parts))
     return [
         Interest(
             owner=broker,
@@ -330,31 +384,92 @@ def snapshot_of(
             number=age[1],
             full=True,
             more=part < count - 1,
-            add=[pattern.decode() for pattern in filters[part * size : (part + 1) * size]],
-            add_groups=[(pattern.decode(), name) for pattern, name in groups[part * size : (part + 1) * size]],
+            add=[tell(wanted) for wanted in (parts[part] if part < len(parts) else ())],
+            add_groups=[
+                (tell(wanted), name) for wanted, name in (group_parts[part] if part < len(group_parts) else ())
+            ],
         )
         for part in range(count)
     ]
 
 
-def widen(pattern: bytes, depth: int) -> bytes:
-    """A filter that covers this one and has at most ``depth`` levels before a '#'."""
-    levels = pattern.split(b"/")
+def _portions(items: list[T], size: Callable[[T], int]) -> list[list[T]]:
+    """Cut a list so that each piece fits a body."""
+    portions: list[list[T]] = []
+    room = 0
+    for item in items:
+        room -= size(item)
+        if room < 0 or len(portions[-1]) >= INTERESTS_PER_BODY_MAX:
+            portions.append([])
+            room = BODY_BYTES_MAX - size(item)
+        portions[-1].append(item)
+    return portions
+
+
+def _size(wanted: Wanted) -> int:
+    return len(wanted) if isinstance(wanted, bytes) else len(wanted.filter) + 4 * len(wanted.where)
+
+
+def _asked(wanted: Wanted) -> matching.Interest:
+    """As the covering set knows it."""
+    if isinstance(wanted, bytes):
+        return matching.Interest(wanted)
+    return matching.Interest(wanted.filter, _condition(wanted) or matching.ANYTHING)
+
+
+def _condition(wanted: Wanted) -> Condition | None:
+    """None if there is none, or if it is in words that only newer brokers know: then the filter alone stands."""
+    if isinstance(wanted, bytes):
+        return None
+    try:
+        return condition_of(wanted.language, wanted.where)
+    except ProtocolError:
+        return None
+
+
+def _wanted(asked: matching.Interest) -> Wanted:
+    if asked.condition is matching.ANYTHING:
+        return asked.filter
+    return Conditional(asked.filter, asked.condition.language, asked.condition.text)
+
+
+def widen(wanted: Wanted, depth: int) -> Wanted:
+    """What covers this and has at most ``depth`` levels before a '#'; conditions are told only as they are."""
+    if isinstance(wanted, Conditional):
+        if depth == AS_IT_IS and 4 * len(wanted.where) <= TOLD_BYTES_MAX:
+            return wanted
+        wanted = wanted.filter
+    levels = wanted.split(b"/")
     if levels[0] in HIDDEN_ROOTS:
         depth = max(depth, 1)  # '#' alone does not see system topics
     if len(levels) <= depth:
-        return pattern
+        return wanted
     return b"/".join([*levels[:depth], b"#"])
+
+
+def tell(wanted: Wanted) -> Told:
+    """As it stands on the wire."""
+    if isinstance(wanted, bytes):
+        return wanted.decode()
+    return (wanted.filter.decode(), wanted.language, wanted.where)
+
+
+def heard(told: Told) -> Wanted:
+    """As it is kept."""
+    return told.encode() if isinstance(told, str) else Conditional(told[0].encode(), told[1], told[2])
 
 
 def check(interest: Interest) -> None:
     """Refuse what a good broker would not tell."""
-    texts = [*interest.add, *interest.remove]
-    for text, name in [*interest.add_groups, *interest.remove_groups]:
-        texts.append(text)
+    everything = [*interest.add, *interest.remove]
+    for told, name in [*interest.add_groups, *interest.remove_groups]:
+        everything.append(told)
         if not name or len(name) > GROUP_NAME_MAX or not name.isprintable():
             raise ProtocolError(Reason.BODY_MALFORMED, "a group needs a printable name")
-    for text in texts:
+    for told in everything:
+        text = told if isinstance(told, str) else told[0]
         fault = filter_fault(text.encode("utf-8", "surrogatepass"))
         if fault is not None:
             raise ProtocolError(Reason.FILTER_INVALID, fault)
+        if not isinstance(told, str) and len(told[1]) + len(told[2]) > TOLD_BYTES_MAX:
+            raise ProtocolError(Reason.CONDITION_OVER_LIMIT, f"a condition of more than {TOLD_BYTES_MAX} characters")

@@ -3,14 +3,15 @@
 In:    records of brokers, our own among them, as links come up and neighbours pass them on.
 Out:   Paths: for each member of our cluster, and for each other cluster, the neighbour to go through and the cost.
 State: the newest record of every broker; paths, worked out when somebody asks after a change.
-Not here: telling records to neighbours (flood.py), measuring costs (peering.py), interests (interests.py).
+Not here: telling records to neighbours (network.py), measuring costs (peering.py), interests (interests.py).
 Paper: [grid] §1.1, the broker network map.
 
 Inside its cluster a broker knows every broker and link (Member records, told within the cluster). Of other clusters it
 knows only the gateways, the links between clusters and the cost between gateways of one cluster (Gateway records,
-told everywhere). A link counts only if both ends say that it is there. The connected part of a cluster is named after
-the member with the lowest slot in it, its speaker: a cluster that fell apart is two parts with two names, and each is
-reached through its own gateways. Nothing expires that can still be reached, so an idle network says nothing.
+told everywhere). A link counts only if both ends say that it is there, each in the life that the other is linked to.
+The connected part of a cluster is named after the member with the lowest slot in it, its speaker: a cluster that fell
+apart is two parts with two names, and each is reached through its own gateways. Nothing expires that can still be
+reached, so an idle network says nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from heliograph.wire.network import Gateway, Member, Record
+from heliograph.wire.network import Gateway, Member, Record, What
 
 BrokerId = int
 Cost = int
 Edges = dict[BrokerId, dict[BrokerId, Cost]]
 
+RECORDS_MAX = 16_384  # of members, and of gateways: more brokers than that are not one network
 FORMER_MAX = 256  # names that parts of clusters had before
 
 
@@ -65,17 +67,26 @@ class NetworkMap:
         older = known.get(record.broker)
         if older is not None and older.age >= record.age:
             return False
+        if older is None and len(known) >= RECORDS_MAX:
+            return False
         known[record.broker] = record
         if record.broker == self.me.broker and isinstance(record, Member):
             self.me = record
         self._changed()
         return True
 
-    def forget(self, broker: BrokerId) -> None:
-        """Drop what is known of a broker that has long been out of reach."""
-        self.members.pop(broker, None)
-        self.gateways.pop(broker, None)
+    def forget(self, what: What, broker: BrokerId) -> None:
+        """Drop the record of a broker that has long been out of reach."""
+        (self.members if what == "member" else self.gateways).pop(broker, None)
+        self._former.pop(broker, None)
         self._changed()
+
+    def names(self, broker: BrokerId, other: BrokerId, incarnation: int) -> bool:
+        """True if a broker, in this life or a later one, says that it has a link to the other."""
+        member, gateway = self.members.get(broker), self.gateways.get(broker)
+        return (member is not None and other in member.links and member.incarnation >= incarnation) or (
+            gateway is not None and other in gateway.outside and gateway.incarnation >= incarnation
+        )
 
     def _changed(self) -> None:
         self.version += 1
@@ -91,12 +102,8 @@ class NetworkMap:
     def out_of_reach(self) -> list[BrokerId]:
         """Brokers of which something is known but to which no way leads, in order of their ids."""
         costs = self.paths.costs
-        return sorted(broker for broker in {**self.members, **self.gateways} if broker not in costs)
-
-    def costs_inside(self, others: list[BrokerId]) -> dict[BrokerId, Cost]:
-        """What it costs to reach these members without leaving the cluster."""
-        paths = self.paths
-        return {broker: paths.costs[broker] for broker in others if broker in paths.cluster}
+        gateways = [broker for broker, gateway in self.gateways.items() if gateway.outside]  # others withdrew
+        return sorted({broker for broker in [*self.members, *gateways] if broker not in costs})
 
     def _work_out(self) -> Paths:
         paths = Paths()
@@ -119,7 +126,7 @@ class NetworkMap:
             if broker != me:
                 paths.members.setdefault(member.slot, broker)
         for broker, gateway in sorted(self.gateways.items()):
-            if broker in paths.costs and broker not in paths.cluster:
+            if broker in paths.costs and broker not in paths.cluster and gateway.outside:
                 nearest = paths.parts.get(gateway.speaker)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
                     paths.parts[gateway.speaker] = broker
@@ -128,29 +135,37 @@ class NetworkMap:
 
     def _inner_edges(self) -> Edges:
         """Links between members of our cluster that both ends report."""
+        members = self.members
         return {
             broker: {
                 other: cost
                 for other, cost in member.links.items()
-                if other in self.members and broker in self.members[other].links
+                if other in members and broker in members[other].links and _agree(member, members[other])
             }
-            for broker, member in self.members.items()
+            for broker, member in members.items()
         }
 
     def _outer_edges(self, cluster: dict[BrokerId, Member]) -> Edges:
         """Links between clusters that both ends report, and the ways between gateways of other parts."""
         edges: Edges = {}
-        for broker, gateway in self.gateways.items():
+        gateways = self.gateways
+        for broker, gateway in gateways.items():
             neighbours = edges.setdefault(broker, {})
             for other, cost in gateway.outside.items():
-                if other in self.gateways and broker in self.gateways[other].outside:
+                if other in gateways and broker in gateways[other].outside and _agree(gateway, gateways[other]):
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
             for other, cost in gateway.inside.items():
-                if other in self.gateways and self.gateways[other].speaker == gateway.speaker:
+                if other in gateways and gateways[other].speaker == gateway.speaker:
                     neighbours[other] = min(cost, neighbours.get(other, cost))
         return edges
+
+
+def _agree(one: Record, other: Record) -> bool:
+    """True if neither is of an earlier life than the one that the other is linked to."""
+    lives = one.lives.get(other.broker, 0), other.lives.get(one.broker, 0)
+    return other.incarnation >= lives[0] and one.incarnation >= lives[1]
 
 
 def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:

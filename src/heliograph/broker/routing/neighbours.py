@@ -9,11 +9,12 @@ Not here: making a link (peering.py), choosing a neighbour (network.py), queues 
 from __future__ import annotations
 
 from collections import deque
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from heliograph.broker.routing.routes import Sink
 from heliograph.machine import Instant
-from heliograph.wire.frames import BODY_BYTES, HEAD, hop_headers
+from heliograph.wire.frames import BODY_BYTES, LENGTH, Kind, hop_headers
 from heliograph.wire.limits import PARCEL_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ UNMEASURED_COST = 1_000  # until the first pong
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
 SMOOTHING = 8  # a new round trip counts for one part in eight
 SINKS_MAX = 4_096  # remembered per neighbour
+FIXED = Struct("<BBHQ")  # of a hop prefix: kind, ttl, epoch, members
+VARYING = Struct("<I12sQ")  # its length, what is fixed, its number
 NOTICED = 4  # a cost that changed by less than a quarter is not told to anybody
 
 
@@ -39,36 +42,22 @@ class Targets:
         self.key = (members, parts, groups)  # equal targets have equal keys
 
 
-class Sent:
-    """A parcel that a neighbour has not confirmed."""
-
-    __slots__ = ("chunks", "number", "size", "targets", "trace", "ttl")
-
-    def __init__(
-        self, number: int, size: int, chunks: list[bytes], targets: Targets, ttl: int, trace: tuple[int, ...]
-    ) -> None:
-        self.number = number
-        self.size = size
-        self.chunks = chunks
-        self.targets = targets
-        self.ttl = ttl
-        self.trace = trace
-
-
 class Neighbour:
     """A linked broker."""
 
     __slots__ = (
         "broker",
         "cluster",
-        "confirmed_in",
         "cost",
+        "counts",
         "dialled",
         "given_up",
         "heard_in",
         "incarnation",
+        "is_timed",
         "link",
         "name",
+        "owed",
         "round_trip_ns",
         "sent",
         "sent_at",
@@ -87,31 +76,30 @@ class Neighbour:
         self.incarnation = incarnation
         self.dialled = dialled
         self.suspected = False
+        self.counts = False  # whether both ends say that the link is there
         self.cost = self.told_cost = UNMEASURED_COST
         self.round_trip_ns = 0
         self.sent_at: Instant = 0
         self.sent_number = 0
-        self.sent: deque[Sent] = deque()
+        self.sent: deque[Sent] = deque()  # not confirmed, oldest first
         self.sent_bytes = 0
         self.given_up = 0  # parcels that would not be planned again
         self.heard_in = 0  # the number of the last parcel that came
-        self.confirmed_in = 0  # … and of the last one that we confirmed
+        self.owed = 0  # what has come since the last count that we sent, as parcels.py counts it
+        self.is_timed = False  # a timer runs, after which we confirm
         self.sinks: dict[tuple[object, ...], HopSink] = {}  # until the ways change
-
-    def keep(self, size: int, chunks: list[bytes], sink: HopSink) -> int:
-        """Number a parcel, and remember it until it is confirmed."""
-        self.sent_number += 1
-        self.sent.append(Sent(self.sent_number, size, list(chunks), sink.targets, sink.ttl, sink.trace))
-        self.sent_bytes += size
-        while self.sent_bytes > UNCONFIRMED_BYTES_MAX and len(self.sent) > 1:
-            self.sent_bytes -= self.sent.popleft().size
-            self.given_up += 1
-        return self.sent_number
 
     def confirm(self, number: int) -> None:
         """Every parcel up to this number has arrived."""
-        while self.sent and self.sent[0].number <= number:
-            self.sent_bytes -= self.sent.popleft().size
+        sent = self.sent
+        while sent and sent[0][0] <= number:
+            self.sent_bytes -= sent.popleft()[1]
+
+    def give_up(self) -> None:
+        """More is unconfirmed than is kept: forget the oldest, but not the newest."""
+        while self.sent_bytes > UNCONFIRMED_BYTES_MAX and len(self.sent) > 1:
+            self.sent_bytes -= self.sent.popleft()[1]
+            self.given_up += 1
 
     def measure(self, round_trip_ns: int, outside: bool) -> bool:
         """A pong came; True if the cost is now so different that others should know."""
@@ -136,7 +124,7 @@ class Neighbour:
 class HopSink(Sink):
     """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first: broker links hold nobody."""
 
-    __slots__ = ("_hops", "epoch", "neighbour", "targets", "trace", "ttl")
+    __slots__ = ("_fixed", "_hops", "neighbour", "targets", "trace", "ttl")
     bytes_max = PARCEL_BYTES_MAX
 
     def __init__(self, neighbour: Neighbour, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> None:
@@ -144,13 +132,22 @@ class HopSink(Sink):
         self.neighbour = neighbour
         self.targets = targets
         self.ttl = ttl
-        self.epoch = epoch
         self.trace = trace
-        self._hops = hop_headers(targets.parts, trace, targets.groups)
+        hops = hop_headers(targets.parts, trace, targets.groups)
+        self._fixed = FIXED.pack(Kind.PARCEL, ttl, epoch, targets.members)
+        self._hops = LENGTH.pack(len(hops)) + hops
+        self._length = BODY_BYTES + len(hops)
 
     def prefix(self, size: int, chunks: list[bytes]) -> bytes:
-        """The hop prefix of a parcel."""
-        number = self.neighbour.keep(size, chunks, self)
-        hops = self._hops
-        length = BODY_BYTES + len(hops) + size
-        return HEAD.pack(length, 2, self.ttl, self.epoch, self.targets.members, number, len(hops)) + hops
+        """The hop prefix of a parcel, which is numbered and kept until it is confirmed."""
+        neighbour = self.neighbour
+        number = neighbour.sent_number = neighbour.sent_number + 1
+        neighbour.sent.append((number, size, chunks, self))
+        neighbour.sent_bytes += size
+        if neighbour.sent_bytes > UNCONFIRMED_BYTES_MAX:
+            neighbour.give_up()
+        return VARYING.pack(self._length + size, self._fixed, number) + self._hops
+
+
+Sent = tuple[int, int, list[bytes], HopSink]
+"""A parcel that a neighbour has not confirmed: its number, its size, its frames, and whom it is for."""

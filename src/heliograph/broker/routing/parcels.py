@@ -8,27 +8,48 @@ Paper: [grid] §1.2, dissemination along shortest paths, with traces against ech
 
 A broker on the way looks at the prefix only: it splits the targets by next neighbour and sends the frames on as they
 came. The frames are read where they arrive: at a target, for its clients, and at the first broker of another cluster,
-which matches them for the members of that cluster.
+which matches them for the members of that cluster. What a prefix means here (a Way) is worked out once and remembered
+by its bytes until the map changes; so a parcel costs one struct read and one look-up, like a publication.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from heliograph.broker.links import Link, Links
+from heliograph.broker.links import GONE, Link, Links
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.machine import Instant, Timers
-from heliograph.wire.frames import Frame, Kind, control, hops_of
-from heliograph.wire.limits import TRACE_MAX
+from heliograph.wire.frames import SCAN, Frame, Kind, control, hops_of
+from heliograph.wire.limits import HEAD_BYTES, TRACE_MAX
 
 VISITS_MAX = 3  # a parcel turns back where a link broke, or where views differ while a change spreads; but not for ever
-CONFIRM_PARCELS = 16  # received before a count is sent at once …
-CONFIRM_MS = 5  # … or so long after the first unconfirmed one
+WAYS_MAX = 1_024  # remembered
+CONFIRM_BYTES = 1 << 18  # received before a count is sent at once: a quarter of what the sender keeps …
+CONFIRM_EACH = 1 << 12  # … where a read counts for so much more than its length …
+CONFIRM_MS = 200  # … or so long after the first unconfirmed one
 
-Arrive = Callable[[Link, bytes, bool, tuple[int, ...], tuple[int, ...], Instant], None]
-"""Read frames for our clients: link, frames, whether also for the other members of our cluster, groups, trace, now."""
+PARCEL = int(Kind.PARCEL)
+_unpack = SCAN.unpack_from
+
+
+class Way:
+    """What a hop prefix means at this broker."""
+
+    __slots__ = ("groups", "inside", "is_here", "lost", "sinks", "trace")
+
+    def __init__(self, is_here: bool, inside: bool, groups: tuple[int, ...], trace: tuple[int, ...]) -> None:
+        self.is_here = is_here  # some of it is for our clients …
+        self.inside = inside  # … and for the members of our cluster
+        self.groups = groups
+        self.trace = trace  # with us
+        self.sinks: list[HopSink] = []  # neighbours that get the rest
+        self.lost = 0  # targets or neighbours that cannot be reached
+
+
+Arrive = Callable[[Link, bytes, Way, bool, Instant], None]
+"""Read frames for our clients: link, frames, way, whether nothing follows in this read, now."""
 
 
 class Parcels:
@@ -38,19 +59,66 @@ class Parcels:
         self._network = network
         self._links = links
         self._timers = timers
+        self._ways: dict[tuple[int, int, int, bytes], Way] = {}  # what is of an older map is not found any more
         self.arrive: Arrive
         self.forwarded = 0
         self.arrived = 0
         self.replanned = 0
         self.unroutable = 0
 
-    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
-        """A parcel: confirm it, keep what is for us, send the rest on."""
-        neighbour = link.neighbour
-        assert neighbour is not None
-        parts, trace, groups = hops_of(frame)
-        self._heard(neighbour, frame.sequence, now)
+    def read(self, link: Link, neighbour: Neighbour, data: bytes, pos: int, now: Instant) -> int:
+        """Take whole parcels from ``pos`` on: keep what is for us, send the rest on. Where something else begins.
+
+        This is the hot path between brokers, and flat for that reason. A parcel that is cut off, or whose lengths do
+        not fit, is left to the broker, which gathers or refuses it; so one that is too long never comes here whole.
+        """
+        start = pos
+        size = len(data)
+        while size - pos >= HEAD_BYTES:
+            length, word, members, number, hops_length = _unpack(data, pos)
+            end = pos + 4 + length
+            top = pos + HEAD_BYTES + hops_length
+            if word & 0xFF != PARCEL or end > size or top > end:
+                break
+            key = (self._network.settled, word, members, data[pos + HEAD_BYTES : top])
+            way = self._ways.get(key)
+            if way is None:
+                way = self._meet(Frame(data[pos:top]))
+                self._ways[key] = way
+            neighbour.heard_in = number
+            frames = data[top:end]
+            if way.is_here:
+                self.arrived += 1
+                self.arrive(link, frames, way, end == size, now)
+            for sink in way.sinks:
+                self.forwarded += 1
+                if end == size:
+                    self._links.send(link, sink, frames, now)
+                elif sink.link.sink is sink:
+                    sink.link.out.append(frames)
+                else:
+                    self._links.deliver(link, sink, frames, now)
+            if way.lost:
+                self.unroutable += way.lost
+            pos = end
+            if link.state == GONE:
+                break
+        if pos != start:
+            if neighbour.suspected:
+                self._network.peering.relieve(neighbour, now)
+            neighbour.owed += pos - start + CONFIRM_EACH
+            if neighbour.owed > CONFIRM_BYTES:
+                self._confirm(neighbour)
+            elif not neighbour.is_timed:
+                self._confirm_later(neighbour, now)
+        return pos
+
+    def _meet(self, frame: Frame) -> Way:
+        """Work out what a prefix means."""
+        if len(self._ways) >= WAYS_MAX:
+            self._ways.clear()
         network = self._network
+        parts, trace, groups = hops_of(frame)
         members = frame.origin
         inside = False
         if parts:
@@ -59,49 +127,57 @@ class Parcels:
         if members and frame.epoch != network.epoch:
             inside, members = True, 0  # slots have changed hands since: find the members anew
         bit = 1 << network.map.me.slot
-        if inside or members & bit:
-            self.arrived += 1
-            self.arrive(link, frame.payload, inside, groups, (*trace, network.me)[-TRACE_MAX:], now)
+        way = Way(inside or bool(members & bit), inside, groups, (*trace, network.me)[-TRACE_MAX:])
         members &= ~bit
         if members or parts:
-            self.forward(link, Targets(members, parts, groups), frame.payload, frame.flags - 1, trace, now)
+            way.sinks, way.lost = self._next_hops(Targets(members, parts, groups), frame.flags - 1, trace)
+        return way
+
+    def _next_hops(self, targets: Targets, ttl: int, trace: tuple[int, ...]) -> tuple[list[HopSink], int]:
+        """The neighbours that lead to these targets, and how many ways are closed."""
+        network = self._network
+        passed = (*trace, network.me)[-TRACE_MAX:]
+        reached_members = 0
+        reached_parts = 0
+        lost = 0
+        sinks: list[HopSink] = []
+        for neighbour, some in network.split(targets):
+            reached_members |= some.members
+            reached_parts += len(some.parts)
+            if ttl <= 0 or trace.count(neighbour.broker) >= VISITS_MAX:
+                lost += 1
+            else:
+                sinks.append(neighbour.sink(some, ttl, network.epoch, passed))
+        if reached_members != targets.members or reached_parts != len(targets.parts):
+            lost += 1
+        return sinks, lost
 
     def forward(
         self, source: Link, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> bool:
         """Send frames on to their targets; False if none of them can be reached."""
-        network = self._network
-        passed = (*trace, network.me)[-TRACE_MAX:]
-        reached_members = 0
-        reached_parts = 0
-        sent = False
-        for neighbour, some in network.split(targets):
-            reached_members |= some.members
-            reached_parts += len(some.parts)
-            if ttl <= 0 or trace.count(neighbour.broker) >= VISITS_MAX:
-                self.unroutable += 1
-                continue
-            sink = neighbour.sink(some, ttl, network.epoch, passed)
-            self.forwarded += 1
+        sinks, lost = self._next_hops(targets, ttl, trace)
+        for sink in sinks:
             self._links.deliver(source, sink, frames, now)
-            sent = True
-        if reached_members != targets.members or reached_parts != len(targets.parts):
-            self.unroutable += 1
-        return sent
+        self.forwarded += len(sinks)
+        self.unroutable += lost
+        return bool(sinks)
 
     # -- confirmation ---------------------------------------------------------------------------------------------
 
-    def _heard(self, neighbour: Neighbour, number: int, now: Instant) -> None:
-        neighbour.heard_in = number
-        if number - neighbour.confirmed_in >= CONFIRM_PARCELS:
+    def _confirm_later(self, neighbour: Neighbour, now: Instant) -> None:
+        """A timer that runs is left alone, so that there is one per neighbour and CONFIRM_MS, not one per count."""
+        neighbour.is_timed = True
+        at = now + CONFIRM_MS * NS_PER_MS
+        self._timers.set(("confirm", neighbour.link.id), at, lambda _: self._confirm_timed(neighbour))
+
+    def _confirm_timed(self, neighbour: Neighbour) -> None:
+        neighbour.is_timed = False
+        if neighbour.owed:
             self._confirm(neighbour)
-        elif number == neighbour.confirmed_in + 1:
-            at = now + CONFIRM_MS * NS_PER_MS
-            self._timers.set(("confirm", neighbour.link.id), at, lambda now: self._confirm(neighbour))
 
     def _confirm(self, neighbour: Neighbour) -> None:
-        neighbour.confirmed_in = neighbour.heard_in
-        self._timers.cancel(("confirm", neighbour.link.id))
+        neighbour.owed = 0
         self._links.put(neighbour.link, control(Kind.COUNT, neighbour.heard_in))
 
     def receive_count(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -115,16 +191,15 @@ class Parcels:
         sent = list(neighbour.sent)
         neighbour.sent.clear()
         neighbour.sent_bytes = 0
-        for parcel in sent:
-            self._plan(neighbour, parcel.targets, b"".join(parcel.chunks), parcel.ttl, parcel.trace, now)
-        for sink, frames in waiting:
-            assert isinstance(sink, HopSink)
-            self._plan(neighbour, sink.targets, frames, sink.ttl, sink.trace, now)
+        for _, _, chunks, sink in sent:
+            self._plan(neighbour, sink, b"".join(chunks), now)
+        for waiting_sink, frames in waiting:
+            assert isinstance(waiting_sink, HopSink)
+            self._plan(neighbour, waiting_sink, frames, now)
         self.replanned += len(sent) + len(waiting)
         return len(sent) + len(waiting)
 
-    def _plan(
-        self, gone: Neighbour, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
-    ) -> None:
+    def _plan(self, gone: Neighbour, sink: HopSink, frames: bytes, now: Instant) -> None:
+        trace = sink.trace
         before_us = trace[:-1] if trace[-1:] == (self._network.me,) else trace
-        self.forward(gone.link, targets, frames, ttl, before_us, now)
+        self.forward(gone.link, sink.targets, frames, sink.ttl, before_us, now)

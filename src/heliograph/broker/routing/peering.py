@@ -86,6 +86,10 @@ class Peering:
         self.down: Callable[[Neighbour, Instant], None]
         self.changed: Callable[[Neighbour, Instant], None]
 
+    def reload(self, config: NetworkConfig) -> None:
+        """A new key counts for new links, new times from the next heartbeat on."""
+        self._config = config
+
     # -- dialling -------------------------------------------------------------------------------------------------
 
     def aim(self, target: LinkConfig, now: Instant) -> None:

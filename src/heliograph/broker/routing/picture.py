@@ -33,7 +33,7 @@ def describe(network: Network) -> dict[str, Any]:
         "cluster": me.cluster,
         "slot": me.slot,
         "epoch": network.epoch,
-        "speaker": network.name_of(paths.speaker),
+        "speaker": network.name_of(network.speaker.broker),
         "aims": [f"{host}:{port}" for host, port in network.peering.aims],
         "neighbours": [
             {
@@ -83,6 +83,7 @@ def describe(network: Network) -> dict[str, Any]:
             for speaker, gateway in paths.parts.items()
         ],
         "out_of_reach": [network.name_of(broker) for broker in network.map.out_of_reach()],
+        "remembered": [f"{what} {network.name_of(broker)}" for what, broker in network.memory.lost],
         "updates_heard": network.updates_heard,
         "updates_told": network.updates_told,
     }
@@ -90,7 +91,7 @@ def describe(network: Network) -> dict[str, Any]:
 
 def _interests_of(network: Network, broker: int, wide: bool) -> int:
     if broker == network.me:
-        voice = network.wide if wide else network.voice
+        voice = network.speaker.voice if wide else network.voice
         return 0 if voice is None else len(voice.filters)
     owner = network.interests.owners.get((broker, wide))
     return 0 if owner is None else len(owner.filters)

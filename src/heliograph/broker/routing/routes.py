@@ -25,6 +25,7 @@ from heliograph.wire.frames import BODY_BYTES, HEAD, LENGTH
 from heliograph.wire.limits import DELIVERY_BYTES
 
 if TYPE_CHECKING:
+    from heliograph.broker.contents import Content
     from heliograph.broker.links import Link
     from heliograph.broker.routing.neighbours import Targets
 
@@ -87,13 +88,21 @@ class Share:
 class Route:
     """Who gets publications of one topic. ``one`` is the only sink where that is all there is to know."""
 
-    __slots__ = ("denied", "one", "shares", "sinks")
+    __slots__ = ("content", "denied", "one", "shares", "sinks")
 
-    def __init__(self, sinks: tuple[Sink, ...], denied: bool = False, shares: tuple[Share, ...] = ()) -> None:
+    def __init__(
+        self,
+        sinks: tuple[Sink, ...],
+        denied: bool = False,
+        shares: tuple[Share, ...] = (),
+        content: Content | None = None,
+    ) -> None:
         self.sinks = sinks
         self.denied = denied
         self.shares = shares
-        self.one = sinks[0] if len(sinks) == 1 and sinks[0].own is True and not shares else None
+        self.content = content  # if there is one, it knows the route of each publication, and this one only the topic
+        simple = len(sinks) == 1 and sinks[0].own is True and not (shares or content)
+        self.one = sinks[0] if simple else None
 
     @property
     def is_empty(self) -> bool:
@@ -134,11 +143,13 @@ class RouteTable:
         *,
         denied: bool = False,
         shares: tuple[Share, ...] = (),
+        content: Content | None = None,
     ) -> Route:
         """Remember a topic's route. Topics with the same sinks share one Route, so that their frames form one run."""
         if len(self.routes) >= routes_max:
             self._evict()
-        route = Route(sinks, denied, shares) if denied or shares else self._route(sinks)
+        plain = not (denied or shares or content)
+        route = self._route(sinks) if plain else Route(sinks, denied, shares, content)
         self.routes[topic] = route
         self._topics.add(topic)
         return route
@@ -175,13 +186,13 @@ class RouteTable:
 
     def _with(self, old: Route, sink: Sink) -> Route | None:
         """The route with one more sink; None if its link is in it already, so that numbers have to be joined."""
-        if old.shares or any(one.link is sink.link for one in old.sinks):
+        if old.shares or old.content or any(one.link is sink.link for one in old.sinks):
             return None
         return self._route((*old.sinks, sink))
 
     def _without(self, old: Route, link: Link, numbers: bytes) -> Route | None:
         """The route without the link; None if the link has other reasons to be in it."""
-        if old.shares or any(one.link is link and one.numbers != numbers for one in old.sinks):
+        if old.shares or old.content or any(one.link is link and one.numbers != numbers for one in old.sinks):
             return None
         return self._route(tuple(one for one in old.sinks if one.link is not link))
 

@@ -2,11 +2,12 @@
 
 In:    WAVE frames; word that an interest was heard, or that a neighbour is gone.
 Out:   WAVE frames; a call when a wave that was started here has come back.
-State: waves that pass through here, each for at most a few seconds.
+State: waves that pass through here, each for at most a few seconds; who waits for one of ours.
 Not here: what is told (network.py).
 
 A wave spreads over every link, and a broker answers to the one it heard it from first, once all others have answered
-it. Links keep order, so what was told before the wave is known where the wave has been.
+it. Links keep order, so what was told before the wave is known where the wave has been. A broker has one question under
+way at a time; what is asked meanwhile is asked together, next.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from heliograph.wire.frames import Frame, Kind
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
 
-WAVES_MAX = 4_096  # passing through at once
+WAVES_MAX = 4_096  # passing through at once, one per broker; of more we say nothing, and they end where they began
 WAVE_MS_MAX = 5_000  # a wave that was lost somewhere ends here
 
 
@@ -58,7 +59,9 @@ class Waves:
         self._network = network
         self._timers = timers
         self._waves: dict[tuple[int, int], Wave] = {}
-        self._wave_number = 0
+        self._wave_number = network.map.me.incarnation << 16  # never that of a wave of an earlier life, still under way
+        self._asking: list[Callable[[Instant], None]] = []  # to be called when our present question is answered
+        self._waiting: list[Callable[[Instant], None]] = []  # … and the next one
 
     def look_again(self, gone: Neighbour | None, now: Instant) -> None:
         """An interest was heard, or a neighbour is gone: some wave may have waited for that."""
@@ -66,16 +69,27 @@ class Waves:
             self._answered(wave, gone, now)
 
     def when_known(self, done: Callable[[Instant], None], now: Instant) -> None:
-        """Call ``done`` once every broker in reach knows what we told before this.
+        """Call ``done`` once every broker in reach knows what we told before this."""
+        self._waiting.append(done)
+        if not self._asking:
+            self._ask(now)
 
-        First our cluster is asked; its speaker answers with the number under which it told the network. Then everybody
-        is asked, and answers when it has heard that number.
-        """
+    def _ask(self, now: Instant) -> None:
+        """First our cluster is asked; its speaker answers with the number under which it told the network. Then
+        everybody is asked, and answers when it has heard that number."""
+        self._asking, self._waiting = self._waiting, []
 
         def ask_everybody(inner: Wave, now: Instant) -> None:
-            self._start_wave(True, lambda _, now: done(now), inner.told, now)
+            self._start_wave(True, self._tell_askers, inner.told, now)
 
         self._start_wave(False, ask_everybody, (0, 0, 0), now)
+
+    def _tell_askers(self, _: Wave, now: Instant) -> None:
+        answered, self._asking = self._asking, []
+        for done in answered:
+            done(now)
+        if self._waiting and not self._asking:
+            self._ask(now)
 
     def _start_wave(
         self, wide: bool, done: Callable[[Wave, Instant], None], need: tuple[int, int, int], now: Instant
@@ -97,9 +111,11 @@ class Waves:
                 wave.told = max(wave.told, body.told)
                 self._answered(wave, neighbour, now)
             return
-        if wave is not None or body.broker == self._network.me or len(self._waves) >= WAVES_MAX:
-            # It comes the other way round a loop (or there are far too many): whoever asked first gets our answer.
+        if wave is not None or body.broker == self._network.me:
+            # It comes the other way round a loop: whoever asked first gets our answer.
             self._answer(neighbour, body.broker, body.number, body.wide, (0, 0, 0))
+            return
+        if len(self._waves) >= WAVES_MAX:
             return
         wave = Wave(body.broker, body.number, body.wide, body.told, neighbour, None)
         self._waves[wave.key] = wave
@@ -109,8 +125,9 @@ class Waves:
     def _spread(self, wave: Wave, now: Instant) -> None:
         cluster = self._network.map.me.cluster
         body = wire.encode(wire.Wave(wave.key[0], wave.key[1], wave.wide, False, wave.need))
-        if not wave.wide and self._network.wide_age is not None:
-            wave.told = (self._network.me, *self._network.wide_age)
+        voice = self._network.speaker.voice
+        if not wave.wide and voice is not None:
+            wave.told = (self._network.me, *voice.age)
         for neighbour in self._network.neighbours.values():
             reached = wave.wide or neighbour.cluster == cluster
             if neighbour is not wave.source and reached and not neighbour.suspected:

@@ -3,6 +3,7 @@
 from heliograph.sim.checkers.base import Checker, Violation
 from heliograph.sim.checkers.bounded import Bounded
 from heliograph.sim.checkers.convergence import Convergence
+from heliograph.sim.checkers.covered import Covered
 from heliograph.sim.checkers.delivery import Delivery
 from heliograph.sim.checkers.duplicates import Duplicates
 from heliograph.sim.checkers.forgotten import Forgotten
@@ -14,7 +15,7 @@ from heliograph.sim.checkers.ways import Ways
 
 CHECKERS: dict[str, type[Checker]] = {
     checker.name: checker
-    for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps, Ways, Forgotten, Time)
+    for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps, Ways, Forgotten, Time, Covered)
 }
 
 __all__ = ["CHECKERS", "Checker", "Maps", "Violation", "Ways"]

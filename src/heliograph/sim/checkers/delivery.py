@@ -20,9 +20,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from heliograph.model.publication import Headers
 from heliograph.model.topics import matches
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import may, people
+from heliograph.sim.conditions import Comparisons, comparisons_of, fits
 from heliograph.sim.loop import SECOND
 
 GRACE_NS = SECOND
@@ -41,6 +43,7 @@ class Delivery(Checker):
         """Nothing has happened yet."""
         self._people = people(self.scenario)
         self._filters: dict[Key, tuple[str, bool]] = {}  # known subscriptions, in force or not: filter, echo
+        self._conditions: dict[Key, Comparisons] = {}
         self._due: dict[Key, dict[tuple[str, int], tuple[str, int, int]]] = {}  # in force: (publisher, number) -> when
         self._takers: dict[tuple[str, str], list[Key]] = {}  # (publisher, topic) -> subscriptions in force that want it
         self._answers: dict[tuple[str, str, bool, str, str], bool] = {}  # does this subscriber get that? remembered
@@ -54,9 +57,10 @@ class Delivery(Checker):
 
     # What is in force.
 
-    def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool) -> None:
+    def on_subscribing(self, who: str, subscription: int, pattern: str, _policy: str, echo: bool, where: str) -> None:
         """A program asked for publications."""
         self._filters[who, subscription] = (pattern, echo)
+        self._conditions[who, subscription] = comparisons_of(where)
 
     def on_subscribed(self, who: str, subscription: int) -> None:
         """The broker confirmed it."""
@@ -110,7 +114,7 @@ class Delivery(Checker):
 
     # What is due.
 
-    def on_published(self, who: str, number: int, topic: str, _payload: bytes) -> None:
+    def on_published(self, who: str, number: int, topic: str, _payload: bytes, headers: Headers) -> None:
         """A program published: who must get it?"""
         self._last[who] = number
         takers = self._takers.get((who, topic))
@@ -121,15 +125,15 @@ class Delivery(Checker):
             published = (topic, self.journal.step, now)
             here = self._people[who].broker
             for key in takers:
+                if self._conditions[key] and not fits(self._conditions[key], headers):
+                    continue
                 if self._people[key[0]].broker == here:
                     self._due[key][who, number] = published
                 elif self._settled and now - self._began[key] >= SPREAD_NS:
                     self._due[key][who, number] = published
                     self._stable[key][who, number] = None
 
-    def on_received(
-        self, who: str, subscription: int, publisher: str, _session: int, number: int, _topic: str, _payload: bytes
-    ) -> None:
+    def on_received(self, who: str, subscription: int, publisher: str, _session: int, number: int, *_: object) -> None:
         """A program read a publication."""
         due = self._due.get((who, subscription))
         if due is not None:

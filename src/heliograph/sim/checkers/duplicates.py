@@ -22,7 +22,7 @@ class Duplicates(Checker):
         self._received: dict[tuple[str, int, str], dict[int, None]] = {}
 
     def on_received(
-        self, who: str, subscription: int, publisher: str, _session: int, number: int, topic: str, _payload: bytes
+        self, who: str, subscription: int, publisher: str, _session: int, number: int, topic: str, *_: object
     ) -> None:
         """A program read a publication."""
         key = (who, subscription, publisher)

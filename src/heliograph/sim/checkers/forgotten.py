@@ -1,20 +1,18 @@
-"""Forgotten: a broker that was replaced long ago is in nobody's tables any more.
+"""Forgotten: some time after the last change, brokers keep nothing but what is there.
 
-In:    "started"; at the end the brokers' report "map".
-Out:   a violation for each broker that still remembers one that is no more.
-State: the name that the broker of each host has, and since when names are out of use.
-Not here: brokers that are there (maps.py).
+In:    faults, links and brokers as they come and go; at the end the brokers' report "map".
+Out:   a violation for each broker that still remembers something that is out of reach, or somebody who was replaced.
+State: when the network changed last; since when names are out of use.
+Not here: whether what is in reach is right (maps.py), limits of single tables (bounded.py).
 Paper: N4; O9, named limits: names that come and go must not fill a map.
 """
 
 from __future__ import annotations
 
-from heliograph.broker.routing.network import FORGET_MS
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.loop import MILLISECOND, SECOND
 
-SLACK_MS = 20_000  # it takes a while until the last has noticed
-FORGOTTEN_NS = (FORGET_MS + SLACK_MS) * MILLISECOND
+SLACK_MS = 2_000  # until the last has heard what the first has noticed
 
 
 class Forgotten(Checker):
@@ -24,6 +22,9 @@ class Forgotten(Checker):
 
     def prepare(self) -> None:
         """Nobody is gone yet."""
+        topology = self.scenario.topology
+        self._kept_ns = (topology.dead_ms + topology.forget_ms + SLACK_MS) * MILLISECOND
+        self._changed = 0
         self._names: dict[str, str] = {}
         self._replaced: dict[str, int] = {}  # name -> when somebody else took its place
 
@@ -31,17 +32,44 @@ class Forgotten(Checker):
         """A broker begins, perhaps in the place of another."""
         if who not in self.scenario.topology.brokers:
             return
+        self._change()
         before = self._names.get(who)
         self._names[who] = name = str(self.ask(who, "overview")["broker"])
         if before is not None and before != name:
             self._replaced[before] = self.journal.instant
 
+    def on_fault(self, _target: str, _kind: str) -> None:
+        """Something went wrong."""
+        self._change()
+
+    def on_healed(self, _target: str, _kind: str) -> None:
+        """It is over."""
+        self._change()
+
+    def on_linked(self, _one: str, _other: str) -> None:
+        """A link was added."""
+        self._change()
+
+    def on_unlinked(self, _one: str, _other: str) -> None:
+        """A link was removed."""
+        self._change()
+
+    def _change(self) -> None:
+        self._changed = self.journal.instant
+
     def end(self) -> None:
         """Who is remembered for too long?"""
-        now = self.journal.instant
+        if self.journal.instant - self._changed <= self._kept_ns:
+            self.blame("the run ends before anything has to be forgotten")
+            return
         for host in self.scenario.topology.brokers:
             report = self.ask(host, "map")
-            for name in report["out_of_reach"] if report is not None else ():
-                gone_ns = now - self._replaced.get(name, now)
-                if gone_ns > FORGOTTEN_NS:
-                    self.blame(f"{host} still remembers {name}, which was replaced {gone_ns // SECOND} s ago")
+            if report is not None:
+                self._look_at(host, report["remembered"])
+
+    def _look_at(self, host: str, remembered: list[str]) -> None:
+        for thing in remembered:
+            name = thing.split()[1]
+            ago_s = (self.journal.instant - self._replaced.get(name, self._changed)) // SECOND
+            why = "was replaced" if name in self._replaced else "has been out of reach since the last change,"
+            self.blame(f"{host} still remembers {thing}, which {why} {ago_s} s ago")

@@ -36,7 +36,7 @@ class Order(Checker):
         """A broker, or a client, begins a new life."""
         self._late.pop(who, None)
 
-    def on_published(self, who: str, number: int, _topic: str, _payload: bytes) -> None:
+    def on_published(self, who: str, number: int, _topic: str, *_: object) -> None:
         """A program published."""
         self._published[who, number] = self.journal.instant
 
@@ -45,7 +45,7 @@ class Order(Checker):
         self._broke[who] = self.journal.instant
 
     def on_received(
-        self, who: str, subscription: int, publisher: str, session: int, number: int, topic: str, _payload: bytes
+        self, who: str, subscription: int, publisher: str, session: int, number: int, topic: str, *_: object
     ) -> None:
         """A program read a publication."""
         key = (who, subscription, publisher, session)

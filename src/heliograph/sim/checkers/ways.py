@@ -46,11 +46,11 @@ class Ways(Checker):
         """From now on."""
         self._settled = True
 
-    def on_subscribing(self, who: str, _subscription: int, pattern: str, _policy: str, _echo: bool) -> None:
+    def on_subscribing(self, who: str, _subscription: int, pattern: str, *_: object) -> None:
         """Somebody wants this."""
         self._wanted[self._people[who].broker, pattern] = None
 
-    def on_published(self, who: str, number: int, topic: str, _payload: bytes) -> None:
+    def on_published(self, who: str, number: int, topic: str, *_: object) -> None:
         """A program published."""
         if self._settled:
             self._topics[who, number] = topic

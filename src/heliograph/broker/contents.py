@@ -1,0 +1,89 @@
+"""Contents: the route of a publication, where that depends on more than its topic.
+
+In:    EVENT frames of a topic on which somebody asks for more than the topic.
+Out:   the route of each.
+State: per topic the routes made so far, by the conditions that matched; bounded.
+Not here: who wants what (subscriptions.py, routing/interests.py), matching (matching/contents.py).
+
+An event's headers are decoded here and nowhere else in a broker, and only for such topics. Publications that fit the
+same conditions have the same route, so the making of sinks is paid once for each combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from heliograph.errors import ConditionError, ProtocolError
+from heliograph.matching.condition import Condition, Event
+from heliograph.matching.contents import Entry, Field, V
+from heliograph.matching.languages import compile
+from heliograph.wire.frames import HEAD
+from heliograph.wire.limits import HEAD_BYTES
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.interests import Wish
+    from heliograph.broker.routing.routes import Route
+    from heliograph.broker.subscriptions import Want
+
+ROUTES_MAX = 1_024  # remembered combinations per topic
+REMEMBERED_MAX = 4_096  # conditions: an interest is read when it is checked, kept, told on, and taken back
+REMEMBERED_CHARACTERS_MAX = 512  # of a condition that is remembered
+RESIDUES_PER_STEP = 4  # conditions beyond boxes that take about as long as one step of a read (STEPS_MAX)
+
+_compiled = lru_cache(maxsize=REMEMBERED_MAX)(compile)
+
+Build = Callable[["list[Want]", "list[Wish]"], "Route"]
+
+
+class Content:
+    """What one topic's route depends on."""
+
+    __slots__ = ("_build", "_here", "_routes", "_there")
+
+    def __init__(self, here: tuple[Field[Want], ...], there: tuple[Field[Wish], ...], build: Build) -> None:
+        self._here = here
+        self._there = there
+        self._build = build  # the route for these wants and wishes, besides those of the topic alone
+        self._routes: dict[tuple[tuple[int, ...], tuple[int, ...]], Route] = {}
+
+    @property
+    def steps(self) -> int:
+        """How much of a read's time one publication takes."""
+        residues = sum(field.residues for field in self._here) + sum(field.residues for field in self._there)
+        return 1 + residues // RESIDUES_PER_STEP
+
+    def route(self, raw: bytes) -> Route:
+        """The route of this frame."""
+        event = event_of(raw)
+        here = [entry for field in self._here for entry in field.match(event)]
+        there = [entry for field in self._there for entry in field.match(event)]
+        key = (tuple([entry.number for entry in here]), tuple([entry.number for entry in there]))
+        route = self._routes.get(key)
+        if route is None:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            route = self._routes[key] = self._build(values_of(here), values_of(there))
+        return route
+
+
+def condition_of(language: str, text: str) -> Condition:
+    """A peer's text as a condition; what is wrong with it is the peer's fault."""
+    try:
+        return _compiled(language, text) if len(text) <= REMEMBERED_CHARACTERS_MAX else compile(language, text)
+    except ConditionError as error:
+        raise ProtocolError(error.reason, str(error)) from None
+
+
+def values_of(entries: list[Entry[V]]) -> list[V]:
+    """Everybody who wants one of these."""
+    return [value for entry in entries for value in entry.values]
+
+
+def event_of(raw: bytes) -> Event:
+    """A frame as conditions see it."""
+    _, _, _, topic_length, _, _, header_length = HEAD.unpack_from(raw)
+    headers_at = HEAD_BYTES + topic_length
+    payload_at = headers_at + header_length
+    return Event(raw[HEAD_BYTES:headers_at], raw[headers_at:payload_at], raw[payload_at:])

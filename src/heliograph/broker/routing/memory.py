@@ -1,0 +1,81 @@
+"""Memory: what is known of brokers to which no way leads, and of speakers that speak no more; kept for a while only.
+
+In:    the network room's tables, after each change of the map.
+Out:   what came back into reach; what is forgotten.
+State: since when each thing is out of reach.
+Not here: telling neighbours what came back (exchange.py).
+Paper: N4; O9, named limits: names that come and go must not fill a map.
+
+Nothing is handed to a broker that lacks it while it is out of reach here, so nothing that is dead goes round for ever:
+everybody forgets it ``forget_ms`` after its own loss. What lives and comes back is offered anew by whoever has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.machine import Instant, Timers
+from heliograph.notes import BrokersLost, BrokersReached
+from heliograph.wire.network import What
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.network import Network
+
+Item = tuple[What, int]
+"""A record or an interest, by what it is and whose."""
+
+
+class Memory:
+    """Knows what is out of reach, and since when."""
+
+    def __init__(self, network: Network, timers: Timers, forget_ms: int) -> None:
+        self._network = network
+        self._timers = timers
+        self.keep_for(forget_ms)
+        self._lost: dict[Item, Instant] = {}
+        self._brokers_lost: dict[int, str] = {}
+
+    def keep_for(self, forget_ms: int) -> None:
+        """So long, from now on."""
+        self._forget_ns = forget_ms * NS_PER_MS
+
+    @property
+    def lost(self) -> list[Item]:
+        """Everything that will be forgotten, unless it comes back."""
+        return list(self._lost)
+
+    def look(self, now: Instant) -> list[Item]:
+        """Find out what went out of reach and what came back. Returns the latter."""
+        network = self._network
+        known = network.known()
+        lost = {item: self._lost.get(item, now) for item in known if not network.in_reach(*item)}
+        came = [item for item in self._lost if item not in lost and item in known]
+        if lost and lost.keys() != self._lost.keys():
+            self._timers.set("forget", min(lost.values()) + self._forget_ns, self._forget)
+        self._lost = lost
+        self._note()
+        return came
+
+    def _note(self) -> None:
+        """Say which brokers were lost and reached again: partitions, as this broker sees them."""
+        network = self._network
+        lost = {broker: network.name_of(broker) for broker in network.map.out_of_reach()}
+        went = [name for broker, name in lost.items() if broker not in self._brokers_lost]
+        came = [name for broker, name in self._brokers_lost.items() if broker in network.paths.costs]
+        self._brokers_lost = lost
+        if went:
+            network.note(BrokersLost(went))
+        if came:
+            network.note(BrokersReached(came))
+
+    def _forget(self, now: Instant) -> None:
+        """What has long been out of reach need not be kept: if it comes back, somebody offers it."""
+        self._network.settle(now)  # what was heard just now may have brought it back
+        old = [item for item, since in self._lost.items() if now - since >= self._forget_ns]
+        for item in old:
+            del self._lost[item]
+            self._network.forget(*item)
+        if self._lost:
+            at = min(self._lost.values()) + self._forget_ns
+            self._timers.set("forget", max(at, now + NS_PER_MS), self._forget)

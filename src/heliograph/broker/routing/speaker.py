@@ -1,0 +1,183 @@
+"""The speaker: what is said for our part of the cluster, and which member says it.
+
+In:    changes of the map, of our own interests and of other members'.
+Out:   the part's interests to everybody, while this broker speaks; its Gateway record, if it has links outside.
+State: who speaks, as far as was heard; the part's voice and whose interests are in it; our numbers.
+Not here: what one broker says for itself (network.py), covering (interests.py), shortest ways (map.py).
+Paper: [grid] §1.1 and §1.2; docs/decisions/0006.
+
+The member with the lowest slot is to speak, once there is a gateway through which it could be heard. It begins when it
+knows what all others want. Until it was heard to speak for everybody, gateways name the one before it, which goes on
+as long as one of them does: so other clusters never hear of a speaker before they have heard what it says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heliograph.broker.routing.interests import Difference, Owner, Voice, snapshot_of
+from heliograph.model.topics import INBOX_ROOT
+from heliograph.wire.network import Gateway
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.network import Network
+
+
+def inbox_of(broker: int) -> bytes:
+    """Under this topic the inboxes of all sessions of a broker are. It is always among what the broker wants."""
+    return b"%b/%016x" % (INBOX_ROOT, broker)
+
+
+class Speaker:
+    """Speaks for our part of the cluster, if that is ours to do, and knows who does if not."""
+
+    def __init__(self, network: Network, interests_max: int) -> None:
+        self._network = network
+        self._interests_max = interests_max
+        self.broker = network.me  # who speaks: alone, a broker speaks for itself
+        self.voice: Voice | None = None  # our part's voice, while we speak
+        self._number = 0  # of the last word that we said for our part
+        self._included: dict[int, None] = {}  # members whose interests are in the voice
+        self._gateway_number = 0
+
+    def settle(self) -> None:
+        """The map changed, or somebody was heard: speak, go on, or leave it to another."""
+        self.broker = self._who()
+        if self.voice is not None:
+            self._go_on()
+        elif self.broker == self._network.me and self._network.gateways_here() and self._is_ready(self.broker):
+            self._begin()
+
+    def _who(self) -> int:
+        """The lowest slot; but the one before it, until that one speaks for all of us."""
+        network = self._network
+        paths, before = network.paths, self.broker
+        if paths.speaker == before or self._is_ready(paths.speaker):
+            return paths.speaker
+        # A speaker that left is named for a while: nobody else was heard yet. One that speaks for others is not ours.
+        return before if before in network.map.members and before not in paths.parts else paths.speaker
+
+    def _is_ready(self, broker: int) -> bool:
+        network = self._network
+        cluster, interests = network.paths.cluster, network.interests
+        if not network.gateways_here():
+            return True  # nobody outside can hear anything
+        if broker == network.me:
+            return self.voice is not None or all(interests.age(other, False) for other in self._others())
+        age = interests.age(broker, True)
+        if age is None or age[0] != cluster[broker].incarnation:
+            return False  # not heard in this life
+        return all(interests.includes(broker, inbox_of(member) + b"/0") for member in cluster)
+
+    def _others(self) -> dict[int, None]:
+        return {broker: None for broker in self._network.paths.cluster if broker != self._network.me}
+
+    def _begin(self) -> None:
+        network = self._network
+        me, incarnation = network.me, network.map.me.incarnation
+        voice = self.voice = Voice(me, True, incarnation, self._interests_max)
+        voice.age = (incarnation, self._number)
+        voice.change(list(network.voice.filters), [], network.voice.groups, [])
+        self._included = self._others()
+        for broker in self._included:
+            owner = network.interests.owners.get((broker, False))
+            if owner is not None:
+                voice.change(list(owner.filters), [], list(owner.groups), [])
+        voice.age = (incarnation, max(voice.age[1], self._number + 1))
+        network.tell_interests(voice.snapshot(), None)
+
+    def _go_on(self) -> None:
+        """Members came or went. Once another is to speak, whoever comes is told by that one."""
+        if self._is_done():
+            self._end()
+            return
+        others = self._others()
+        if self._network.paths.speaker != self._network.me:
+            others = {broker: None for broker in self._included if broker in others}
+        for broker in [*self._included, *others]:
+            came, went = broker in others, broker in self._included
+            if came is went:
+                continue
+            owner = self._network.interests.owners.get((broker, False)) or Owner(broker, False)
+            difference = Difference()
+            if came:
+                difference.came, difference.groups_came = list(owner.filters), list(owner.groups)
+            else:
+                difference.went, difference.groups_went = list(owner.filters), list(owner.groups)
+            self._change(difference)
+        self._included = others
+
+    def _is_done(self) -> bool:
+        """True if another speaks, and all gateways say so: what comes from other clusters is matched with its words."""
+        network = self._network
+        named = [gateway.speaker for broker, gateway in network.gateways_here().items() if broker != network.me]
+        return network.me not in (self.broker, *named)
+
+    def _end(self) -> None:
+        assert self.voice is not None
+        incarnation, number = self.voice.age
+        self._number = number + 1
+        self.voice = None
+        self._included = {}
+        network = self._network
+        network.tell_interests(snapshot_of(network.me, True, (incarnation, self._number), [], []), None)
+
+    def hear(self, broker: int, difference: Difference) -> None:
+        """A member of our cluster, or this broker itself, wants more or less than before."""
+        if self.voice is not None and (broker == self._network.me or broker in self._included):
+            self._change(difference)
+
+    def _change(self, difference: Difference) -> None:
+        assert self.voice is not None
+        change = self.voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
+        if change is not None:
+            self._network.tell_interests(self.voice.bodies(change), None)
+
+    def outlive(self, incarnation: int) -> None:
+        """We have a newer incarnation: what was said under the old one is said again."""
+        self._gateway_number = 0
+        if self.voice is not None:
+            self.voice.age = (incarnation, self.voice.age[1])
+            self._network.tell_interests(self.voice.snapshot(), None)
+
+    def announce_gateway(self, renew: bool = False) -> None:
+        """Tell our links to other clusters, if there are any or were, and if anything about them is new."""
+        network = self._network
+        me = network.map.me
+        known = network.map.gateways.get(me.broker)
+        outside = network.linked(inside=False)
+        if not (renew or outside or (known is not None and known.outside)):
+            return
+        self._gateway_number += 1
+        record = Gateway(
+            broker=me.broker,
+            name=me.name,
+            cluster=me.cluster,
+            speaker=self.broker,
+            incarnation=me.incarnation,
+            number=self._gateway_number,
+            outside=outside,
+            inside=self._ways_inside() if outside else {},
+            address=me.address,
+            lives=network.lives(outside),
+        )
+        if not renew and known is not None and _says(known) == _says(record):
+            self._gateway_number -= 1
+            return
+        network.tell_record(record, None)
+        network.map.learn(record)
+
+    def _ways_inside(self) -> dict[int, int]:
+        network = self._network
+        costs = network.map.paths.costs
+        return {broker: coarse(costs[broker]) for broker in network.gateways_here() if broker != network.me}
+
+
+def _says(gateway: Gateway) -> tuple[object, ...]:
+    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
+
+
+def coarse(cost: int) -> int:
+    """A cost in steps of about an eighth, so that small changes stay where they happen."""
+    shift = max(0, cost.bit_length() - 4)
+    return cost >> shift << shift

@@ -1,0 +1,44 @@
+"""Conditions against each other and against events, one at a time.
+
+In:    compiled conditions (condition.py), events.
+Out:   covers(wide, narrow); matches(condition, event); refusal(condition, event): which test failed.
+State: none.
+Not here: many conditions at once (boxes/index.py for events, interests.py for covering).
+Paper: [resources] §3.2, covering.
+
+Covering is sound for all languages and complete where boxes say it all. A residue is compared by its terms: whoever
+asks all of them, and more, is covered.
+"""
+
+from __future__ import annotations
+
+from heliograph.matching.boxes import box
+from heliograph.matching.condition import Condition, Event
+
+
+def covers(wide: Condition, narrow: Condition) -> bool:
+    """True if every event that matches ``narrow`` surely matches ``wide``."""
+    return wide == narrow or (asks_less(wide, narrow) and box.covers(wide.box, narrow.box))
+
+
+def asks_less(wide: Condition, narrow: Condition) -> bool:
+    """True if the residue of ``wide`` has no term that the one of ``narrow`` lacks."""
+    if wide.residue is None:
+        return True
+    return narrow.residue is not None and wide.residue.terms <= narrow.residue.terms
+
+
+def matches(condition: Condition, event: Event) -> bool:
+    """True if an event fits. The plain form: an index asks many boxes at once, then the residues of those that fit."""
+    return refusal(condition, event) is None
+
+
+def refusal(condition: Condition, event: Event) -> str | None:
+    """The test that an event fails, as text; None if it fits."""
+    synopsis = condition.synopsis
+    failed = box.failed(condition.box, event.attributes_with((synopsis,) if synopsis else ()))
+    if failed is not None:
+        return f"{failed.attribute} {failed.op}" + ("" if failed.op == "present" else f" {failed.value!r}")
+    if condition.residue is None or condition.residue.matches(event):
+        return None
+    return condition.text

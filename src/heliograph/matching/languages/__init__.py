@@ -1,0 +1,25 @@
+"""Subscription languages, one file each: every text becomes a Condition (matching/condition.py).
+
+``compile`` is the door. A language is loaded when it is first spoken: RE2 and lxml cost tens of milliseconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from heliograph.errors import ConditionError, Reason
+from heliograph.matching.condition import Condition
+from heliograph.matching.languages.reading import check_length
+
+LANGUAGES = ("predicates", "integer", "tags", "regex", "xpath", "sql")
+"""What ``compile`` knows. Topic filters are not among them: every subscription has one, beside its condition."""
+
+
+def compile(language: str, text: str) -> Condition:
+    """The condition that a text stands for; ConditionError points at what is wrong with it."""
+    if language not in LANGUAGES:
+        known = ", ".join(LANGUAGES)
+        raise ConditionError(f"no language {language[:64]!r}; there are {known}", reason=Reason.LANGUAGE_UNSUPPORTED)
+    condition: Condition = import_module(f"{__name__}.{language}").read(text)
+    check_length(condition.text)  # what is told to other brokers has to be readable there
+    return condition

@@ -1,0 +1,165 @@
+"""Documents: the narrow door to lxml, for XML that strangers sent.
+
+In:    bytes of a payload or header; path expressions that the XPath room has checked.
+Out:   read_document() → a Document, or a text that says why there is none; compile_path() → an evaluator.
+State: the names that libxml2 was shown: it keeps every name for the life of the process, so their number is bounded.
+Not here: which expressions are allowed (xpath_grammar.py), what is compared with what (xpath_values.py).
+
+Expat surveys a document before libxml2 builds it: no document type (so no entities and nothing external), a bounded
+number of nodes and levels. Only UTF-8 is read; comments, processing instructions and blank text between elements are
+left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.parsers import expat
+
+from lxml import etree  # type: ignore[import-untyped]
+
+from heliograph.matching.languages.xpath_values import CANDIDATES_MAX, Candidates, Evaluate, Values
+
+BYTES_MAX = 1 << 16
+NODES_MAX = 4_096  # elements and attributes
+DEPTHS = (4, 8, 16, 32)
+DEPTH_MAX = DEPTHS[-1]
+NAMES_MAX = 1 << 16  # distinct names of elements, attributes and namespaces in the life of a process
+NAME_CHARACTERS_MAX = 256
+
+_names: set[str] = set()  # only asked for membership, never iterated over
+
+
+class _RefusedError(Exception):
+    """The document is none that we read."""
+
+
+class Document:
+    """A parsed document. What paths select in it is worked out once per path."""
+
+    __slots__ = ("_candidates", "_root", "_values", "again", "nodes")
+
+    def __init__(self, root: Any, nodes: int, depth: int) -> None:
+        self._root = root
+        self._values: dict[str, Values] = {}
+        self._candidates: dict[str, Candidates | None] = {}
+        self.nodes = nodes
+        self.again = max(depth, nodes // 64)  # what a step that meets nodes again costs per node
+
+    def values(self, path: str, evaluate: Evaluate) -> Values:
+        """What a path selects; ``path`` is its text, under which the answer is kept."""
+        found = self._values.get(path)
+        if found is None:
+            found = self._values[path] = Values(evaluate(self._root), _text)
+        return found
+
+    def candidates(self, path: str, evaluate: Evaluate) -> Candidates | None:
+        """The nodes of a path, to ask predicates of; None if there are too many to be asked one by one."""
+        if path not in self._candidates:
+            nodes = evaluate(self._root)
+            self._candidates[path] = Candidates(nodes, _text) if len(nodes) <= CANDIDATES_MAX else None
+        return self._candidates[path]
+
+    def holds(self, evaluate: Evaluate) -> bool:
+        """What a whole expression says; an expression that fails is false."""
+        try:
+            return evaluate(self._root) is True
+        except etree.XPathError:
+            return False
+
+
+def read_document(data: bytes) -> Document | str:
+    """The document in these bytes, or why there is none."""
+    if len(data) > BYTES_MAX:
+        return f"{len(data)} bytes, at most {BYTES_MAX} are read"
+    try:
+        if "\0" in data.decode():  # so that both parsers read the same characters, whatever the document declares
+            return "not XML in UTF-8: it has zero bytes"
+        survey = _Survey(data)
+        parser = etree.XMLParser(
+            encoding="utf-8",
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            collect_ids=False,
+            remove_comments=True,
+            remove_pis=True,
+            remove_blank_text=True,
+        )
+        root = etree.fromstring(data, parser)
+        return Document(root, survey.nodes, _depth(root))
+    except _RefusedError as error:
+        return str(error)
+    except (expat.ExpatError, etree.XMLSyntaxError, ValueError) as error:
+        return f"not XML in UTF-8: {error}"
+
+
+def compile_path(expression: str, namespaces: dict[str, str]) -> Evaluate:
+    """An evaluator for an expression; ValueError if libxml2 refuses it."""
+    try:
+        evaluate: Evaluate = etree.XPath(expression, namespaces=namespaces or None, regexp=False, smart_strings=False)
+        evaluate(_EMPTY)  # prefixes without a namespace are only found now
+    except etree.XPathError as error:
+        raise ValueError(str(error)) from None
+    return evaluate
+
+
+class _Survey:
+    """Counts what a document has, before anything is built of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.nodes = 0
+        self._new: dict[str, None] = {}
+        reader = expat.ParserCreate("utf-8")
+        reader.ordered_attributes = True
+        reader.StartDoctypeDeclHandler = self._doctype
+        reader.StartElementHandler = self._start
+        reader.ProcessingInstructionHandler = self._instruction
+        reader.Parse(data, True)
+        if len(_names) + len(self._new) > NAMES_MAX:
+            raise _RefusedError(f"new names, and {NAMES_MAX} are known already")
+        _names.update(self._new)
+
+    def _start(self, name: str, attributes: list[str]) -> None:
+        if name not in _names:
+            self._name(name)
+        for attribute, value in zip(attributes[::2], attributes[1::2], strict=True):
+            if attribute not in _names:
+                self._name(attribute)
+            if attribute.startswith("xmlns"):
+                self._name(value)
+        self.nodes += 1 + len(attributes) // 2
+        if self.nodes > NODES_MAX:
+            raise _RefusedError(f"more than {NODES_MAX} nodes")
+
+    def _instruction(self, target: str, data: str) -> None:
+        self._name(target)
+
+    def _doctype(self, *declaration: Any) -> None:
+        raise _RefusedError("it has a document type, and those are not read")
+
+    def _name(self, name: str) -> None:
+        if name not in _names:
+            if len(name) > NAME_CHARACTERS_MAX:
+                raise _RefusedError(f"a name of more than {NAME_CHARACTERS_MAX} characters")
+            self._new[name] = None
+
+
+def _text(element: Any) -> str:
+    """The string value of an element."""
+    if len(element) == 0:
+        return element.text or ""
+    text: str = etree.tostring(element, method="text", encoding="unicode", with_tail=False)
+    return text
+
+
+def _depth(root: Any) -> int:
+    """How many levels a document has, rounded up to one of DEPTHS."""
+    for depth, has_more in _DEEPER:
+        if not has_more(root):
+            return depth
+    raise _RefusedError(f"deeper than {DEPTH_MAX} levels")
+
+
+_EMPTY = etree.Element("empty")
+_DEEPER = [(depth, etree.XPath(f"boolean({'/*' * (depth + 1)})")) for depth in DEPTHS]

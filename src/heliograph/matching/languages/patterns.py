@@ -1,0 +1,56 @@
+"""Patterns: the narrow door to RE2, which matches in time linear in the text, whatever the pattern.
+
+In:    a regular expression in RE2's syntax.
+Out:   a function that says whether a text has a match; ValueError for a bad or too costly pattern.
+State: none of ours; RE2 keeps at most MEMORY_BYTES_MAX of states per pattern.
+Not here: conditions (regex.py, sql.py).
+
+A text of TEXT_BYTES_MAX against a program of PROGRAM_MAX costs some 10 µs, and when RE2 runs out of room for states,
+which somebody has to want, about 5 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import re2  # type: ignore[import-untyped]
+
+PATTERN_CHARACTERS_MAX = 512
+PROGRAM_MAX = 500  # instructions of RE2: steps per byte of text in the worst case
+MEMORY_BYTES_MAX = 1 << 18
+TEXT_BYTES_MAX = 4_096  # a longer text matches no pattern
+
+Search = Callable[[str], bool]
+
+
+class PatternOverLimitError(ValueError):
+    """A pattern that would cost too much."""
+
+
+def pattern(expression: str, *, dot_nl: bool = False) -> tuple[Search, int]:
+    """A search for this pattern anywhere in a text, and its size in instructions."""
+    if len(expression) > PATTERN_CHARACTERS_MAX:
+        raise PatternOverLimitError(f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = MEMORY_BYTES_MAX
+    options.dot_nl = dot_nl
+    try:
+        compiled = re2.compile(expression, options)
+    except re2.error as error:
+        problem = error.args[0] if error.args else ""
+        problem = problem.decode("utf-8", "replace") if isinstance(problem, bytes) else str(problem)
+        kind = PatternOverLimitError if "too large" in problem else ValueError
+        raise kind(f"RE2 says: {problem}") from None
+    size: int = compiled.programsize
+    if size > PROGRAM_MAX:
+        raise PatternOverLimitError(f"this pattern needs {size} instructions, at most {PROGRAM_MAX} are allowed")
+    find = compiled.search
+
+    def search(text: str) -> bool:
+        if len(text) > TEXT_BYTES_MAX // 4 and len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+            return False
+        return find(text) is not None
+
+    return search, size

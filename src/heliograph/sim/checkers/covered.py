@@ -1,0 +1,65 @@
+"""Covered: what one interest says for another is told once, so the tables of others stay small.
+
+In:    what each client should have (book.py); at the end the brokers' report "map".
+Out:   a violation for each broker and each cluster that has told more interests than it needs; "measured": how many
+       there are, and which share of the subscriptions cost nothing upstream.
+State: none beyond the book.
+Not here: whether enough was told (delivery.py), whether everybody knows it (maps.py).
+Paper: [resources] §3.2, covering; N9, R3.
+
+How many are needed is found by comparing every wish of a broker, or of a cluster, with every other (conditions.py). For
+its sessions' inboxes each broker has one interest besides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliograph.sim.checkers.book import Book
+from heliograph.sim.conditions import Wish, uncovered
+
+
+class Covered(Book):
+    """Upstream tables are small."""
+
+    name = "covered"
+
+    def end(self) -> None:
+        """Compare what was told with what is needed."""
+        clusters = {host: plan.cluster for host, plan in self.scenario.topology.brokers.items()}
+        wishes: dict[str, list[Wish]] = {host: [] for host in clusters}
+        for who, wanted in self.present.items():
+            wishes[self.people[who].broker] += wanted.values()
+        reports = {host: self.ask(host, "map") for host in clusters}
+        needed = {host: uncovered(wishes[host]) for host in clusters}
+        told, told_wide = 0, 0
+        for host, report in reports.items():
+            if report is not None:
+                (own,) = (row["interests"] for row in report["members"] if row["broker"] == report["broker"])
+                told += self._compare(host, own, len(needed[host]), 1)
+        for cluster, interests in _of_clusters(reports).items():
+            members = [host for host, its in clusters.items() if its == cluster]
+            whole = uncovered([wish for host in members for wish in needed[host]])
+            told_wide += self._compare(f"cluster {cluster}", interests, len(whole), len(members))
+        self._measure(sum(map(len, wishes.values())), told, told_wide)
+
+    def _compare(self, who: str, interests: int, needed: int, inboxes: int) -> int:
+        told = interests - inboxes
+        if told > needed:
+            self.blame(f"{who} has told {told} interests, but {needed} cover everything that is wanted there")
+        return told
+
+    def _measure(self, subscriptions: int, told: int, told_wide: int) -> None:
+        if subscriptions:
+            share = 100 * (subscriptions - told) // subscriptions
+            text = f"{subscriptions} subscriptions, {share} % covered: brokers told {told} interests"
+            self.journal.write("measured", "the network", f"{text}, clusters {told_wide}")
+
+
+def _of_clusters(reports: dict[str, Any]) -> dict[str, int]:
+    """How many interests of each cluster the others have; the most, if they do not agree."""
+    found: dict[str, int] = {}
+    for report in reports.values():
+        for row in report["clusters"] if report is not None else ():
+            found[row["cluster"]] = max(found.get(row["cluster"], 0), row["interests"])
+    return found

@@ -1,0 +1,122 @@
+"""How long ways are, on whole graphs: against the shortest there are, and against the best that summaries allow."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from heliograph.broker.routing.map import Edges, NetworkMap, shortest
+from heliograph.broker.routing.speaker import coarse
+from heliograph.wire.network import Gateway, Member
+
+pytestmark = pytest.mark.req("N4", "N5")
+
+OUTSIDE = 1_000
+
+
+class Graph:
+    """Rings of brokers with chords, each ring linked to the next, all round; and links between any two rings."""
+
+    def __init__(self, seed: int, brokers: int, clusters: int, across: int) -> None:
+        self._random = Random(seed)
+        self.brokers = range(1, brokers + 1)
+        self.cluster = {broker: (broker - 1) * clusters // brokers for broker in self.brokers}
+        self.groups = [[one for one in self.brokers if self.cluster[one] == number] for number in range(clusters)]
+        self.edges: Edges = {broker: {} for broker in self.brokers}
+        for number, group in enumerate(self.groups):
+            for one, other in zip(group, [*group[1:], group[0]], strict=True):
+                self._link(one, other)
+            self._draw(group, group, len(group))
+            self._draw(group, self.groups[(number + 1) % clusters], 2)
+        for _ in range(across):
+            self._draw(*self._random.sample(self.groups, 2), 1)
+        self.inner = {broker: shortest(broker, self._inside(broker))[0] for broker in self.brokers}
+        self.costs = {broker: shortest(broker, self.edges)[0] for broker in self.brokers}
+        self.gateways = {one for one in self.brokers if self._links(one, inside=False)}
+        self.maps = self._maps()
+
+    def _link(self, one: int, other: int) -> None:
+        cost = self._random.randint(900, 1_600) + (OUTSIDE if self.cluster[one] != self.cluster[other] else 0)
+        self.edges[one][other] = self.edges[other][one] = cost
+
+    def _draw(self, ones: list[int], others: list[int], count: int) -> None:
+        while count:
+            one, other = self._random.choice(ones), self._random.choice(others)
+            if one != other and other not in self.edges[one]:
+                self._link(one, other)
+                count -= 1
+
+    def _links(self, one: int, inside: bool) -> dict[int, int]:
+        same = self.cluster[one]
+        return {other: cost for other, cost in self.edges[one].items() if (self.cluster[other] == same) is inside}
+
+    def _inside(self, one: int) -> Edges:
+        return {other: self._links(other, inside=True) for other in self.groups[self.cluster[one]]}
+
+    def _maps(self) -> dict[int, NetworkMap]:
+        members = {
+            one: Member(one, f"b{one}", f"c{self.cluster[one]}", one % 64, 0, 1, 1, self._links(one, inside=True))
+            for one in self.brokers
+        }
+        maps = {}
+        for one in self.brokers:
+            maps[one] = NetworkMap(members[one])
+            for other in self.groups[self.cluster[one]]:
+                maps[one].learn(members[other])
+        speakers = {one: maps[one].paths.speaker for one in self.brokers}
+        for one in sorted(self.gateways):
+            others = [other for other in self.inner[one] if other in self.gateways and other != one]
+            inside = {other: coarse(self.inner[one][other]) for other in others}
+            outside = self._links(one, inside=False)
+            record = Gateway(one, f"b{one}", f"c{self.cluster[one]}", speakers[one], 1, 1, outside, inside)
+            for each in maps.values():
+                each.learn(record)
+        return maps
+
+    def stretch(self, start: int, target: int) -> float:
+        """What the way costs that brokers take, hop by hop, as a multiple of the shortest."""
+        here, cost = start, 0
+        while here != target:
+            paths = self.maps[here].paths
+            speaker = self.maps[target].paths.speaker
+            step = paths.steps[target] if target in paths.cluster else paths.next_to_part(speaker)
+            assert step is not None
+            cost += self.edges[here][step]
+            here = step
+        return cost / self.costs[start][target]
+
+    def best_of_one_entry(self, start: int, group: list[int]) -> list[float]:
+        """The same for a whole cluster, if it is entered where that is best for its members on the whole."""
+        if start in group:
+            return [self.inner[start][one] / self.costs[start][one] for one in group if one != start]
+        entries = [gateway for gateway in group if gateway in self.gateways]
+        ways = [
+            [(self.costs[start][entry] + self.inner[entry][one]) / self.costs[start][one] for one in group]
+            for entry in entries
+        ]
+        return min(ways, key=sum)
+
+
+def p95(stretches: list[float]) -> float:
+    return sorted(stretches)[int(0.95 * (len(stretches) - 1))]
+
+
+def measured(graph: Graph) -> tuple[float, float]:
+    """At p95: the ways that are taken, and the best of one entry per cluster."""
+    taken = [graph.stretch(one, other) for one in graph.brokers for other in graph.brokers if one != other]
+    best = [way for one in graph.brokers for group in graph.groups for way in graph.best_of_one_entry(one, group)]
+    return p95(taken), p95(best)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_where_clusters_are_linked_to_their_neighbours_ways_are_about_the_shortest(seed: int) -> None:
+    taken, _ = measured(Graph(seed, brokers=100, clusters=5, across=0))
+    assert taken <= 1.3
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_with_random_links_between_clusters_ways_are_about_as_short_as_one_entry_per_cluster_allows(seed: int) -> None:
+    taken, best = measured(Graph(seed, brokers=100, clusters=5, across=60))
+    assert best > 1.3, "nobody who does not know which member of a cluster wants something could do better"
+    assert taken <= 1.1 * best

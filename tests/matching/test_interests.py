@@ -1,0 +1,161 @@
+"""Covering of conditions, sound and complete on boxes, and the set of interests against its definition."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.matching.boxes import box
+from heliograph.matching.condition import Condition, Event
+from heliograph.matching.conditions import covers, matches, refusal
+from heliograph.matching.interests import ANYTHING, LISTED_MAX, Interest, InterestSet
+from heliograph.matching.languages import compile
+from heliograph.matching.languages.predicates import condition
+from heliograph.model import topics
+from tests.matching.box_oracle import boxes, tight_conjunctions
+from tests.matching.test_topics import filters
+
+TEXTS = [
+    *(
+        ("predicates", text)
+        for text in ("true", "a > 3", "a > 5", "a = 6", "a > 3 and b = 'x'", "b prefix 'x'", "a = 1 and a = 2")
+    ),
+    *(
+        ("sql", text)
+        for text in ("a > 3 OR b = 'x'", "a > 5 AND (a > 3 OR b = 'x')", "a IS NULL", "b LIKE '%x'", "a + 1 > 5")
+    ),
+    *(("sql", text) for text in ("a IN (4, 6)", "NOT a = 6", "b LIKE '%x' AND a > 3", "a > 3", "b = 'x' OR a > 3")),
+    *(("integer", text) for text in ("1..10", "2, 4, 6", "6", "..")),
+    *(("tags", text) for text in ("a", "a=6", "a=6,b=x", "b=x*")),
+    *(("regex", text) for text in ("b ~ 'x'", "b ~ 'x' and topic ~ '6'", "topic ~ '6'", "a ~ '6'")),
+    *(("xpath", text) for text in ("//a", "//a[b]", "in header 'b': //a")),
+]
+CONDITIONS = [compile(language, text) for language, text in TEXTS]
+EVENTS = [
+    Event(topic, json.dumps({k: v for k, v in (("a", a), ("b", b)) if v is not None}).encode(), payload)
+    for topic in (b"6", b"t/4", b"a=6,b=xy")
+    for a in (None, 3, 4, 6, "6", 7.5)
+    for b in (None, "x", "yx", "<a/>")
+    for payload in (b"<a/>", b"<a><b/></a>")
+]
+
+
+@pytest.mark.req("N9")
+@pytest.mark.parametrize("wide", CONDITIONS, ids=[f"{one.language} {one.text}" for one in CONDITIONS])
+def test_what_covers_matches_all_that_the_covered_one_matches(wide: Condition) -> None:
+    for narrow in CONDITIONS:
+        if covers(wide, narrow):
+            assert [one for one in EVENTS if matches(narrow, one) and not matches(wide, one)] == []
+
+
+@pytest.mark.req("N9", "R3")
+@settings(max_examples=200)
+@given(boxes, boxes)
+def test_covering_of_conditions_is_that_of_their_boxes(one: tuple, other: tuple) -> None:
+    assert covers(condition(one), condition(other)) == box.covers(one, other)
+    if box.covers(one, other) and box.covers(other, one) and not any("prefix" in str(p.op) for p in (*one, *other)):
+        assert box.box(condition(one).box) == box.box(condition(other).box)
+
+
+def test_every_condition_covers_itself_and_is_covered_by_anything() -> None:
+    assert all(covers(one, one) and covers(ANYTHING, one) for one in CONDITIONS)
+
+
+def test_a_refusal_names_the_test_that_failed() -> None:
+    event = Event(b"t", b'{"disk": 100}', b"")
+    assert refusal(compile("predicates", "disk > 120 and os = 'linux'"), event) == "disk > 120"
+    assert refusal(compile("predicates", "disk > 50 and os present"), event) == "os present"
+    assert refusal(compile("sql", "disk + 1 > 200"), event) == "disk + 1 > 200"
+    assert refusal(compile("sql", "disk + 1 > 100"), event) is None
+
+
+def oracle_covers(wide: Interest, narrow: Interest) -> bool:
+    return topics.covers(wide.filter, narrow.filter) and covers(wide.condition, narrow.condition)
+
+
+interests = st.builds(Interest, filters, st.sampled_from(CONDITIONS) | tight_conjunctions.map(condition))
+
+
+def follow(reduced: InterestSet, told: dict[Interest, None], change: tuple[list[Interest], list[Interest]]) -> None:
+    came, went = change
+    for root in went:
+        del told[root]
+    for root in came:
+        assert root not in told
+        told[root] = None
+    assert told == reduced.roots, "what was told adds up to the roots"
+
+
+@pytest.mark.req("N9", "R3")
+@settings(max_examples=200)
+@given(st.lists(interests, max_size=20), st.data())
+def test_the_roots_say_as_much_as_all_and_no_root_covers_another(given_: list[Interest], data: st.DataObject) -> None:
+    reduced = InterestSet()
+    kept: list[Interest] = []
+    told: dict[Interest, None] = {}
+    for interest in given_:
+        if kept and data.draw(st.integers(0, 2)) == 0:
+            gone = kept.pop(data.draw(st.integers(0, len(kept) - 1)))
+            follow(reduced, told, reduced.remove(gone))
+        else:
+            kept.append(interest)
+            follow(reduced, told, reduced.add(interest))
+        roots = list(reduced.roots)
+        assert all(any(oracle_covers(root, one) for root in roots) for one in kept)
+        assert not any(oracle_covers(one, other) for one in roots for other in roots if one != other)
+        assert all(root in reduced and any(oracle_covers(one, root) for one in kept) for root in roots)
+        assert all(oracle_covers(reduced.coverer(one) or one, one) and one in reduced for one in kept)
+
+
+def test_a_group_too_large_for_a_list_is_reduced_alike() -> None:
+    reduced = InterestSet()
+    single = [Interest(b"a/b", compile("predicates", f"n = {number}")) for number in range(3 * LISTED_MAX)]
+    for one in single:
+        assert reduced.add(one) == ([one], [])
+    wide = Interest(b"a/#", compile("predicates", "n >= 10"))
+    came, went = reduced.add(wide)
+    assert came == [wide]
+    assert dict.fromkeys(went) == dict.fromkeys(single[10:])
+    came, went = reduced.remove(wide)
+    assert dict.fromkeys(came) == dict.fromkeys(single[10:])
+    assert went == [wide]
+    for one in single:
+        assert reduced.remove(one) == ([], [one])
+    assert len(reduced) == len(reduced.roots) == 0
+
+
+def test_more_attributes_than_an_index_takes_are_still_covered() -> None:
+    reduced = InterestSet()
+    single = [Interest(b"a", compile("predicates", f"n{number} = 1 and m = 1")) for number in range(1_200)]
+    for one in single:
+        reduced.add(one)
+    assert len(reduced.roots) == 1_200
+    assert reduced.add(Interest(b"a", compile("predicates", "n1199 = 1 and m = 1 and k = 2"))) == ([], [])
+    came, went = reduced.add(Interest(b"#", compile("predicates", "m > 0")))
+    assert (len(came), len(went)) == (1, 1_200)
+
+
+def test_identical_interests_are_shared_and_go_with_the_last() -> None:
+    reduced = InterestSet()
+    one = Interest(b"a/+", compile("sql", "disk > 120 AND system = 'linux'"))
+    same = Interest(b"a/+", compile("predicates", "system = 'linux' and disk > 120.0"))
+    assert reduced.add(one) == ([one], [])
+    assert reduced.add(same) == ([], [])
+    assert reduced.remove(one) == ([], [])
+    assert reduced.remove(same) == ([], [one])
+
+
+def test_removing_the_covering_interest_brings_back_what_it_covered() -> None:
+    reduced = InterestSet()
+    narrow = Interest(b"a/b", compile("predicates", "disk > 200"))
+    middle = Interest(b"a/+", compile("predicates", "disk > 120"))
+    wide = Interest(b"a/#")
+    for one in (narrow, middle, wide):
+        reduced.add(one)
+    assert list(reduced.roots) == [wide]
+    assert reduced.coverer(narrow) == wide
+    assert reduced.remove(wide) == ([middle], [wide])
+    assert reduced.remove(middle) == ([narrow], [middle])
