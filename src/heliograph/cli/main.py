@@ -12,7 +12,20 @@ from typing import Annotated
 
 import typer
 
-from heliograph.cli import broker, ca, config, demo, network, publish, request, simulate, subscribe, token, version
+from heliograph.cli import (
+    broker,
+    ca,
+    config,
+    demo,
+    evaluate,
+    network,
+    publish,
+    request,
+    simulate,
+    subscribe,
+    token,
+    version,
+)
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
 
@@ -47,6 +60,7 @@ subscribe.register(app)
 request.register(app)
 simulate.register(app)
 demo.register(app)
+app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(token.app, name="token")

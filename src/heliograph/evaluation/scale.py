@@ -5,8 +5,8 @@ Out:   a row of figures.
 State: none; each size has a stage of its own.
 Not here: what stands in for brokers (standin.py), the paper's five sites (topologies.py).
 
-Brokers and clients are spread at random over a region as large as the United States. Each broker links to an earlier one
-and to another, so the network is connected and some dozen links across. All make themselves known to one directory.
+Brokers and clients are spread at random over a region as large as the United States. Each broker links to two earlier
+ones, so the network is connected and about a dozen links across. All make themselves known to one directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZES_QUICK = (10, 100)
 SEARCHES = 10
 LATITUDES, LONGITUDES = (30.0, 48.0), (-122.0, -75.0)
 SETTLE_S = 3.0
-BROKERS_PER_S = 2_000  # that make themselves known while the stage settles
+BROKERS_PER_S = 1_000  # that start, so that the directory hears of each
 QUIET_MS = 60_000  # between a responder's looks at its stand-in, which never changes
 LIFETIME_S = 300  # of a broker advertisement, so that renewals do not fill the time between searches
 CLOCK_ERROR_NS = 2_000_000  # what whole brokers at such distances agree on is about as wrong
@@ -42,7 +42,7 @@ def somewhere(random: Random) -> Place:
 
 
 def network(names: list[str], random: Random) -> Links:
-    """Whom each broker dials: an earlier one, and now and then another."""
+    """Whom each broker dials: two earlier ones, which may be the same."""
     links: Links = {names[0]: ()}
     for number, name in enumerate(names[1:], 1):
         links[name] = tuple(dict.fromkeys(names[random.randrange(number)] for _ in range(2)))
@@ -66,13 +66,13 @@ def build(brokers: int, seed: int, whole: bool) -> Stage:
     places = {name: somewhere(random) for name in names}
     links = network(names, random)
     stage.add_directory(somewhere(random))
-    if whole:
-        for name in names:
+    for name, others in neighbours(links).items():
+        if whole:
             stage.add_broker(name, places[name], links[name], AT_DIRECTORY)
-    else:
-        for name, others in neighbours(links).items():
+        else:
             _add_stand_in(stage, name, places[name], others, brokers)
-    stage.run(SETTLE_S + brokers / BROKERS_PER_S)
+        stage.run(1 / BROKERS_PER_S)
+    stage.run(SETTLE_S)
     return stage
 
 

@@ -5,9 +5,9 @@ Out:   the topic's publications to its responder and, once each, to its other ne
 State: the ids of the publications that it has seen, its responder's subscription.
 Not here: the responder (discovery/brokers/responder.py), brokers (broker/): ten thousand of these do not fit here.
 
-What a network of brokers does for discovery is to bring a publication on one topic to all of them once. A broker sends it
-along shortest paths; a stand-in floods, so more is sent and nothing arrives later. Network time is given to it, with an
-error, instead of being agreed on.
+What a network of brokers does for discovery is to bring a publication on one topic to all of them once. Brokers send
+it along shortest paths; stand-ins flood, so more is sent and nothing arrives later. Network time is given to them, with
+an error, instead of being agreed on.
 """
 
 from __future__ import annotations

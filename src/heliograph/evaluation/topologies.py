@@ -7,8 +7,8 @@ State: none; each topology has a stage of its own.
 Not here: where the sites are (places.py), the paper's figures (paper.py), more than five brokers (scale.py).
 Paper: [brokers] §9.
 
-Where a topology's text leaves it open: all brokers of the star make themselves known to the directory and its hub is
-Indianapolis; of the linear one only Indianapolis does, and the line goes on to Minneapolis, Urbana, Tallahassee, Cardiff.
+Where the text leaves it open: all brokers of the star make themselves known to the directory, and its hub is
+Indianapolis; of the linear one only Indianapolis does, and the line goes on in the order of BROKER_SITES.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def _row(topology: str, site: str, results: Sequence[Result], published: Summary
     row["paper"] = None if published is None else published.as_dict()
     if times:
         whole = sum(each.total for each in times)
-        row["share"] = {
-            part: round(sum(getattr(each, part) for each in times) / whole, 3) for part in Times.__slots__
-        }
+        row["share"] = {part: round(sum(getattr(each, part) for each in times) / whole, 3) for part in Times.__slots__}
         row["waiting_ms"] = round(fmean(each.waiting for each in times), 3)
     return row
 
@@ -154,5 +152,3 @@ def checks(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     claim = f"unconnected, client in {unconnected['client']}: most of the time is waiting for responses"
     values = {"ours": waiting, "paper": paper.WAITING_SHARE_UNCONNECTED}
     return [*found, {"claim": claim, "holds": waiting > 0.5, "values": values}]
-
-
