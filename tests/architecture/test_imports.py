@@ -21,6 +21,7 @@ ORDER = (
     ("node", "config", "config_discovery", "config_keys", "config_keyring", "config_sources"),
     ("observe",),
     ("live", "sim"),
+    ("evaluation",),
     ("__init__",),
     ("cli", "__main__"),
 )

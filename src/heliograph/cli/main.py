@@ -19,6 +19,7 @@ from heliograph.cli import (
     config,
     demo,
     discover,
+    evaluate,
     network,
     publish,
     request,
@@ -63,6 +64,7 @@ subscribe.register(app)
 request.register(app)
 simulate.register(app)
 demo.register(app)
+app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(token.app, name="token")

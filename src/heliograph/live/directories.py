@@ -9,11 +9,11 @@ Not here: addresses in numbers, which need no looking up (services.py).
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Sequence
 
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.live.loop import Driver
+from heliograph.live.names import in_number
 from heliograph.machine import Address
 from heliograph.node import DISCOVERY
 from heliograph.observe.log import Log
@@ -28,7 +28,7 @@ async def look_up(driver: Driver, log: Log, addresses: Sequence[Address], known_
     missing: set[Address] = set()
     while driver.failure is None:
         for name in addresses:
-            found = await in_numbers(name)
+            found = await in_number(name)
             if found is not None:
                 missing.discard(name)
                 known[name] = found
@@ -37,13 +37,3 @@ async def look_up(driver: Driver, log: Log, addresses: Sequence[Address], known_
                 missing.add(name)
         driver.tell(DISCOVERY, DirectoriesFound(tuple(dict.fromkeys((*known_too, *known.values())))))
         await asyncio.sleep(SOON_S if missing else AGAIN_S)
-
-
-async def in_numbers(name: Address) -> Address | None:
-    """The same address with a number for its host; None if nobody knows it."""
-    loop = asyncio.get_running_loop()
-    try:
-        infos = await loop.getaddrinfo(*name, family=socket.AF_INET, type=socket.SOCK_DGRAM)
-    except (OSError, UnicodeError):  # the latter: not even the form of a name
-        return None
-    return str(infos[0][4][0]), name[1]

@@ -23,9 +23,9 @@ from heliograph.client.config import parse_target
 from heliograph.discovery.brokers.config import DiscoveryConfig, written
 from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.result import Finding, Result
-from heliograph.live.directories import in_numbers
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import Driver
+from heliograph.live.names import in_number
 from heliograph.machine import Address
 from heliograph.node import BROKER
 from heliograph.notes import NeighbourLinked, Note
@@ -108,7 +108,7 @@ class Joining:
         await self._link_to_one_of(others[:1])
 
     async def _search(self) -> Result:
-        found = [address for name in self._named if (address := await in_numbers(name)) is not None]
+        found = [address for name in self._named if (address := await in_number(name)) is not None]
         config = replace(self._config, directories=(*self._config.directories, *map(written, found)))
         finder = Finder(config, seed=secrets.randbits(64), keyring=self._keyring)
         await run_alone(finder, Finder.sockets(config, self._host, config.multicast.interface or self._host))

@@ -50,13 +50,19 @@ async def _in_numbers(text: str, seconds: float) -> str | None:
     address = address_of(text)
     if address is None or is_number(address[0]):
         return text
+    found = await in_number(address, seconds)
+    return None if found is None else written(found)
+
+
+async def in_number(address: Address, seconds: float | None = None) -> Address | None:
+    """The same address with a number for its host; None if nobody knows it, or not in time."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(seconds):
             infos = await loop.getaddrinfo(*address, family=socket.AF_INET, type=socket.SOCK_DGRAM)
-    except (OSError, UnicodeError, TimeoutError):
+    except (OSError, UnicodeError, TimeoutError):  # UnicodeError: not even the form of a name
         return None
-    return written((str(infos[0][4][0]), address[1]))
+    return str(infos[0][4][0]), address[1]
 
 
 async def directories_of(domains: Sequence[str], seconds: float, resolvers: Sequence[Address] | None = None) -> Found:

@@ -1,0 +1,1 @@
+"""Evaluation: the experiments of the papers, run anew, with their figures beside ours."""
