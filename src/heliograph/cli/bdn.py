@@ -123,7 +123,7 @@ def status(at: Where = DEFAULT, as_json: AsJson = False) -> None:
 
 @app.command(name="list", epilog=examples("heliograph bdn list"))
 def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
-    """List the brokers that a directory on this machine knows, nearest first."""
+    """List the brokers that a directory here knows."""
     rows: list[dict[str, Any]] = []
     for page in _ask(at, "brokers"):
         rows.extend(page["rows"])

@@ -20,6 +20,7 @@ from heliograph.cli.demo_broker import SETTINGS, BrokerProcess, broker_process
 from heliograph.cli.demo_contents import play_contents
 from heliograph.cli.demo_network import play_network
 from heliograph.cli.demo_report import Report
+from heliograph.cli.network_processes import administrating
 from heliograph.errors import RefusedError
 from heliograph.live.client import Client
 from heliograph.live.connect import Connecting, connect
@@ -179,6 +180,8 @@ async def _slow_consumer(broker: BrokerProcess, policy: Policy, report: Report) 
         # Under the other policies it has not looked at anything until now.
         slow_got, told = (await dawdling, "") if dawdling is not None else await _read_rest(slow)
         lost = sum(slow_client.report("overview")["lost"].values())
+    if policy is Policy.DISCONNECT and not told:
+        told = await _told_at_the_broker(broker)
     print(
         f"   {policy:<12} fast: {fast_got:,} in {took:.1f} s; slow: {_fate(policy, slow_got, lost, told)}", flush=True
     )
@@ -212,6 +215,13 @@ async def _read_rest(subscription: Subscription) -> tuple[int, str]:
         return got, ""
     except RefusedError as error:
         return got, str(error)
+
+
+async def _told_at_the_broker(broker: BrokerProcess) -> str:
+    """What is written before a hangup is flushed for a second: on a busy machine a slow reader may not hear why."""
+    async with administrating(broker.url) as administrator:
+        overview = await administrator.ask("admin", {"do": "report", "question": "overview"})
+    return "slow_consumer, as the broker's report says" if overview["refused"].get("slow_consumer") else ""
 
 
 def _fate(policy: Policy, got: int, lost: int, told: str) -> str:
