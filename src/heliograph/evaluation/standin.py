@@ -28,7 +28,7 @@ from heliograph.wire.splitter import Splitter
 
 PORT = 4_716
 SOCKET = "neighbours"
-FROM_SERVICE = dict.fromkeys((Kind.HELLO, Kind.SUBSCRIBE, Kind.SERVICE, Kind.EVENT), FRAME_BYTES_MAX)
+FROM_SERVICE: dict[int, int] = dict.fromkeys((Kind.HELLO, Kind.SUBSCRIBE, Kind.SERVICE, Kind.EVENT), FRAME_BYTES_MAX)
 ERROR_NS = 5_000_000  # the bound that it claims for its network time
 SEEN_MAX = 1_000  # the newest publications whose repeats are known
 
