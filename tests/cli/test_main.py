@@ -49,7 +49,9 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
-@pytest.mark.parametrize("group", ["", "broker", "broker link", "discover", "network", "config", "ca", "token"])
+@pytest.mark.parametrize(
+    "group", ["", "bdn", "broker", "broker link", "evaluate", "discover", "network", "config", "ca", "token"]
+)
 def test_every_command_is_described_in_one_whole_line(run: Run, group: str) -> None:
     ran = run(*group.split(), "--help")
 

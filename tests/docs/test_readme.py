@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -83,14 +84,11 @@ def test_the_ten_lines_run(broker: dict[str, str]) -> None:
 @pytest.mark.slow
 @pytest.mark.req("N4", "N5", "N8")
 def test_the_network_goes_on_when_a_broker_on_the_way_is_killed(environment: dict[str, str]) -> None:
-    up, show, subscribe, publish, trace, down = [*commands()[3:], ["heliograph", "network", "down"]]
+    up, show, subscribe, publish, trace, down = [*commands()[3:8], ["heliograph", "network", "down"]]
     del environment["HELIOGRAPH_LISTENER__MAIN__PORT"]
 
     def run(command: list[str]) -> str:
-        process = start(command, environment, stderr=subprocess.PIPE)
-        out, err = process.communicate(timeout=2 * DEADLINE_S)
-        assert process.returncode == 0, err
-        return out
+        return ended(command, environment)
 
     try:
         rows = re.findall(r"^\s*(\w+)\s.*127\.0\.0\.1:(\d+)\s+(\d+)", run(up), re.MULTILINE)
@@ -113,6 +111,37 @@ def test_the_network_goes_on_when_a_broker_on_the_way_is_killed(environment: dic
         subscriber.communicate(timeout=DEADLINE_S)
     finally:
         run(down)
+
+
+@pytest.mark.slow
+@pytest.mark.req("B5", "B11", "B12", "B14")
+def test_a_broker_is_found_and_found_again_without_the_directory(environment: dict[str, str], tmp_path: Path) -> None:
+    up, discover = commands()[8:10]
+    del environment["HELIOGRAPH_LISTENER__MAIN__PORT"]
+    environment |= {"XDG_STATE_HOME": str(tmp_path / "state")}
+    try:
+        ports = re.findall(r"127\.0\.0\.1:(\d+)", ended(up, environment))
+        assert len(ports) == 5
+        shown = json.loads(ended(["heliograph", "network", "map", "--json"], environment))
+        (directory,) = shown["directories"]
+        asked = [*discover, "--bdn", directory["address"]]
+        found = ended(asked, environment)
+        assert any(f"heliograph://127.0.0.1:{port} " in found for port in ports)
+        assert f"directory {directory['address']}: acknowledged" in found
+        os.kill(directory["pid"], signal.SIGKILL)
+        again = ended(asked, environment)
+        assert any(f"heliograph://127.0.0.1:{port} " in again for port in ports)
+        assert "multicast" in again
+    finally:
+        ended(["heliograph", "network", "down"], environment)
+
+
+def ended(command: list[str], environment: dict[str, str]) -> str:
+    """What a command prints that ends well."""
+    process = start(command, environment, stderr=subprocess.PIPE)
+    out, err = process.communicate(timeout=2 * DEADLINE_S)
+    assert process.returncode == 0, err
+    return out
 
 
 @pytest.mark.slow

@@ -21,12 +21,12 @@ BROKERS_MAX = 20_000  # what a directory keeps by default
 RUNS_MAX = 10_000
 QUICK_RUNS = 12
 
-app = group("Run the experiments of the papers, and show their figures beside ours.")
+app = group("Run the experiments of the papers.")
 
 
 @app.command(
     name="brokers",
-    help="Broker discovery: three topologies over five sites, multicast, and many brokers.",
+    help="Broker discovery: three topologies, multicast, many brokers.",
     epilog=examples("heliograph evaluate brokers --quick", "heliograph evaluate brokers --scale 10,1000 --json"),
 )
 def _brokers(
