@@ -3,10 +3,10 @@
 In:    interests that come and go, each any number of times.
 Out:   InterestSet.roots: those that no other covers; each add and remove tells how they changed.
 State: the interests with their counts, the roots grouped by filter, and which covered interest hangs under which.
-Not here: filters without conditions (covering.py does less, faster), who tells whom (broker/routing/interests.py).
+Not here: one condition against another (conditions.py), who tells whom (broker/routing/interests.py).
 Paper: [grid] §1.2; [resources] §3.2.
 
-It works like covering.py: what is covered hangs under one that covers it, and settles anew when that one goes. To find
+What is covered hangs under one that covers it, and settles anew when that one goes. To find
 who covers whom, a trie finds the filters, and for each filter an index of boxes, or a list while there are few, finds
 the conditions.
 """
