@@ -68,10 +68,10 @@ def evaluate(runs: int, seed: int, sizes: Sequence[int]) -> dict[str, Any]:
     """Everything, as plain values."""
     from time import perf_counter
 
-    from heliograph.evaluation import costs, places, topologies
+    from heliograph.evaluation import costs, places, simulated, topologies
     from heliograph.evaluation import scale as scales
 
-    rows = topologies.evaluate(runs, seed)
+    rows = simulated.evaluate(runs, seed)
     report: dict[str, Any] = {
         "runs": runs,
         "seed": seed,
