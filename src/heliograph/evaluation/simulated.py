@@ -14,9 +14,9 @@ from typing import Any
 from heliograph.discovery.brokers.config import DiscoveryConfig, ResponderConfig
 from heliograph.discovery.brokers.result import Result
 from heliograph.evaluation import topologies
-from heliograph.evaluation.places import CLIENT_SITES, DIRECTORY_SITE, SITES
-from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, JITTER_MS, NO_MULTICAST, Stage
-from heliograph.evaluation.topologies import EXPERIMENTS, LAB, LAB_JITTER_MS, MULTICAST, PAUSE_S, RUNS
+from heliograph.evaluation.places import CLIENT_SITES, DIRECTORY_SITE, JITTER_MS, LAN_JITTER_MS, SITES
+from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, NO_MULTICAST, Stage
+from heliograph.evaluation.topologies import EXPERIMENTS, LAB, MULTICAST, PAUSE_S, RUNS
 
 SETTLE_S = 8.0  # until brokers are linked, known and measured
 QUIET = ResponderConfig(public=False, multicast=NO_MULTICAST)  # known to no directory
@@ -25,7 +25,7 @@ QUIET = ResponderConfig(public=False, multicast=NO_MULTICAST)  # known to no dir
 def build(topology: str, seed: int) -> Stage:
     """The brokers with their links, and the directory unless multicast is to do without; settled."""
     by_multicast = topology == MULTICAST
-    stage = Stage(seed, LAB_JITTER_MS if by_multicast else JITTER_MS)
+    stage = Stage(seed, LAN_JITTER_MS if by_multicast else JITTER_MS)
     if not by_multicast:
         stage.add_directory(SITES[DIRECTORY_SITE])
     for member in topologies.members(topology):

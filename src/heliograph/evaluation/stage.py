@@ -22,7 +22,7 @@ from heliograph.discovery.brokers.config import (
 from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.result import Result
 from heliograph.discovery.brokers.standing import UsageSample
-from heliograph.evaluation.places import Place
+from heliograph.evaluation.places import JITTER_MS, Place
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.host import Build, Host
@@ -34,7 +34,6 @@ GIB = 1 << 30
 NO_MULTICAST = MulticastConfig(enabled=False)
 USAGE = UsageSample(100, 8 * GIB, 2 * GIB)  # every broker's: only distance counts
 SERVICE_US = 100.0  # what one input costs a process written in Python, with its system calls
-JITTER_MS = 1.0  # each datagram takes up to so much longer
 SKEW_MS = 10.0  # clocks kept by NTP over such distances
 LOSS = 0.001  # of all datagrams
 DIRECTORY_NAME = "bdn"

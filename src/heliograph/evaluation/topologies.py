@@ -31,7 +31,6 @@ RUNS = 120  # as in the paper
 PAUSE_S = 0.2  # between searches of one client
 LAB = "bloomington"
 LAB_BROKERS = 3
-LAB_JITTER_MS = 0.1
 ORDER = ("unconnected", "linear", "star")  # the longest wait first, as the paper found
 
 

@@ -1,0 +1,174 @@
+"""Delaying relays: they make loopback as wide as the earth.
+
+In:    parties, each at a place; their datagrams, sent to the relay sockets of others; links, dialled to a relay.
+Out:   the same bytes, as much later as the way from place to place takes.
+State: one UDP socket per party; one listener per relayed link, and what is on the way.
+Not here: who the parties are (stage.py), how far places are from each other (places.py), how exact this is (probe.py).
+
+A party is reached at the address of its relay socket, and its own datagrams leave from there, so whoever hears it can
+answer and nobody learns where it really is: as behind a NAT that lets everybody in. Bytes of a link never overtake each
+other. Making a link costs nothing here; of the experiments only the preparations make links.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import cast
+
+from heliograph.evaluation.places import Place
+from heliograph.machine import Address
+
+LOCAL = "127.0.0.1"
+DATAGRAM_BYTES_MAX = 65_507
+READS_PER_TURN = 64  # then others on the loop get their turn
+READ_BYTES = 65_536
+APART_S = 1e-6  # bytes of a link that are due at once stay in order
+
+
+@dataclass(slots=True, eq=False)
+class Party:
+    """Somebody at a place."""
+
+    place: Place
+    outside: Address  # where others reach it
+    bound: socket.socket
+    steady: bool = False  # its datagrams take the same time, always
+    inside: Address | None = None  # where it really is; until that is known, it hears nothing
+
+
+class Relays:
+    """All relays of one experiment, on the present loop."""
+
+    def __init__(self, jitter_ms: float, random: Random) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jitter_ms = jitter_ms
+        self._random = random
+        self._parties: list[Party] = []
+        self._by_inside: dict[Address, Party] = {}
+        self._servers: list[asyncio.Server] = []
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.passed_on = 0
+        self.strangers = 0  # datagrams of nobody that we know, dropped
+
+    def delay_s(self, source: Party, sink: Party) -> float:
+        """How long the next bytes take from one to the other."""
+        jitter_ms = 0.0 if source.steady or sink.steady else self._jitter_ms * self._random.random()
+        return (source.place.one_way_ms(sink.place) + jitter_ms) / 1_000
+
+    # Datagrams.
+
+    def add(self, place: Place, *, steady: bool = False) -> Party:
+        """Somebody more, at this place."""
+        bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        bound.setblocking(False)
+        bound.bind((LOCAL, 0))
+        party = Party(place, cast(Address, bound.getsockname()), bound, steady)
+        self._parties.append(party)
+        self._loop.add_reader(bound, self._read, party)
+        return party
+
+    def locate(self, party: Party, inside: Address) -> None:
+        """This is where the party really is, from now on."""
+        if party.inside is not None:
+            self._by_inside.pop(party.inside, None)
+        party.inside = inside
+        self._by_inside[inside] = party
+
+    def _read(self, sink: Party) -> None:
+        for _ in range(READS_PER_TURN):
+            try:
+                data, address = sink.bound.recvfrom(DATAGRAM_BYTES_MAX)
+            except BlockingIOError:
+                return
+            except OSError:
+                continue  # the network's answer to an earlier datagram: nobody there
+            source = self._by_inside.get(address)
+            if source is None:
+                self.strangers += 1
+            else:
+                self._loop.call_later(self.delay_s(source, sink), self._pass_on, source, sink, data)
+
+    def _pass_on(self, source: Party, sink: Party, data: bytes) -> None:
+        if sink.inside is None or source.bound.fileno() < 0:
+            return
+        try:
+            source.bound.sendto(data, sink.inside)
+            self.passed_on += 1
+        except OSError:
+            pass  # lost, as datagrams may be
+
+    # Links.
+
+    async def link(self, source: Party, sink: Party, where: Callable[[], Address | None]) -> Address:
+        """An address that leads one party to where another listens; while that is not known, dials are hung up."""
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.add(writer)
+            try:
+                address = where()
+                if address is not None:
+                    await self._join(reader, writer, address, source, sink)
+            except OSError:
+                pass  # either end is gone, and so both are
+            finally:
+                self._writers.discard(writer)
+                writer.close()
+
+        def start(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = self._loop.create_task(accept(reader, writer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        server = await asyncio.start_server(start, LOCAL, 0)
+        self._servers.append(server)
+        return cast(Address, server.sockets[0].getsockname())
+
+    async def _join(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: Address, source: Party, sink: Party
+    ) -> None:
+        there, back = await asyncio.open_connection(*address)
+        self._writers.add(back)
+        try:
+            async with asyncio.TaskGroup() as ways:
+                ways.create_task(self._carry(reader, back, lambda: self.delay_s(source, sink)))
+                ways.create_task(self._carry(there, writer, lambda: self.delay_s(sink, source)))
+        except* OSError:
+            pass
+        finally:
+            self._writers.discard(back)
+            back.close()
+
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: Callable[[], float]
+    ) -> None:
+        """One way of a link, until its source hangs up. What is on the way is at most what comes in within one delay."""
+        due = 0.0
+        while data := await reader.read(READ_BYTES):
+            due = max(due + APART_S, self._loop.time() + delay_s())
+            self._loop.call_at(due, self._write, writer, data)
+            await writer.drain()
+        await asyncio.sleep(max(0.0, due - self._loop.time()) + delay_s())
+        writer.close()
+
+    def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        if not writer.is_closing():
+            writer.write(data)
+            self.passed_on += 1
+
+    # The end.
+
+    async def close(self) -> None:
+        """End everything."""
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for party in self._parties:
+            self._loop.remove_reader(party.bound)
+            party.bound.close()
