@@ -1,6 +1,6 @@
 """`heliograph evaluate`: the papers' experiments, run anew, with their figures beside ours.
 
-In:    how many runs, a seed, which sizes.
+In:    how many runs, a seed, which topologies, sites and sizes; whether it is to be live.
 Out:   tables, or one JSON object.
 State: none.
 Not here: the experiments (evaluation/).
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heliograph.cli.shape import examples, group, say
+from heliograph.cli.shape import examples, fail, group, say
 from heliograph.cli.tables import table
 from heliograph.errors import UsageError
 
@@ -26,11 +26,26 @@ app = group("Run the experiments of the papers.")
 
 @app.command(
     name="brokers",
-    help="Broker discovery: three topologies, multicast, many brokers.",
-    epilog=examples("heliograph evaluate brokers --quick", "heliograph evaluate brokers --scale 10,1000 --json"),
+    help="Broker discovery: three topologies, multicast, many brokers; simulated, or live on loopback.",
+    epilog=examples(
+        "heliograph evaluate brokers --quick",
+        "heliograph evaluate brokers --scale 10,1000 --json",
+        "heliograph evaluate brokers --live",
+        "heliograph evaluate brokers --live --topology star --site cardiff --runs 20",
+    ),
 )
 def _brokers(
+    live: Annotated[
+        bool, typer.Option("--live", help="Real processes and sockets on loopback, through relays that delay.")
+    ] = False,
     runs: Annotated[int | None, typer.Option("--runs", help="Searches per topology and site: 120.")] = None,
+    topology: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this one: unconnected, star, linear or multicast; can be repeated."),
+    ] = None,
+    site: Annotated[
+        list[str] | None, typer.Option(help="Only clients of this site, such as cardiff; can be repeated.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="What all chance is drawn from.")] = 1,
     scale: Annotated[
         str | None, typer.Option("--scale", metavar="N,N,…", help="How many brokers: 10,100,1000,10000; 0 for none.")
@@ -40,18 +55,35 @@ def _brokers(
 ) -> None:
     from heliograph.evaluation import scale as scales
     from heliograph.evaluation import topologies
+    from heliograph.evaluation.places import CLIENT_SITES
 
     wanted = (QUICK_RUNS if quick else topologies.RUNS) if runs is None else runs
     if not 1 <= wanted <= RUNS_MAX:
         raise UsageError(f"--runs {wanted}: from 1 to {RUNS_MAX}")
-    sizes = parse_sizes(scale) if scale is not None else scales.SIZES_QUICK if quick else scales.SIZES
-    report = evaluate(wanted, seed, sizes)
+    if live and scale is not None:
+        raise UsageError("--scale is simulated only: leave it or --live out")
+    names = {name.partition(" ")[0]: name for name in topologies.EXPERIMENTS}
+    experiments = [names[name] for name in _chosen("--topology", topology, tuple(names))]
+    sites = _chosen("--site", site, CLIENT_SITES)
+    if live:
+        report = evaluate_live(wanted, seed, sites, experiments)
+    else:
+        sizes = parse_sizes(scale) if scale is not None else scales.SIZES_QUICK if quick else scales.SIZES
+        report = evaluate(wanted, seed, sizes, sites, experiments)
     if as_json:
         import json
 
         print(json.dumps(report))
     else:
         show(report)
+
+
+def _chosen(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """What was asked for, in the usual order; everything if nothing was."""
+    for name in given or ():
+        if name not in known:
+            raise UsageError(f"{option} {name[:64]!r}: one of {', '.join(known)}")
+    return [name for name in known if not given or name in given]
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -64,15 +96,42 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     raise UsageError(f"--scale {text[:64]!r}: numbers of brokers from 2 to {BROKERS_MAX}, such as 10,100")
 
 
-def evaluate(runs: int, seed: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Everything, as plain values."""
+def evaluate(
+    runs: int, seed: int, sizes: Sequence[int], sites: Sequence[str], experiments: Sequence[str]
+) -> dict[str, Any]:
+    """Everything that is simulated, as plain values."""
+    from heliograph.evaluation import scale as scales
+    from heliograph.evaluation import simulated
+
+    report = _report("simulated", runs, seed, simulated.evaluate(runs, seed, sites, experiments))
+    for size in sizes:
+        say(f"searching among {size:,} brokers …")
+        report["scale"].append(scales.evaluate(size, seed=seed))
+    return report
+
+
+def evaluate_live(runs: int, seed: int, sites: Sequence[str], experiments: Sequence[str]) -> dict[str, Any]:
+    """The same with real processes, which end with this one."""
+    import signal
+
+    from heliograph.evaluation.live import experiment
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
+    try:
+        rows, relays = experiment.evaluate(runs, seed, sites, experiments, say)
+    except KeyboardInterrupt:
+        fail("stopped before the end; the brokers have ended too")
+    return _report("live", runs, seed, rows) | {"relays": relays}
+
+
+def _report(how: str, runs: int, seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     from time import perf_counter
 
-    from heliograph.evaluation import costs, places, simulated, topologies
-    from heliograph.evaluation import scale as scales
+    from heliograph.evaluation import costs, places, topologies
 
-    rows = simulated.evaluate(runs, seed)
-    report: dict[str, Any] = {
+    return {
+        "how": how,
         "runs": runs,
         "seed": seed,
         "round_trips_ms": places.round_trips(),
@@ -80,11 +139,8 @@ def evaluate(runs: int, seed: int, sizes: Sequence[int]) -> dict[str, Any]:
         "checks": topologies.checks(rows),
         "costs": costs.evaluate(perf_counter, runs),
         "scale": [],
+        "relays": None,
     }
-    for size in sizes:
-        say(f"searching among {size:,} brokers …")
-        report["scale"].append(scales.evaluate(size, seed=seed))
-    return report
 
 
 # -- for people -----------------------------------------------------------------------------------------------------
@@ -93,15 +149,19 @@ def evaluate(runs: int, seed: int, sizes: Sequence[int]) -> dict[str, Any]:
 def show(report: dict[str, Any]) -> None:
     """The report as tables."""
     _section("Round trips between the sites, ms (computed from distances)", report["round_trips_ms"])
-    _section(f"Time to the choice, ms: {report['runs']} runs each, outliers removed", _time_rows(report["topologies"]))
+    head = f"Time to the choice, {report['how']}, ms: {report['runs']} runs each, outliers removed"
+    _section(head, _time_rows(report["topologies"]))
     _section("Share of the time", _share_rows(report["topologies"]))
-    print("\nWhat the paper found")
+    if report["checks"]:
+        print("\nWhat the paper found")
     for check in report["checks"]:
         values = ", ".join(f"{name} {value}" for name, value in check["values"].items())
         print(f"  {'yes' if check['holds'] else 'NO '}  {check['claim']} ({values})")
     _section("What trust costs, ms", [_with_paper({"what": row["what"]}, row) for row in report["costs"]])
     if report["scale"]:
         _section("Many brokers", report["scale"])
+    if report["relays"]:
+        _section("By how much the relays were late, ms per trip, at most", [report["relays"]["late_ms"]])
 
 
 def _section(head: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -118,12 +178,13 @@ def _with_paper(row: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]
 
 
 def _time_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        _with_paper(
-            {"topology": row["topology"], "client": row["client"], "found": f"{row['found']}/{row['runs']}"}, row
-        )
-        for row in rows
-    ]
+    """How many were found, and how many of these are the nearest, comes before the times."""
+    found = []
+    for row in rows:
+        words = {"topology": row["topology"], "client": row["client"], "found": f"{row['found']}/{row['runs']}"}
+        words["nearest"] = f"{row['nearest']}/{row['runs']}" if "nearest" in row else None
+        found.append(_with_paper(words, row))
+    return found
 
 
 def _share_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ def evaluate(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All of it: a row for each topology and site, and one for multicast; and the relays' error.
 
-    On a loop that sleeps to the microsecond: others, uvloop too, count in milliseconds, which is as far as Indianapolis.
+    On a loop that can sleep for microseconds: the others count in milliseconds, and one of them is 130 km.
     """
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(SelectSelector())) as runner:
         return runner.run(_evaluate(runs, seed, sites, experiments, say))
@@ -53,7 +53,7 @@ async def _evaluate(
         say(f"{topology}: starting brokers …")
         async with LiveStage(topology, seed) as stage:
             clients = (LAB,) if topology == MULTICAST else sites
-            found = await _searches(stage, clients, runs, lambda text, topology=topology: say(f"{topology}: {text}"))
+            found = await _searches(stage, clients, runs, say)
             late_ms += stage.probe.late_ms
             passed_on += stage.relays.passed_on
         rows += [topologies.row(topology, site, results) for site, results in found.items()]
@@ -71,7 +71,7 @@ async def _searches(stage: LiveStage, sites: Sequence[str], runs: int, say: Say)
             stage.check()
             done = sum(map(len, results.values()))
             if done * QUARTERS // whole > (done - 1) * QUARTERS // whole:
-                say(f"{done} of {whole} searches")
+                say(f"{stage.topology}: {done} of {whole} searches")
             await asyncio.sleep(PAUSE_S)
 
     probing = asyncio.create_task(stage.probe.run())

@@ -146,7 +146,7 @@ class Relays:
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: Callable[[], float]
     ) -> None:
-        """One way of a link, until its source hangs up. What is on the way is at most what comes in within one delay."""
+        """One way of a link, until its source hangs up. On the way is what comes in within one delay."""
         due = 0.0
         while data := await reader.read(READ_BYTES):
             due = max(due + APART_S, self._loop.time() + delay_s())

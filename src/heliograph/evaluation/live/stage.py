@@ -46,7 +46,7 @@ class LiveStage:
     """Where searches are played; a context manager, which ends all that it began."""
 
     def __init__(self, topology: str, seed: int) -> None:
-        self._topology = topology
+        self.topology = topology
         self._members = topologies.members(topology)
         self._by_multicast = topology == MULTICAST
         self._random = Random(f"{seed}/{topology}")
@@ -125,12 +125,12 @@ class LiveStage:
     async def _settle(self) -> None:
         """Until a search finds all brokers, linked as they should be."""
         config = replace(self.config, answers_min=len(self._members), timeout_ms=TIMEOUT_MS)
-        wanted = (len(self._members), topologies.islands(self._topology))
+        wanted = (len(self._members), topologies.islands(self.topology))
         deadline = monotonic() + FIND_S_MAX
         while (found := await self._found(config)) != wanted:
             self._processes.check()
             if monotonic() > deadline:
-                raise HeliographError(f"{self._topology}: found {found} brokers and islands of {wanted}, and gave up")
+                raise HeliographError(f"{self.topology}: found {found} brokers and islands of {wanted}, and gave up")
         await asyncio.sleep(SETTLE_S)
         self.relays.strangers = 0  # those who spoke before we knew them
 
