@@ -50,7 +50,6 @@ class Relays:
         self._parties: list[Party] = []
         self._by_inside: dict[Address, Party] = {}
         self._servers: list[asyncio.Server] = []
-        self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.passed_on = 0
         self.strangers = 0  # datagrams of nobody that we know, dropped
@@ -108,7 +107,6 @@ class Relays:
         """An address that leads one party to where another listens; while that is not known, dials are hung up."""
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._writers.add(writer)
             try:
                 address = where()
                 if address is not None:
@@ -116,7 +114,6 @@ class Relays:
             except OSError:
                 pass  # either end is gone, and so both are
             finally:
-                self._writers.discard(writer)
                 writer.close()
 
         def start(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +129,6 @@ class Relays:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: Address, source: Party, sink: Party
     ) -> None:
         there, back = await asyncio.open_connection(*address)
-        self._writers.add(back)
         try:
             async with asyncio.TaskGroup() as ways:
                 ways.create_task(self._carry(reader, back, lambda: self.delay_s(source, sink)))
@@ -140,7 +136,6 @@ class Relays:
         except* OSError:
             pass
         finally:
-            self._writers.discard(back)
             back.close()
 
     async def _carry(

@@ -7,7 +7,7 @@ Not here: which experiments there are (topologies.py), how often they are repeat
 
 Every broker and the directory is a process of its own, as `heliograph broker run` starts it. The relays and the finders
 share this process and its loop. In the lab of the multicast experiment datagrams go straight over loopback: it is one
-LAN, and no relay hears a group.
+LAN, and no relay hears a group. A search ends with the choice: nobody dials the chosen broker, so no relay leads there.
 """
 
 from __future__ import annotations
