@@ -79,3 +79,28 @@ def test_sizes_are_checked() -> None:
     for text in ("", "1", "10,x", "999999"):
         with pytest.raises(UsageError):
             parse_sizes(text)
+
+
+def test_the_experiment_can_be_narrowed_to_topologies_and_sites() -> None:
+    narrow = ["--topology", "star", "--topology", "multicast", "--site", "urbana", "--runs", "1", "--scale", "0"]
+    found = CliRunner().invoke(app, ["evaluate", "brokers", *narrow, "--json"])
+    rows = json.loads(found.stdout)["topologies"]
+    assert [(row["topology"], row["client"]) for row in rows] == [
+        ("star", "urbana"),
+        (topologies.MULTICAST, topologies.LAB),
+    ]
+    assert topologies.checks(rows) == []  # what needs other topologies is not claimed
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--site", "atlantis"], "--site 'atlantis': one of tallahassee"),
+        (["--topology", "ring"], "--topology 'ring': one of unconnected, star, linear, multicast"),
+        (["--live", "--scale", "10"], "--scale is simulated only"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_in_words(options: list[str], problem: str) -> None:
+    found = CliRunner().invoke(app, ["evaluate", "brokers", *options])
+    assert isinstance(found.exception, UsageError)
+    assert problem in str(found.exception)
