@@ -27,7 +27,7 @@ app = group("Run the experiments of the papers.")
 
 @app.command(
     name="brokers",
-    help="Broker discovery: three topologies, multicast, many brokers; simulated, or live on loopback.",
+    help="Broker discovery, simulated or live, beside the paper's.",
     epilog=examples(
         "heliograph evaluate brokers --quick",
         "heliograph evaluate brokers --scale 10,1000 --json",
