@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	done)
 
 RUN := .venv/bin/python
-KERNELS := src/heliograph/matching/boxes/_kernels.c
+COMPILED := $(wildcard src/heliograph/*/_*.c src/heliograph/*/*/_*.c)
 PYTEST := $(RUN) -m pytest -n auto --dist worksteal
 INPUTS ?= 100000
 SEEDS ?= 10000
@@ -65,7 +65,7 @@ ifneq ($(shell cat .venv/.stamp 2>/dev/null),$(CURDIR))
 .venv/.stamp: FORCE
 endif
 
-.venv/.stamp: pyproject.toml setup.py constraints.txt $(KERNELS)
+.venv/.stamp: pyproject.toml setup.py constraints.txt $(COMPILED)
 	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ] || ! $(RUN) -m pip --version >/dev/null 2>&1; then \
 		if [ -z '$(PYTHON)' ]; then \
 			echo 'No Python 3.11 or newer that can make environments was found.' \

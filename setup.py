@@ -1,13 +1,19 @@
-"""The one part of the package that is compiled. It is optional: without a compiler, numpy takes its place."""
+"""The parts that are compiled. They are optional: without a compiler, Python and numpy take their place."""
 
 from setuptools import Extension, setup
 
-KERNELS = Extension(
-    "heliograph.matching.boxes._kernels",
-    ["src/heliograph/matching/boxes/_kernels.c"],
-    extra_compile_args=["-O3"],
-    py_limited_api=True,  # one binary for Python 3.11 and all after it
-    optional=True,
-)
+COMPILED = ("matching/boxes/_kernels", "broker/_native")
 
-setup(ext_modules=[KERNELS], options={"bdist_wheel": {"py_limited_api": "cp311"}})
+setup(
+    ext_modules=[
+        Extension(
+            f"heliograph.{path}".replace("/", "."),
+            [f"src/heliograph/{path}.c"],
+            extra_compile_args=["-O3"],
+            py_limited_api=True,  # one binary for Python 3.11 and all after it
+            optional=True,
+        )
+        for path in COMPILED
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

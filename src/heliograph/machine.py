@@ -23,7 +23,10 @@ The rules, which every machine and both drivers keep:
 11. An assert that fires is our own fault: the driver logs it, stops the node and exits non-zero.
 12. The driver calls ``take`` after each input, or after all inputs of one loop turn.
 13. A dial ends in exactly one of: ``attach`` with its ticket in the peer, or ``failed``.
-14. Whoever owns a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
+14. A machine may have a ``shortcut``: given a read before ``receive`` is, it may say which one write follows from it
+    and has then done everything else itself; None means that nothing was done, and ``receive`` must look. It says None
+    while effects wait to be taken.
+15. Whoever owns a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
     is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and nobody else does.
 """
 
@@ -145,6 +148,14 @@ class Job(Protocol):
     def run(self) -> Any:
         """Do the work; an exception becomes ``failed(ticket, Reason.JOB_FAILED)``."""
         ...
+
+
+Shortcut = Callable[[LinkId, bytes, Instant], tuple[LinkId, bytes] | None]
+"""Rule 14: a link, its next bytes, now; which link is to be written to, and what."""
+
+
+def no_shortcut(link: LinkId, data: bytes, now: Instant) -> None:
+    """Of a machine that has none."""
 
 
 class Effects:

@@ -46,6 +46,16 @@ BAD_HELLOS: tuple[tuple[tuple[str, Any], ...], ...] = (
 )
 THEMES: dict[str, dict[str, int]] = {  # how often each step is taken
     "plain": {"publish": 40, "subscribe": 12, "unsubscribe": 6, "flush": 4, "take": 8, "mistake": 4, "expiring": 3},
+    "calm": {
+        "single": 60,
+        "take": 40,
+        "publish": 4,
+        "subscribe": 3,
+        "unsubscribe": 6,
+        "flush": 4,
+        "press": 4,
+        "dial": 1,
+    },
     "access": {"publish": 40, "subscribe": 20, "unsubscribe": 4, "ask": 4, "flush": 4, "take": 8, "mistake": 2},
     "splits": {"publish": 20, "slowly": 40, "subscribe": 6, "flush": 6, "take": 8, "dial": 2, "break": 1},
     "comings": {"publish": 30, "subscribe": 14, "dial": 8, "leave": 6, "break": 6, "slowly": 4, "take": 8, "press": 4},
@@ -127,9 +137,11 @@ class _Teller:
         if self.theme == "overflow":
             limits = LimitsConfig(queue_frames_max=dice.choice([1, 4, 9]))
         steps: list[Step] = [Dial(name, dice.random() < 0.5) for name in CLIENTS]
-        steps += [self._subscribe() for _ in range(dice.randint(2, 6))]
+        steps += [self._subscribe() for _ in range(dice.randint(1, 2) if self.theme == "calm" else dice.randint(2, 6))]
         for kind in dice.choices(list(weights), list(weights.values()), k=dice.randint(10, 80)):
             steps.append(getattr(self, f"_{kind}")())
+            if self.theme == "calm":
+                steps.append(Take())
         per_link = dice.choice([3, 100_000])
         guarded = self.theme == "access" or (self.theme == "contents" and dice.random() < 0.3)
         settings = Settings(
@@ -164,10 +176,15 @@ class _Teller:
     def _publish(self) -> Publish:
         dice, client = self.dice, self._client()
         count = dice.randint(1, 6)
-        first = max(0, self.next[client] + dice.choice([0, 0, 0, 0, 0, 1, 2, 5, -1, -2, -4, -9]))
+        jumps = [0] * 20 + [1, -1] if self.theme == "calm" else [0, 0, 0, 0, 0, 1, 2, 5, -1, -2, -4, -9]
+        first = max(0, self.next[client] + dice.choice(jumps))
         first = min(first, 2**64 - 6)
         self.next[client] = max(self.next[client], first + count)
         return Publish(client, dice.choice(self.topics), first, count, headers=self._headers())
+
+    def _single(self) -> Publish:
+        event = self._publish()
+        return Publish(event.client, event.topic, event.first, 1, headers=event.headers)
 
     def _burst(self) -> Publish:
         """More than a broker works off in one go."""

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.forms import FORMS, use
 from tests.conformance import steps, stories
 from tests.conformance.oracle import Said
 from tests.conformance.sessions import Pair
@@ -25,6 +26,7 @@ from tests.conformance.stories import Story
 STORIES = int(os.environ.get("HELIOGRAPH_STORIES", "100"))  # per theme
 MUST_HAPPEN = {  # what at least one story of each theme shows
     "plain": {"confirmed", "pong", "topic_invalid", "filter_invalid", "subscription_unknown", "language_unsupported"},
+    "calm": {"confirmed", "pong", "subscription_unknown"},
     "access": {"publish_denied", "subscribe_denied", "ask_denied", "service_unknown", "subscriptions_over_limit"},
     "splits": {"pong", "taken_over", "version_unsupported", "feature_unsupported"},
     "comings": {"taken_over", "goodbye", *steps.BREAKS.values()},
@@ -85,16 +87,21 @@ def test_the_oracle_imports_nothing_of_ours() -> None:
 
 
 @pytest.mark.req("N6", "N9", "N15", "O6", "O8")
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("theme", stories.THEMES)
-def test_the_broker_says_what_the_oracle_says(theme: str) -> None:
+def test_the_broker_says_what_the_oracle_says(theme: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(form, monkeypatch)
     heard: Counter[str] = Counter()
+    short = 0
     for seed in range(STORIES):
         story = stories.tell(theme, seed)
         pair, problems = judge(story)
         if problems:
             shortest = stories.shrink(story, lambda shorter: bool(judge(shorter)[1]))
             pytest.fail(f"theme {theme!r}, seed {seed}{describe(shortest)}", pytrace=False)
+        short += pair.short
         for link in pair.oracle.links:
             heard.update(said.reason or said.what for said in pair.real(link))
     assert heard["event"] > 10 * STORIES  # or the stories mean nothing
+    assert short > STORIES // 4 or theme != "calm"
     assert MUST_HAPPEN[theme] <= set(heard)

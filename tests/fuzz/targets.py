@@ -166,8 +166,12 @@ class MachineTarget:
         self._take()
 
     def _receive(self, link: int, data: bytes) -> None:
-        self.broker.receive(link, data, self.now)
-        self._take()
+        written = self.broker.shortcut(link, data, self.now)
+        if written is None:
+            self.broker.receive(link, data, self.now)
+            self._take()
+        else:
+            self._write(written[0], [written[1]])
 
     def _detach(self, link: int, reason: Reason) -> None:
         if link in self._attached:
@@ -198,12 +202,7 @@ class MachineTarget:
 
     def _carry_out(self, effects: Effects) -> None:
         for link, parts in effects.writes:
-            if link in PIPES:
-                self._ask_service(link, parts)
-            elif link in self._heard:
-                self._heard[link] += b"".join(parts)
-            else:
-                raise FaultError(f"a write to link {link}, which is gone")
+            self._write(link, parts)
         for ticket, job in effects.jobs:
             if not isinstance(job, CheckToken):
                 raise FaultError(f"an unexpected job: {job}")
@@ -213,6 +212,14 @@ class MachineTarget:
                 raise FaultError(f"link {link} was hung up ({reason.word}) for what somebody else did")
             self._hangups[link] = reason.word
             self._detach(link, reason)
+
+    def _write(self, link: int, parts: list[bytes]) -> None:
+        if link in PIPES:
+            self._ask_service(link, parts)
+        elif link in self._heard:
+            self._heard[link] += b"".join(parts)
+        else:
+            raise FaultError(f"a write to link {link}, which is gone")
 
     def _ask_service(self, pipe: int, parts: list[bytes]) -> None:
         if PIPES[pipe] != "admin":

@@ -21,8 +21,8 @@ print(*(play(short, 7).digest for short in map(load, ("storm", "access"))))
 """
 
 
-def digest_in_a_process(hash_seed: str) -> str:
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+def digest_in_a_process(hash_seed: str, kernels: str = "auto") -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "HELIOGRAPH_KERNELS": kernels}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
@@ -43,10 +43,10 @@ def published(result: Result) -> list[tuple]:
 
 @pytest.mark.slow
 @pytest.mark.req("O7")
-def test_a_run_is_the_same_in_another_process_with_another_hash_seed() -> None:
-    first, second = digest_in_a_process("1"), digest_in_a_process("4242")
+def test_a_run_is_the_same_in_another_process_with_another_hash_seed_and_without_compiled_parts() -> None:
+    first, second, python = digest_in_a_process("1"), digest_in_a_process("4242"), digest_in_a_process("1", "python")
 
-    assert first == second
+    assert first == second == python
     assert len(first.split()) == 2
 
 

@@ -11,6 +11,7 @@ neighbour that relayed it keeps its link.
 
 from __future__ import annotations
 
+from heliograph.broker.hot import scan
 from heliograph.broker.links import Link, Links
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
 from heliograph.broker.routing.network import TTL, Network
@@ -26,7 +27,7 @@ from heliograph.model.topics import topic_fault
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, ORIGIN, Flag, Frame, Kind
 from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
-from heliograph.wire.scan import MISS, OTHER, scan, scan_one
+from heliograph.wire.scan import MISS, OTHER
 
 
 class Arrivals:
@@ -48,7 +49,7 @@ class Arrivals:
         self._publications = publications
         self._tracing = tracing
 
-    def arrive(self, link: Link, frames: bytes, way: Way, is_last: bool, now: Instant) -> None:
+    def arrive(self, link: Link, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
         table = self._subscriptions.inner if way.inside else self._subscriptions.local
         if way.groups:
@@ -58,15 +59,6 @@ class Arrivals:
         while pos + HEAD_BYTES <= len(frames):
             origin = ORIGIN.unpack_from(frames, pos + 8)[0]
             seen = self._sessions.origins.visit(origin, now)
-            if is_last and pos == 0:
-                route = scan_one(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
-                if route is not None:
-                    sink = route.one
-                    if sink is not None:
-                        self._links.send(link, sink, frames, now)
-                    else:
-                        self._publications.spread(link, route, frames, now)
-                    return
             spans: list[tuple[Route | Mixed, int, int]] = []
             pos, why = scan(frames, pos, table.routes, seen, PAYLOAD_BYTES_MAX, spans)
             for route, start, end in spans:

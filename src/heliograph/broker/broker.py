@@ -19,6 +19,7 @@ from typing import Any
 from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig
+from heliograph.broker.hot import scan
 from heliograph.broker.links import GONE, NEW, READY, Link, Links
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
@@ -28,6 +29,7 @@ from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.routes import Route
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.subscriptions import STEPS_MAX, Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
@@ -50,7 +52,7 @@ from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefu
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
-from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan, scan_one
+from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
@@ -131,6 +133,16 @@ class Broker:
         peering.changed = self._neighbour_changed
         peering.down = self._neighbour_down
         self._payload_bytes_max = config.limits.payload_bytes_max
+        self._shortcut = Shortcut(
+            self._links,
+            self._outbox,
+            self._subscriptions,
+            self._sessions,
+            network,
+            parcels,
+            config.limits.payload_bytes_max,
+        )
+        self.shortcut = self._shortcut.take
         self._postponed: dict[Link, Runs] = {}  # links with a read that is not worked off
         self._handlers: dict[int, Handler] = {
             Kind.EVENT: self._publications.receive_flagged,
@@ -204,19 +216,7 @@ class Broker:
             if from_link.need:
                 self._gather(from_link, data, now)
                 return
-            if from_link.seen is not None:
-                route = scan_one(data, from_link.routes, from_link.seen, self._payload_bytes_max)
-                if route is not None:
-                    sink = route.one
-                    if sink is not None:
-                        self._links.send(from_link, sink, data, now)
-                    else:
-                        self._publications.spread(from_link, route, data, now)
-                    return
-            neighbour = from_link.neighbour
-            pos = 0 if neighbour is None else self._parcels.read(from_link, neighbour, data, 0, now)
-            if pos != len(data):
-                self._read(from_link, data, pos, now)
+            self._read(from_link, data, 0, now)
         except ProtocolError as error:
             self._refuse_peer(from_link, error)
 
@@ -260,8 +260,6 @@ class Broker:
                             later = spans[spans.index((route, start, end)) + 1 :]
                             self._postpone(link, now, [(route, left), *((each, data[a:b]) for each, a, b in later)])
                             break
-                    elif end == len(data):
-                        self._links.send(link, sink, data[start:end], now)
                     elif sink.link.sink is sink:
                         sink.link.out.append(data[start:end])
                     else:
@@ -475,7 +473,7 @@ class Broker:
         """Put settings in force. Returns those that changed and need a restart."""
         self._config = self._orders.config = config
         self._links.limits = config.limits
-        self._payload_bytes_max = config.limits.payload_bytes_max
+        self._payload_bytes_max = self._shortcut.payload_bytes_max = config.limits.payload_bytes_max
         self._sessions.reload(config)
         self._subscriptions.forget_all()
         self._network.reload(config.network, self._now)

@@ -13,12 +13,14 @@ publishers wait, and where nothing may be dropped the consumer loses its link.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from heliograph.broker.config import LimitsConfig
-from heliograph.broker.routing.routes import Route, RouteTable, Sink
+from heliograph.broker.hot import frames_of
+from heliograph.broker.routing.routes import Routes, RouteTable, Sink
 from heliograph.broker.routing.seen import NS_PER_MS, Seen
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Outbox, Peer, Ticket, Timers
@@ -26,7 +28,7 @@ from heliograph.model.identity import ANONYMOUS, Identity
 from heliograph.model.subscription import Subscription
 from heliograph.notes import PublicationsDropped, PublisherHeld
 from heliograph.wire.bodies import goodbye
-from heliograph.wire.frames import LENGTH, Kind, control
+from heliograph.wire.frames import Kind, control
 
 if TYPE_CHECKING:
     from heliograph.broker.routing.neighbours import Neighbour
@@ -35,6 +37,7 @@ HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; 
 NOTE_EVERY_NS = 1_000_000_000
 VOIDS_MAX = 64  # empty entries in a backlog before it is swept
 
+NO_ROUTES = Routes()
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 
 
@@ -115,7 +118,7 @@ class Link:
         self.origin = 0
         self.seen: Seen | None = None
         self.table: RouteTable | None = None
-        self.routes: dict[bytes, Route] = {}
+        self.routes = NO_ROUTES  # until it has a session
         # writing
         self.out: list[bytes] = []
         self.sink: Sink | None = None  # of the delivery being gathered in ``out``, whose prefix goes to ``mark``
@@ -157,14 +160,6 @@ class Link:
         return self.peer.transport == "pipe"
 
 
-def frames_of(chunk: bytes, start: int = 0) -> Iterator[int]:
-    """Where each of the whole frames in a chunk ends. What is no frame (a relay does not look) counts as one."""
-    size = len(chunk)
-    while start < size:
-        start = min(size, start + 4 + LENGTH.unpack_from(chunk, start)[0]) if size - start >= 4 else size
-        yield start
-
-
 class Links:
     """All links of a broker, and everything that is written to them."""
 
@@ -198,19 +193,6 @@ class Links:
         link.mark = len(out)
         out += (b"", chunk)
         link.sink = sink
-
-    def send(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
-        """The same for the last run of a read, which need not be gathered if nothing was before it: lower latency."""
-        link = sink.link
-        size = len(chunk)
-        if link.touched or link.pressed or link.backlog or link.state != READY or size > sink.bytes_max:
-            if link.sink is sink:
-                link.out.append(chunk)
-            else:
-                self.deliver(publisher, sink, chunk, now)
-            return
-        link.deliveries += 1
-        self._outbox.writes.append((link.id, [sink.prefix(size, [chunk]), chunk]))
 
     def ready(self, sink: Sink) -> Callable[[bytes], None] | None:
         """Open a delivery to a sink, and say how to add chunks to it until anything else is sent to its link.
@@ -330,7 +312,7 @@ class Links:
 
     def _queue(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
         link = sink.link
-        waiting = Waiting(sink, chunk, sum(1 for _ in frames_of(chunk)))
+        waiting = Waiting(sink, chunk, len(frames_of(chunk, 0)))
         link.backlog.append(waiting)
         link.backlog_bytes += len(chunk)
         link.backlog_frames += waiting.frames
@@ -490,10 +472,9 @@ def _pieces(chunk: bytes, bytes_max: int) -> Iterator[bytes]:
     if len(chunk) <= bytes_max:
         yield chunk
         return
-    start = last = 0
-    for end in frames_of(chunk):
-        if end - start > bytes_max and last > start:
-            yield chunk[start:last]
-            start = last
-        last = end
-    yield chunk[start:]
+    start, ends = 0, frames_of(chunk, 0)
+    while start < len(chunk):
+        at = bisect_right(ends, start + bytes_max)
+        end = ends[at - 1] if at and ends[at - 1] > start else ends[at]
+        yield chunk[start:end]
+        start = end

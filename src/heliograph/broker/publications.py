@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from heliograph.broker.links import Link, Links, frames_of
+from heliograph.broker.hot import frames_of
+from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.neighbours import Targets
 from heliograph.broker.routing.network import TTL, Network
 from heliograph.broker.routing.parcels import Parcels
@@ -144,7 +145,7 @@ class Publications:
             self.spread(publisher, route, chunk, now)
             return b""
         start = 0
-        for end in frames_of(chunk):
+        for end in frames_of(chunk, 0):
             if subscriptions.steps_left <= 0:
                 return chunk[start:]
             subscriptions.steps_left -= content.steps
@@ -160,7 +161,7 @@ class Publications:
             return
         if route.content is not None:
             start = 0
-            for end in frames_of(chunk):
+            for end in frames_of(chunk, 0):
                 raw = chunk[start:end]
                 self.spread(publisher, route.content.route(raw), raw, now)
                 start = end
@@ -216,7 +217,7 @@ class Publications:
     ) -> None:
         """Members here take turns; where none may have it, the nearest broker that has some gets it."""
         start = 0
-        for end in frames_of(chunk):
+        for end in frames_of(chunk, 0):
             sink = share.member(publisher)
             if sink is None:
                 break
@@ -232,7 +233,7 @@ class Publications:
     def _deny(self, link: Link, chunk: bytes) -> None:
         """Publications that the rules deny: counted, and told once per topic."""
         start = 0
-        for end in frames_of(chunk):
+        for end in frames_of(chunk, 0):
             topic = Frame(chunk[start:end]).topic
             start = end
             self.denied += 1

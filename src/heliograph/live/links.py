@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from heliograph.errors import Reason
+from heliograph.live.clock import now_ns
 from heliograph.live.tls import peer_identity, reason_of
 from heliograph.machine import LinkId, Peer, Ticket
 
@@ -52,6 +53,8 @@ class Link(asyncio.BaseProtocol):
     ) -> None:
         self._runner = runner
         self._network = network
+        self._shortcut = runner.shortcut
+        self._writes = network.writes
         self._listener = listener
         self._ticket = ticket
         self._transport: asyncio.Transport | None = None
@@ -72,17 +75,27 @@ class Link(asyncio.BaseProtocol):
         self._transport = link = cast(asyncio.Transport, transport)
         link.set_write_buffer_limits(high=PRESS_BYTES, low=RELIEF_BYTES)
         link.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.number = self._network.add(self, outlet_of(link))
+        self.number = self._network.add(self, outlet_of(link), link.write)
         self._deaf = False
         machine = self._runner.machine
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
 
     def data_received(self, data: bytes) -> None:
-        """A read is complete."""
+        """A read is complete. Mostly it is one publication for one link: that is the shortest way through a node."""
         if self._deaf:
             self._overhear(len(data))
-        else:
+            return
+        try:
+            written = self._shortcut(self.number, data, now_ns())
+        except Exception as error:
+            self._runner.crash(error)
+            return
+        if written is None:
             self._runner.receive(self.number, data)
+        else:
+            to, frames = written
+            if to in self._writes:  # else it ended before the machine could know
+                self._writes[to](frames)
 
     def eof_received(self) -> bool:
         """The peer will send no more. The loop flushes what is written and ends the link."""
@@ -184,7 +197,7 @@ class PipeEnd:
     def __init__(self, network: Network, runner: Runner) -> None:
         self._network = network
         self._runner = runner
-        self.number = network.add(self, self._write)
+        self.number = network.add(self, self._write, lambda data: self._write([data]))
         self.other: PipeEnd = self
         self._detached = False
 

@@ -21,7 +21,7 @@ from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
 from heliograph.live.datagrams import Datagrams
 from heliograph.live.jobs import Workers
 from heliograph.live.network import Network
-from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Socket
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Socket, no_shortcut
 from heliograph.notes import Note
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Runner:
         "_wanted",
         "machine",
         "name",
+        "shortcut",
     )
 
     def __init__(self, driver: Driver, name: str, machine: Machine) -> None:
@@ -68,6 +69,7 @@ class Runner:
         self.machine = machine
         self._receive = machine.receive
         self._take = machine.take
+        self.shortcut: Shortcut = no_shortcut if driver.on_carried else getattr(machine, "shortcut", no_shortcut)
         self._outlets = driver.network.outlets
         self._heard = driver.heard
         self._on_carried = driver.on_carried
@@ -186,6 +188,10 @@ class Runner:
             self.fail_soon(read.ticket, Reason.VAULT_MISSING)
         if effects.datagrams:
             driver.datagrams.send(self, effects.datagrams)
+
+    def crash(self, error: BaseException) -> None:
+        """The machine failed."""
+        self._driver.crash(self.name, error)
 
     def done(self, ticket: int, result: Any) -> None:
         """A job succeeded."""

@@ -37,6 +37,7 @@ class Network:
         self.driver = driver
         self.tls = tls
         self.outlets: dict[LinkId, Outlet] = {}
+        self.writes: dict[LinkId, Callable[[bytes], None]] = {}  # the same for one piece
         self._ends: dict[LinkId, End] = {}
         self._sockets: dict[Link, None] = {}  # until their transport is gone
         self._raw: dict[SecureLayer, None] = {}  # TCP below TLS, until it is gone
@@ -47,12 +48,13 @@ class Network:
         self._closing = False
         self._empty = asyncio.Event()
 
-    def add(self, end: End, outlet: Outlet) -> LinkId:
+    def add(self, end: End, outlet: Outlet, write: Callable[[bytes], None]) -> LinkId:
         """Number a link."""
         number = self._next
         self._next = number + 1
         self._ends[number] = end
         self.outlets[number] = outlet
+        self.writes[number] = write
         if isinstance(end, Link):
             self._sockets[end] = None
         return number
@@ -60,10 +62,12 @@ class Network:
     def silence(self, link: Link) -> None:
         """Nothing more is written to this link."""
         self.outlets.pop(link.number, None)
+        self.writes.pop(link.number, None)
 
     def forget(self, number: LinkId) -> None:
         """A pipe's end is gone."""
         self.outlets.pop(number, None)
+        self.writes.pop(number, None)
         self._ends.pop(number, None)
 
     def remove(self, link: Link) -> None:

@@ -17,7 +17,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import Reason
-from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Ticket
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Ticket, no_shortcut
 from heliograph.sim.clock import WallClock
 from heliograph.sim.digest import PARTS_MAX, TAKE, WRITE
 from heliograph.sim.loop import NEVER
@@ -50,7 +50,7 @@ class Seat:
     # fmt: off
     __slots__ = (
         "after", "alarm", "asked", "departed", "dirty", "gone", "host", "machine", "name", "number", "receive",
-        "spins", "spun_at", "take", "tickets", "wake_at",
+        "shortcut", "spins", "spun_at", "take", "tickets", "wake_at",
     )
     # fmt: on
 
@@ -59,6 +59,7 @@ class Seat:
         self.name = name
         self.machine = machine
         self.receive = machine.receive  # called most
+        self.shortcut: Shortcut = getattr(machine, "shortcut", no_shortcut)
         self.take = machine.take
         self.number = number  # in the digest
         self.dirty = False  # it had an input since its last take
@@ -139,8 +140,12 @@ class Host:
         if far.pressed and pending <= far.low:
             world.network.relieve(far)
         seat = end.seat
-        seat.receive(end.link, data, instant + self.shift)
-        self._carry_out(seat, instant)
+        written = seat.shortcut(end.link, data, instant + self.shift)
+        if written is None:
+            seat.receive(end.link, data, instant + self.shift)
+            self._carry_out(seat, instant)
+        else:
+            self._write(seat, written, instant)
         if self.inbox:
             loop.at(instant, Host.turn, self)
         else:
@@ -295,6 +300,25 @@ class Host:
         seat.machine.wake(now)
 
     # Effects are carried out.
+
+    def _write(self, seat: Seat, written: tuple[LinkId, bytes], instant: int) -> None:
+        """The one write of a shortcut; in the digest it is what it would be among effects."""
+        link, data = written
+        parts = self.world.digest.parts
+        parts.append(_pack_take(instant, seat.number, -1 if seat.asked is None else seat.asked))
+        end = self.ends.get(link)
+        if end is None or end.writer is not seat:
+            end = self._own_end(seat, link, "writes to")
+        if end is not None:
+            parts.append(_pack_write(link, len(data)))
+            parts.append(data)
+            self.world.network.write(end, data, instant)
+        if len(parts) > PARTS_MAX:
+            self.world.digest.feed()
+        if seat.departed:
+            seat.departed.clear()
+        if seat.after is not None:
+            seat.after()
 
     def _carry_out(self, seat: Seat, instant: int) -> None:
         """Do what a machine wants. The hot path: what has not changed since the last take costs nothing."""

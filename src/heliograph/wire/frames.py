@@ -33,7 +33,7 @@ from heliograph.wire.limits import CLUSTERS_MAX, GROUPS_MAX, HEAD_BYTES, TRACE_M
 HEAD = Struct("<IBBHQQI")
 SCAN = Struct("<IIQQI")  # the same bytes with kind, flags and topic length as one word, which compare at once
 LENGTH = Struct("<I")
-ORIGIN = Struct("<Q")
+ORIGIN = SEQUENCE = Struct("<Q")  # at 8 and at 16
 HOP_COUNTS = Struct("<HHI")  # clusters, brokers in the trace, groups
 BODY_BYTES = HEAD_BYTES - 4  # what ``length`` counts before topic, headers and payload
 VERSION = 1

@@ -9,6 +9,7 @@ Not here: delays and faults (the simulator), any judgement (the tests).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from heliograph.broker.config import BrokerConfig, LinkConfig, NetworkConfig
@@ -36,18 +37,25 @@ class Node(Talk):
         effects = self.broker.take()
         kept = Effects()
         kept.wake_at, kept.notes, kept.jobs, kept.stop = effects.wake_at, effects.notes, effects.jobs, effects.stop
-        kept.writes = [(link, chunks) for link, chunks in effects.writes if link not in self.ends]
+        kept.writes = self._carry(effects.writes)
         kept.holds = effects.holds
         kept.hangups = [(link, reason) for link, reason in effects.hangups if link not in self.ends]
-        for link, chunks in effects.writes:
-            if link in self.ends:
-                self.mesh.carry(self, link, b"".join(chunks))
         for link, reason in effects.hangups:
             if link in self.ends:
                 self.mesh.cut(self, link, reason)
         for ticket, dial in effects.dials:
             self.mesh.dial(self, ticket, dial.host)
         self._absorb(kept)
+
+    def _hear_all(self, writes: Sequence[tuple[int, list[bytes]]]) -> None:
+        super()._hear_all(self._carry(writes))
+
+    def _carry(self, writes: Sequence[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:
+        """Send on what is for other brokers; the rest."""
+        for link, chunks in writes:
+            if link in self.ends:
+                self.mesh.carry(self, link, b"".join(chunks))
+        return [(link, chunks) for link, chunks in writes if link not in self.ends]
 
 
 class Mesh:
@@ -140,8 +148,7 @@ class Mesh:
             return
         other, number = end
         self.carried[(node.name, other.name)] = self.carried.get((node.name, other.name), 0) + 1
-        other.broker.receive(number, data, self.now)
-        other.take()
+        other.say(number, data)
 
     def _cut(self, node: Node, link: int, reason: Reason) -> None:
         end = node.ends.pop(link, None)

@@ -129,7 +129,7 @@ class HopSink(Sink):
 
     def __init__(self, neighbour: Neighbour, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> None:
         super().__init__(neighbour.link, b"", True, holds=False, disconnects=False)
-        self.neighbour = neighbour
+        self.neighbour: Neighbour = neighbour
         self.targets = targets
         self.ttl = ttl
         self.trace = trace

@@ -48,8 +48,8 @@ class Way:
         self.lost = 0  # targets or neighbours that cannot be reached
 
 
-Arrive = Callable[[Link, bytes, Way, bool, Instant], None]
-"""Read frames for our clients: link, frames, way, whether nothing follows in this read, now."""
+Arrive = Callable[[Link, bytes, Way, Instant], None]
+"""Read frames for our clients: link, frames, way, now."""
 
 
 class Parcels:
@@ -80,21 +80,19 @@ class Parcels:
             top = pos + HEAD_BYTES + hops_length
             if word & 0xFF != PARCEL or end > size or top > end:
                 break
-            key = (self._network.settled, word, members, data[pos + HEAD_BYTES : top])
-            way = self._ways.get(key)
+            hops = data[pos + HEAD_BYTES : top]
+            way = self.known_way(word, members, hops)
             if way is None:
                 way = self._meet(Frame(data[pos:top]))
-                self._ways[key] = way
+                self._ways[(self._network.settled, word, members, hops)] = way
             neighbour.heard_in = number
             frames = data[top:end]
             if way.is_here:
                 self.arrived += 1
-                self.arrive(link, frames, way, end == size, now)
+                self.arrive(link, frames, way, now)
             for sink in way.sinks:
                 self.forwarded += 1
-                if end == size:
-                    self._links.send(link, sink, frames, now)
-                elif sink.link.sink is sink:
+                if sink.link.sink is sink:
                     sink.link.out.append(frames)
                 else:
                     self._links.deliver(link, sink, frames, now)
@@ -112,6 +110,10 @@ class Parcels:
             elif not neighbour.is_timed:
                 self._confirm_later(neighbour, now)
         return pos
+
+    def known_way(self, word: int, members: int, hops: bytes) -> Way | None:
+        """What a prefix means, if it came before."""
+        return self._ways.get((self._network.settled, word, members, hops))
 
     def _meet(self, frame: Frame) -> Way:
         """Work out what a prefix means."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from heliograph.broker import hot
 from heliograph.broker.access import Profile
 from heliograph.matching.topics import TopicSet
 from heliograph.model.topics import is_wild
@@ -25,9 +26,10 @@ from heliograph.wire.frames import BODY_BYTES, HEAD, LENGTH
 from heliograph.wire.limits import DELIVERY_BYTES
 
 if TYPE_CHECKING:
+    from heliograph.broker import _native
     from heliograph.broker.contents import Content
     from heliograph.broker.links import Link
-    from heliograph.broker.routing.neighbours import Targets
+    from heliograph.broker.routing.neighbours import Neighbour, Targets
 
 FORGET_STEPS_MAX = 4_096  # a filter that touches more is cheaper to serve by forgetting everything
 EVICTED_AT_ONCE = 1_024
@@ -39,6 +41,7 @@ class Sink:
 
     __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "numbers", "own")
     bytes_max = DELIVERY_BYTES
+    neighbour: Neighbour | None = None  # a broker, where it is the next hop
 
     def __init__(self, link: Link, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
         self.link = link
@@ -86,9 +89,10 @@ class Share:
 
 
 class Route:
-    """Who gets publications of one topic. ``one`` is the only sink where that is all there is to know."""
+    """Who gets publications of one topic. ``only`` is the only sink where that is all there is to know; ``one`` is the
+    same where it does not matter who publishes."""
 
-    __slots__ = ("content", "denied", "one", "shares", "sinks")
+    __slots__ = ("content", "denied", "one", "only", "shares", "sinks")
 
     def __init__(
         self,
@@ -101,8 +105,8 @@ class Route:
         self.denied = denied
         self.shares = shares
         self.content = content  # if there is one, it knows the route of each publication, and this one only the topic
-        simple = len(sinks) == 1 and sinks[0].own is True and not (shares or content)
-        self.one = sinks[0] if simple else None
+        self.only = sinks[0] if len(sinks) == 1 and not (shares or content) else None
+        self.one = self.only if self.only is not None and self.only.own is True else None
 
     @property
     def is_empty(self) -> bool:
@@ -110,7 +114,7 @@ class Route:
         return not self.sinks and not any(share.members or share.elsewhere for share in self.shares)
 
 
-class Routes(dict[bytes, Route]):
+class PlainRoutes(dict[bytes, Route]):
     """Topic → Route. A topic that is not there is worked out when it is looked up; None if it is no valid topic."""
 
     __slots__ = ("resolve",)
@@ -121,6 +125,17 @@ class Routes(dict[bytes, Route]):
 
     def __missing__(self, topic: bytes) -> Route | None:
         return self.resolve(topic)
+
+    def some(self, count: int) -> list[bytes]:
+        """So many topics: those that have been here longest."""
+        return list(islice(self, count))
+
+
+Routes: type[PlainRoutes | _native.Routes] = PlainRoutes
+if hot.is_native:
+    from heliograph.broker import _native
+
+    Routes = _native.Routes
 
 
 class RouteTable:
@@ -235,6 +250,6 @@ class RouteTable:
         return route
 
     def _evict(self) -> None:
-        for topic in list(islice(self.routes, EVICTED_AT_ONCE)):
+        for topic in self.routes.some(EVICTED_AT_ONCE):
             del self.routes[topic]
             self._topics.discard(topic)

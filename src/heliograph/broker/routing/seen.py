@@ -99,11 +99,16 @@ class Origins:
 
     def visit(self, origin: int, now: Instant) -> Seen:
         """The record of an origin whose publications come by way of another broker."""
-        seen = self._known.get(origin)
+        seen = self.known(origin, now)
         if seen is None:
             seen = self.use(origin, now)
             self._idle[origin] = now
-        elif origin in self._idle:
+        return seen
+
+    def known(self, origin: int, now: Instant) -> Seen | None:
+        """The same, if there is one."""
+        seen = self._known.get(origin)
+        if origin in self._idle:
             del self._idle[origin]
             self._idle[origin] = now
         return seen

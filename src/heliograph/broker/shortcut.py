@@ -1,0 +1,154 @@
+"""The shortcut: a read that is one publication, or one parcel, for one link that keeps up. It is written on at once.
+
+In:    bytes of a link's stream.
+Out:   the one write that follows from them; None where it is not as simple as that, and nothing has been done.
+State: none of its own; it keeps the books of links, origins and neighbours as the long way does.
+Not here: everything else (broker.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
+
+That is what a read holds while nobody hurries, so this decides the latency of a broker and of a hop. It means the same
+as the long way, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heliograph.broker import hot
+from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.routing.parcels import CONFIRM_BYTES, CONFIRM_EACH, PARCEL
+from heliograph.broker.routing.routes import PlainRoutes, Sink
+from heliograph.broker.routing.seen import Seen
+from heliograph.machine import Instant, LinkId, Outbox
+from heliograph.wire.frames import ORIGIN, SCAN, SEQUENCE
+from heliograph.wire.limits import HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
+from heliograph.wire.scan import PLAIN_EVENT
+
+if TYPE_CHECKING:
+    from heliograph.broker import _native
+    from heliograph.broker.routing.neighbours import Neighbour
+    from heliograph.broker.routing.network import Network
+    from heliograph.broker.routing.parcels import Parcels
+    from heliograph.broker.sessions import Sessions
+    from heliograph.broker.subscriptions import Subscriptions
+
+_unpack = SCAN.unpack_from
+
+
+class PlainShortcut:
+    """One write for one read."""
+
+    def __init__(
+        self,
+        links: Links,
+        outbox: Outbox,
+        subscriptions: Subscriptions,
+        sessions: Sessions,
+        network: Network,
+        parcels: Parcels,
+        payload_bytes_max: int,
+    ) -> None:
+        self._by_id = links.by_id
+        self._touched = links.touched
+        self._outbox = outbox
+        self._subscriptions = subscriptions
+        self._sessions = sessions
+        self._network = network
+        self._parcels = parcels
+        self.payload_bytes_max = payload_bytes_max
+
+    def take(self, link: LinkId, data: bytes, now: Instant) -> tuple[LinkId, bytes] | None:
+        """The link to write to, and what. None: ``receive`` must look."""
+        source = self._by_id.get(link)
+        if source is None or source.state != READY or source.need or self._touched or self._outbox.writes:
+            return None
+        if source.neighbour is None:
+            written = self._of_client(source, data)
+        else:
+            written = self._of_neighbour(source.neighbour, data, now)
+        if written is not None:
+            source.heard_at = now
+            source.bytes_in += len(data)
+        return written
+
+    def _of_client(self, source: Link, data: bytes) -> tuple[LinkId, bytes] | None:
+        seen = source.seen
+        if seen is None:
+            return None
+        sink = find(data, source.routes, seen, self.payload_bytes_max)
+        if sink is None or (sink.link is source and sink.own is not True):
+            return None
+        written = write(sink, data)
+        if written is not None:
+            seen.admit(SEQUENCE.unpack_from(data, 16)[0])
+        return written
+
+    def _of_neighbour(self, neighbour: Neighbour, data: bytes, now: Instant) -> tuple[LinkId, bytes] | None:
+        size = len(data)
+        owed = neighbour.owed + size + CONFIRM_EACH
+        if size < HEAD_BYTES or neighbour.suspected or not neighbour.is_timed or owed > CONFIRM_BYTES:
+            return None
+        length, word, members, number, hops_length = _unpack(data, 0)
+        top = HEAD_BYTES + hops_length
+        if length != size - 4 or word & 0xFF != PARCEL or top > size:
+            return None
+        way = self._parcels.known_way(word, members, data[HEAD_BYTES:top])
+        if way is None or way.lost:
+            return None
+        written = None
+        if way.is_here and not way.sinks and not way.groups:
+            written = self._arrive(data[top:], way.inside, now)
+        elif not way.is_here and len(way.sinks) == 1:
+            written = write(way.sinks[0], data[top:])
+            if written is not None:
+                self._parcels.forwarded += 1
+        if written is not None:
+            neighbour.heard_in = number
+            neighbour.owed = owed
+        return written
+
+    def _arrive(self, frames: bytes, inside: bool, now: Instant) -> tuple[LinkId, bytes] | None:
+        if len(frames) < HEAD_BYTES:
+            return None
+        table = self._subscriptions.inner if inside else self._subscriptions.local
+        seen = self._sessions.origins.known(ORIGIN.unpack_from(frames, 8)[0], now)
+        if seen is None:
+            return None
+        sink = find(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
+        if sink is None:
+            return None
+        written = write(sink, frames)
+        if written is not None:
+            seen.admit(SEQUENCE.unpack_from(frames, 16)[0])
+            self._parcels.arrived += 1
+        return written
+
+
+def find(data: bytes, routes: PlainRoutes | _native.Routes, seen: Seen, payload_bytes_max: int) -> Sink | None:
+    """The one sink of bytes that are exactly one plain EVENT, newer than the last, on a topic whose route is known."""
+    size = len(data)
+    if size < HEAD_BYTES or size > payload_bytes_max or size > HEADERS_BYTES_MAX:
+        return None
+    length, word, origin, sequence, header_length = _unpack(data, 0)
+    topic_end = HEAD_BYTES + (word >> 16)
+    if length != size - 4 or word & 0xFFFF != PLAIN_EVENT or topic_end + header_length > size:
+        return None
+    if sequence < seen.next or origin != seen.origin:
+        return None
+    route = routes.get(data[HEAD_BYTES:topic_end])
+    return None if route is None else route.only
+
+
+def write(sink: Sink, frames: bytes) -> tuple[LinkId, bytes] | None:
+    """Frames with their prefix; None if the link does not keep up, or if they must be split."""
+    link = sink.link
+    if link.touched or link.pressed or link.backlog or link.state != READY or len(frames) > sink.bytes_max:
+        return None
+    link.deliveries += 1
+    return link.id, sink.prefix(len(frames), [frames]) + frames
+
+
+Shortcut: type[PlainShortcut | _native.Shortcut] = PlainShortcut
+if hot.is_native:
+    from heliograph.broker import _native
+
+    Shortcut = _native.Shortcut
