@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from heliograph.broker.subscriptions import STEPS_MAX
+from heliograph.broker.subscriptions import MATCHES_PER_STEP, STEPS_MAX
+from heliograph.notes import PublicationsDropped
 from heliograph.wire.frames import Kind, control
 from tests.broker.talk import Talk
 
@@ -65,3 +68,83 @@ def test_many_control_frames_in_one_read_are_answered_in_slices_and_in_order() -
     talk.pass_time(0)
     answered = [frame.sequence for frame in talk.heard[OTHER].answers if frame.kind == Kind.PONG]
     assert answered == list(range(1, MANY))
+
+
+def heavy(talk: Talk, link: int, count: int) -> None:
+    """Give a link so many subscriptions that a topic which matches them takes more than one read may."""
+    for number in range(count):
+        talk.subscribe(link, "t/#", 10 + number)
+        talk.pass_time(0)
+
+
+def test_a_topic_that_many_subscriptions_match_takes_as_much_of_a_read_as_many_topics() -> None:
+    talk = a_talk()
+    heavy(talk, OTHER, 2 * MATCHES_PER_STEP * STEPS_MAX)
+    talk.say(PUBLISHER, many_new_topics(talk))
+    assert len(talk.heard[SUBSCRIBER].payloads) == 1
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS
+
+
+def test_a_long_condition_takes_as_much_of_a_read_as_many_short_ones() -> None:
+    talk = a_talk()
+    where = " or ".join(f"x + {number} = 7" for number in range(60))
+    bodies = [{"number": 10 + each, "filter": "c", "language": "sql", "where": where} for each in range(5)]
+    talk.say(OTHER, b"".join(control(Kind.SUBSCRIBE, 1, json.dumps(body).encode()) for body in bodies))
+    assert len([frame for frame in talk.heard[OTHER].answers if frame.kind == Kind.CONFIRMED]) == 1
+    talk.pass_time(0)
+    assert len([frame for frame in talk.heard[OTHER].answers if frame.kind == Kind.CONFIRMED]) == 5
+
+
+def test_what_a_departed_link_had_said_is_heard_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a peer that says much and leaves would keep the broker from everybody."""
+    monkeypatch.setattr("heliograph.broker.broker.LEAVING_STEPS_MAX", 10)
+    talk = a_talk()
+    talk.say(PUBLISHER, many_new_topics(talk))
+    talk.leave(PUBLISHER)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS[: STEPS_MAX + 10]
+    (dropped,) = [note for note in talk.notes if isinstance(note, PublicationsDropped)]
+    assert dropped.frames == MANY - STEPS_MAX - 10
+    talk.pass_time(10)
+    talk.publish(OTHER, "t/0", b"afterwards")
+    assert talk.heard[SUBSCRIBER].payloads[-1] == b"afterwards"
+
+
+def test_what_was_dropped_behind_a_departed_session_is_new_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.broker.LEAVING_STEPS_MAX", 10)
+    talk = a_talk()
+    talk.subscribe(OTHER, "c", 1, language="sql", where="x + 1 = 2 OR x + 2 = 3")
+    events = [talk.an_event(PUBLISHER, "c", payload, headers=b'{"x":1}') for payload in PAYLOADS]
+    talk.say(PUBLISHER, b"".join(events))
+    talk.leave(PUBLISHER)
+    heard = len(talk.heard[OTHER].payloads)
+    assert heard < MANY
+
+    talk.attach(7)
+    talk.say(7, talk.hello(PUBLISHER))
+    (welcome,) = [frame for frame in talk.heard[7].answers if frame.kind == Kind.WELCOME]
+    assert int(json.loads(welcome.payload)["seen"], 16) == heard
+    talk.say(7, b"".join(events))
+    talk.pass_time(0)
+    assert talk.heard[OTHER].payloads == PAYLOADS
+
+
+def test_a_departed_link_subscribes_to_nothing_any_more() -> None:
+    talk = a_talk()
+    body = json.dumps({"number": 9, "filter": "late"}).encode()
+    talk.say(PUBLISHER, many_new_topics(talk) + control(Kind.SUBSCRIBE, 9, body))
+    talk.leave(PUBLISHER)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS
+    assert talk.broker.report("overview")["subscriptions"] == 1
+    assert not talk.heard[PUBLISHER].refusals
+
+
+def test_groups_that_come_and_go_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.subscriptions.TURNS_MAX", 20)
+    talk = a_talk()
+    for number in range(100):
+        talk.subscribe(OTHER, "jobs", 1, group=f"group-{number}")
+        talk.publish(PUBLISHER, "jobs")
+        talk.unsubscribe(OTHER, 1)
+    assert len(talk.heard[OTHER].payloads) == 100
+    assert len(talk.broker._subscriptions._turns) <= 21

@@ -19,7 +19,7 @@ from typing import Any
 from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig
-from heliograph.broker.links import GONE, NEW, READY, Link, Links
+from heliograph.broker.links import GONE, NEW, READY, Link, Links, frames_of
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
 from heliograph.broker.requests import Requests
@@ -46,7 +46,14 @@ from heliograph.machine import (
     Timers,
     TurnedAway,
 )
-from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefused, SettingsReloaded
+from heliograph.notes import (
+    LinkAttached,
+    LinkDetached,
+    NeighbourLost,
+    PeerRefused,
+    PublicationsDropped,
+    SettingsReloaded,
+)
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
@@ -54,6 +61,7 @@ from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan, scan_on
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
+LEAVING_STEPS_MAX = 16_384  # for what a departed link had said: more than a read can bring, if none of it is slow
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
 ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
@@ -132,6 +140,7 @@ class Broker:
         peering.down = self._neighbour_down
         self._payload_bytes_max = config.limits.payload_bytes_max
         self._postponed: dict[Link, Runs] = {}  # links with a read that is not worked off
+        self._leaving: Link | None = None  # the link that is gone, while what it said last is heard
         self._handlers: dict[int, Handler] = {
             Kind.EVENT: self._publications.receive_flagged,
             Kind.HELLO: self._sessions.hello,
@@ -172,10 +181,8 @@ class Broker:
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
         left = self._links.by_id[link]
-        if left in self._postponed:  # it said something before it left
-            runs = self._postponed.pop(left)
-            self._subscriptions.steps_left = UNTIL_WAKE
-            self._work_off(left, runs, now)
+        if left in self._postponed:
+            self._hear_out(left, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
         self._network.peering.leave(left, now)
         self._links.remove(left)
@@ -183,6 +190,25 @@ class Broker:
         self._sessions.leave(left, now)
         self._requests.leave(left)
         self._sessions.check_drained(now)
+
+    def _hear_out(self, link: Link, now: Instant) -> None:
+        """It published something before it left. What would take too long is dropped: it was not confirmed."""
+        runs = self._postponed.pop(link)
+        self._subscriptions.steps_left = LEAVING_STEPS_MAX
+        self._leaving = link
+        self._work_off(link, runs, now)
+        self._leaving = None
+        if link in self._postponed:
+            self._drop_rest(link, b"".join(chunk for _, chunk in self._postponed.pop(link)), b"".join(link.parts))
+
+    def _drop_rest(self, link: Link, scanned: bytes, rest: bytes) -> None:
+        """The frames that were scanned count as seen; if the session comes back and repeats them, they are new."""
+        seen = link.seen
+        frames = sum(1 for _ in frames_of(scanned))
+        if seen is not None and frames and Frame(scanned).sequence == seen.next - frames:
+            seen.next -= frames
+        lost = frames + sum(1 for _ in frames_of(rest))
+        self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, len(scanned) + len(rest)))
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
         """The driver's buffer for a link is full, or has room again."""
@@ -364,6 +390,8 @@ class Broker:
             handler = self._broker_handlers.get(kind)
             if neighbour.suspected:
                 self._network.peering.relieve(neighbour, now)
+        if link is self._leaving and kind == Kind.SUBSCRIBE:
+            return  # in vain, and it may be slow
         if handler is None:
             known = kind in list(Kind)
             raise ProtocolError(Reason.KIND_UNEXPECTED if known else Reason.KIND_UNKNOWN, f"kind {kind}")

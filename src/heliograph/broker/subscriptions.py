@@ -38,6 +38,9 @@ from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
 BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
 STEPS_MAX = 64  # in one read: topics that are worked out, control frames; about a millisecond
+MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
+CHARACTERS_PER_STEP = 8  # of a condition that is read
+TURNS_MAX = 65_536  # groups, of which some may be gone; who forgets whose turn it was begins with the first member
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
@@ -161,6 +164,7 @@ class Subscriptions:
             if body.where:
                 raise ProtocolError(Reason.BODY_MALFORMED, f"a condition needs a language: {', '.join(LANGUAGES)}")
             return Subscription(body.number, pattern, policy, body.echo, body.group), None
+        self.steps_left -= len(body.where) // CHARACTERS_PER_STEP
         condition = condition_of(body.language, body.where)
         asked = (condition.language, condition.text)
         return Subscription(body.number, pattern, policy, body.echo, body.group, *asked), condition
@@ -215,6 +219,8 @@ class Subscriptions:
         self, table: RouteTable, topic: bytes, wants: Sequence[Want], wishes: Sequence[Wish]
     ) -> tuple[tuple[Sink, ...], tuple[Share, ...]]:
         """Who gets a topic, together with these who ask for more than the topic and have got it."""
+        if len(self._turns) > TURNS_MAX:
+            self._turns.clear()
         sinks, members = self._sinks(topic, wants)
         elsewhere = self.elsewhere(topic, table is self.inner or table is self.local, wishes)
         if table is not self.local:
@@ -230,7 +236,9 @@ class Subscriptions:
         per_link: dict[Link, list[Subscription]] = {}
         members: dict[int, list[Sink]] = {}
         allowed: dict[RouteTable, bool] = {}
-        for want in [*self._topics.match(topic), *wants]:
+        found = [*self._topics.match(topic), *wants]
+        self.steps_left -= (len(found) + self._topics.visited) // MATCHES_PER_STEP
+        for want in found:
             link = want.link
             if link.state != READY:
                 continue
