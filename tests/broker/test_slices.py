@@ -148,3 +148,24 @@ def test_groups_that_come_and_go_are_forgotten(monkeypatch: pytest.MonkeyPatch) 
         talk.unsubscribe(OTHER, 1)
     assert len(talk.heard[OTHER].payloads) == 100
     assert len(talk.broker._subscriptions._turns) <= 21
+
+
+def test_many_publications_on_topics_that_are_none_are_refused_in_slices() -> None:
+    talk = a_talk()
+    talk.say(OTHER, b"".join(talk.an_event(OTHER, "a//b") for _ in range(MANY)))
+    assert len(talk.heard[OTHER].refusals) == STEPS_MAX
+    talk.pass_time(0)
+    assert talk.heard[OTHER].refusals == ["topic_invalid"] * MANY
+
+
+def test_filters_that_may_cover_many_others_take_as_much_of_a_read_as_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.subscriptions.COVERED_PER_STEP", 1)
+    talk = a_talk()
+    for number in range(STEPS_MAX):
+        talk.subscribe(SUBSCRIBER, f"w/{number}", 10 + number)
+    body = json.dumps({"number": 9, "filter": "w/#"}).encode()
+    toggle = control(Kind.SUBSCRIBE, 9, body) + control(Kind.UNSUBSCRIBE, 9, json.dumps({"number": 9}).encode())
+    talk.say(OTHER, 3 * toggle)
+    assert talk.heard[OTHER].order.count("CONFIRMED") == 1
+    talk.pass_time(0)
+    assert talk.heard[OTHER].order.count("CONFIRMED") == 6

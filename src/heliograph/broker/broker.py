@@ -298,6 +298,7 @@ class Broker:
                     if self._subscriptions.steps_left <= 0:
                         self._postpone(link, now)
                         break
+                    self._subscriptions.steps_left -= 1
                     pos = self._publications.meet_bad_topic(link, data, pos)
                     continue
                 if why != OTHER:
@@ -442,7 +443,7 @@ class Broker:
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """It did not end well."""
         if not self._orders.failed(ticket, reason) and not self._network.peering.failed(ticket, reason, now):
-            self._sessions.proven(ticket, False, now)
+            self._sessions.proven(ticket, None, now)
 
     def tell(self, command: Any, now: Instant) -> None:
         """Stop, Drain, Reload, Listening, TurnedAway, or what became of the socket for NTP servers."""

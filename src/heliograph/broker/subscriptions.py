@@ -29,7 +29,7 @@ from heliograph.matching.languages import LANGUAGES
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
-from heliograph.model.topics import INBOX_ROOT, covers, filter_fault, topic_fault
+from heliograph.model.topics import INBOX_ROOT, covers, filter_fault, is_wild, topic_fault
 from heliograph.notes import ActionDenied
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
@@ -40,6 +40,7 @@ BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a br
 STEPS_MAX = 64  # in one read: topics that are worked out, control frames; about a millisecond
 MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
 CHARACTERS_PER_STEP = 8  # of a condition that is read
+COVERED_PER_STEP = 256  # subscriptions that another one might cover
 TURNS_MAX = 65_536  # groups, of which some may be gone; who forgets whose turn it was begins with the first member
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
@@ -95,6 +96,7 @@ class Subscriptions:
                 self._outbox.note(ActionDenied(link.id, link.identity.entity, error.reason, body.filter[:256]))
             self._refuse(link, frame.sequence, error)
             return
+        self._count_wide(subscription.filter)
         self._wants.setdefault(link, {})[subscription.number] = want
         link.subscriptions[subscription.number] = subscription
         self.count += 1
@@ -113,9 +115,15 @@ class Subscriptions:
             self._refuse(link, frame.sequence, error)
             return
         del link.subscriptions[body.number]
+        self._count_wide(want.subscription.filter)
         link.sinks.clear()
         self._remove([want])
         self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
+
+    def _count_wide(self, pattern: bytes) -> None:
+        """A filter with wildcards that comes or goes may cover, or uncover, what all others want."""
+        if is_wild(pattern):
+            self.steps_left -= self.count // COVERED_PER_STEP
 
     def _enter(self, want: Want) -> None:
         """Put it into its table, and let cached routes know."""

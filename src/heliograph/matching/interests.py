@@ -90,12 +90,14 @@ class InterestSet:
                 del self._under[parent]
             return [], []
         self._uproot(interest)
-        risen: list[Interest] = []
+        risen: dict[Interest, None] = {}
         for orphan in orphans:
             del self._parent[orphan]
             came, went = self._settle(orphan)
-            risen = [root for root in risen if root not in went] + came if went else risen + came
-        return risen, [interest]
+            for root in went:
+                risen.pop(root, None)
+            risen.update(dict.fromkeys(came))
+        return list(risen), [interest]
 
     def _settle(self, interest: Interest) -> Change:
         """Hang an interest under a root that covers it, or make it a root and hang what it covers under it."""

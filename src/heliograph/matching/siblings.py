@@ -27,20 +27,21 @@ LISTED_MAX = 16  # conditions that are cheaper to try one by one than to ask an 
 class Siblings:
     """The roots of one filter."""
 
-    __slots__ = ("_listed", "_open", "_plain", "_rich", "_terms", "boxes")
+    __slots__ = ("_listed", "_plain", "_rich", "_terms", "boxes")
 
     def __init__(self) -> None:
         self.boxes: dict[Condition, Box | None] = {}
         self._listed: dict[Condition, None] = {}  # what no index holds: few, or impossible, or of too many attributes
         self._plain: _Shelf | None = None  # without a residue …
         self._rich: _Shelf | None = None  # … and with one, beside a box
-        self._open: dict[Condition, None] = {}  # with a residue and no box
-        self._terms = _Terms()
+        self._terms: _Terms | None = None  # of those with a residue, once there is one
 
     def add(self, condition: Condition, wanted: Box | None) -> None:
         """A condition becomes a root."""
         self.boxes[condition] = wanted
-        self._terms.add(condition)
+        if condition.residue is not None:
+            self._terms = self._terms or _Terms()
+            self._terms.add(condition)
         if self._plain is not None:
             self._shelve(condition)
             return
@@ -54,12 +55,10 @@ class Siblings:
     def remove(self, condition: Condition) -> None:
         """It is one no longer."""
         del self.boxes[condition]
-        self._terms.remove(condition)
         self._listed.pop(condition, None)
-        self._open.pop(condition, None)
-        for shelf in (self._plain, self._rich):
-            if shelf is not None:
-                shelf.remove(condition)
+        for index in (self._plain, self._rich, self._terms):
+            if index is not None:
+                index.remove(condition)
 
     def coverer(self, narrow: Condition, wanted: Box | None) -> Condition | None:
         """A condition that covers this one."""
@@ -76,21 +75,23 @@ class Siblings:
     def _wider(self, narrow: Condition, wanted: Box | None) -> Iterator[Condition]:
         if self._plain is not None:
             yield from self._plain.coverers(narrow)
-        for one in chain(self._listed, self._terms.asking_no_more(narrow)):
+        sharing = () if self._terms is None else self._terms.asking_no_more(narrow)
+        for one in chain(self._listed, sharing):
             if _holds(self.boxes[one], wanted):
                 yield one
 
     def _narrower(self, wide: Condition) -> Iterator[Condition]:
         """All that it may cover; some may come twice."""
         if wide.residue is not None:
-            yield from self._terms.asking_all(wide)
+            if self._terms is not None:
+                yield from self._terms.asking_all(wide)
             return
         yield from self._listed
         for shelf in (self._plain, self._rich):
             if shelf is not None:
                 yield from shelf.meeting(wide)
-        if not wide.box:
-            yield from self._open
+        if self._terms is not None and not wide.box:
+            yield from self._terms.unboxed
 
     def _shelve(self, condition: Condition) -> None:
         assert self._plain is not None
@@ -98,7 +99,7 @@ class Siblings:
         if self.boxes[condition] is None:
             self._listed[condition] = None  # nothing fits it: there is at most one such condition
         elif condition.residue is not None and not condition.box:
-            self._open[condition] = None
+            pass  # its terms are all there is to find it by
         elif not (self._plain if condition.residue is None else self._rich).add(condition):
             self._listed[condition] = None
 
@@ -147,25 +148,28 @@ class _Shelf:
 class _Terms:
     """Conditions by the terms of their residues. Those without one are not here."""
 
-    __slots__ = ("_first", "_having", "_key")
+    __slots__ = ("_first", "_having", "_key", "unboxed")
 
     def __init__(self) -> None:
         self._having: dict[str, dict[Condition, None]] = {}  # term -> all who ask it
         self._first: dict[str, dict[Condition, None]] = {}  # term -> those who are looked up by it
         self._key: dict[Condition, str] = {}  # … which is the rarest of their terms
+        self.unboxed: dict[Condition, None] = {}  # those that have nothing but terms
 
     def add(self, condition: Condition) -> None:
-        if condition.residue is None:
-            return
+        assert condition.residue is not None
         terms = sorted(condition.residue.terms)
         key = self._key[condition] = min(terms, key=lambda term: len(self._first.get(term, ())), default="")
         self._first.setdefault(key, {})[condition] = None
         for term in terms:
             self._having.setdefault(term, {})[condition] = None
+        if not condition.box:
+            self.unboxed[condition] = None
 
     def remove(self, condition: Condition) -> None:
         if condition.residue is None:
             return
+        self.unboxed.pop(condition, None)
         _take(self._first, self._key.pop(condition), condition)
         for term in condition.residue.terms:
             _take(self._having, term, condition)
