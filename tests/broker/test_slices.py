@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.broker.subscriptions import MATCHES_PER_STEP, STEPS_MAX
 from heliograph.notes import PublicationsDropped
-from heliograph.wire.frames import Kind, control
+from heliograph.wire.frames import Flag, Kind, control
 from tests.broker.talk import Talk
 
 PUBLISHER, SUBSCRIBER, OTHER = 1, 2, 3
@@ -169,3 +169,15 @@ def test_filters_that_may_cover_many_others_take_as_much_of_a_read_as_these(monk
     assert talk.heard[OTHER].order.count("CONFIRMED") == 1
     talk.pass_time(0)
     assert talk.heard[OTHER].order.count("CONFIRMED") == 6
+
+
+def test_publications_with_flags_are_matched_in_slices_too() -> None:
+    talk = a_talk()
+    for number in range(40):
+        talk.subscribe(OTHER, "c", 10 + number, language="sql", where=f"x + {number} = 2 OR x = 1")
+    headers = b'{"x":1,"$x":9000000000000000}'
+    events = [talk.an_event(PUBLISHER, "c", each, headers=headers, flags=Flag.EXPIRES) for each in PAYLOADS]
+    talk.say(PUBLISHER, b"".join(events))
+    assert 0 < len(talk.heard[OTHER].payloads) < STEPS_MAX
+    talk.pass_time(0)
+    assert talk.heard[OTHER].payloads == PAYLOADS
