@@ -181,3 +181,16 @@ def test_publications_with_flags_are_matched_in_slices_too() -> None:
     assert 0 < len(talk.heard[OTHER].payloads) < STEPS_MAX
     talk.pass_time(0)
     assert talk.heard[OTHER].payloads == PAYLOADS
+
+
+def test_a_topic_that_many_groups_share_is_worked_off_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.broker.SHARES_PER_STEP", 1)
+    talk = a_talk()
+    for number in range(STEPS_MAX):
+        talk.subscribe(OTHER, "jobs", 10 + number, group=f"group-{number}")
+    talk.say(PUBLISHER, b"".join(talk.an_event(PUBLISHER, "jobs", payload) for payload in PAYLOADS[:5]))
+    assert talk.heard[OTHER].payloads == PAYLOADS[:1] * STEPS_MAX
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS[:1]
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS[:5]
+    assert len(talk.heard[OTHER].payloads) == 5 * STEPS_MAX

@@ -62,6 +62,7 @@ from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit, scan, scan_on
 OTHERS_MAX = 4  # addresses given to clients that have to leave
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
 LEAVING_STEPS_MAX = 16_384  # for what a departed link had said: more than a read can bring, if none of it is slow
+SHARES_PER_STEP = 64  # groups, and their members here, that share a topic; for most topics it is none or a few
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
 ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
@@ -280,9 +281,9 @@ class Broker:
                     if sink is None:
                         if isinstance(route, Mixed):
                             self._publications.spread_mixed(link, route, now)
-                        elif route.content is None:
+                        elif route.content is None and not route.shares:
                             self._publications.spread(link, route, data[start:end], now)
-                        elif left := self._publications.spread_some(link, route, data[start:end], now):
+                        elif left := self._spread_some(link, route, data[start:end], now):
                             later = spans[spans.index((route, start, end)) + 1 :]
                             self._postpone(link, now, [(route, left), *((each, data[a:b]) for each, a, b in later)])
                             break
@@ -352,10 +353,24 @@ class Broker:
         for position, (route, chunk) in enumerate(runs):
             if isinstance(route, Mixed):
                 self._publications.spread_mixed(link, route, now)
-            elif left := self._publications.spread_some(link, route, chunk, now):
+            elif left := self._spread_some(link, route, chunk, now):
                 self._postpone(link, now, [(route, left), *runs[position + 1 :]])
                 return
         self._resume(link, now)
+
+    def _spread_some(self, link: Link, route: Route, chunk: bytes, now: Instant) -> bytes:
+        """Send a run of which each publication may take long; what is left of it when the read has taken long."""
+        steps = sum(1 + len(share.members) for share in route.shares) // SHARES_PER_STEP
+        if route.content is not None or not steps:
+            return self._publications.spread_some(link, route, chunk, now)
+        start = 0
+        for end in frames_of(chunk):
+            if self._subscriptions.steps_left <= 0:
+                return chunk[start:]
+            self._subscriptions.steps_left -= steps
+            self._publications.spread(link, route, chunk[start:end], now)
+            start = end
+        return b""
 
     def _frame_end(self, link: Link, data: bytes, pos: int) -> int:
         """Where the frame at ``pos`` ends, as far as its head tells; every length is checked here or in the scan."""
