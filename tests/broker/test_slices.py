@@ -194,3 +194,22 @@ def test_a_topic_that_many_groups_share_is_worked_off_in_slices(monkeypatch: pyt
     talk.pass_time(0)
     assert talk.heard[SUBSCRIBER].payloads == PAYLOADS[:5]
     assert len(talk.heard[OTHER].payloads) == 5 * STEPS_MAX
+
+
+def test_topics_that_alternate_are_matched_in_slices_too() -> None:
+    talk = a_talk()
+    talk.subscribe(SUBSCRIBER, "plain/#", 2)
+    for number in range(40):
+        talk.subscribe(OTHER, "c/#", 10 + number, language="sql", where=f"x + {number} = 2 OR x = 1")
+    topics = [("c/1", "c/2", "plain/3")[number % 3].ljust(7, "0") for number in range(MANY)]
+    payloads = [b"%04d" % number for number in range(MANY)]
+    for topic in dict.fromkeys(topics):
+        talk.publish(PUBLISHER, topic, b"0000", headers=b'{"x":1}')
+    events = [
+        talk.an_event(PUBLISHER, topic, each, headers=b'{"x":1}') for topic, each in zip(topics, payloads, strict=True)
+    ]
+    talk.heard[SUBSCRIBER].events.clear()
+    talk.say(PUBLISHER, b"".join(events))
+    assert 0 < len(talk.heard[SUBSCRIBER].payloads) < STEPS_MAX
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == payloads

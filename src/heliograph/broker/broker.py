@@ -280,12 +280,15 @@ class Broker:
                     sink = route.one
                     if sink is None:
                         if isinstance(route, Mixed):
-                            self._publications.spread_mixed(link, route, now)
+                            left = self._spread_mixed(link, route, now)
                         elif route.content is None and not route.shares:
                             self._publications.spread(link, route, data[start:end], now)
-                        elif left := self._spread_some(link, route, data[start:end], now):
+                            continue
+                        else:
+                            left = self._spread_some(link, route, data[start:end], now)
+                        if left:
                             later = spans[spans.index((route, start, end)) + 1 :]
-                            self._postpone(link, now, [(route, left), *((each, data[a:b]) for each, a, b in later)])
+                            self._postpone(link, now, [*left, *((each, data[a:b]) for each, a, b in later)])
                             break
                     elif end == len(data):
                         self._links.send(link, sink, data[start:end], now)
@@ -352,25 +355,38 @@ class Broker:
         """The runs that a read left over, then its rest."""
         for position, (route, chunk) in enumerate(runs):
             if isinstance(route, Mixed):
-                self._publications.spread_mixed(link, route, now)
-            elif left := self._spread_some(link, route, chunk, now):
-                self._postpone(link, now, [(route, left), *runs[position + 1 :]])
+                left = self._spread_mixed(link, route, now)
+            else:
+                left = self._spread_some(link, route, chunk, now)
+            if left:
+                self._postpone(link, now, [*left, *runs[position + 1 :]])
                 return
         self._resume(link, now)
 
-    def _spread_some(self, link: Link, route: Route, chunk: bytes, now: Instant) -> bytes:
+    def _spread_some(self, link: Link, route: Route, chunk: bytes, now: Instant) -> Runs:
         """Send a run of which each publication may take long; what is left of it when the read has taken long."""
         steps = sum(1 + len(share.members) for share in route.shares) // SHARES_PER_STEP
         if route.content is not None or not steps:
-            return self._publications.spread_some(link, route, chunk, now)
+            left = self._publications.spread_some(link, route, chunk, now)
+            return [(route, left)] if left else ()
         start = 0
         for end in frames_of(chunk):
             if self._subscriptions.steps_left <= 0:
-                return chunk[start:]
+                return [(route, chunk[start:])]
             self._subscriptions.steps_left -= steps
             self._publications.spread(link, route, chunk[start:end], now)
             start = end
-        return b""
+        return ()
+
+    def _spread_mixed(self, link: Link, mixed: Mixed, now: Instant) -> Runs:
+        """The same for frames of different routes: one by one, where some topic may take long."""
+        if not self._subscriptions.has_slow_topics:
+            self._publications.spread_mixed(link, mixed, now)
+            return ()
+        for position, (route, frame) in enumerate(zip(mixed.routes, mixed.frames, strict=True)):
+            if left := self._spread_some(link, route, frame, now):
+                return [*left, *zip(mixed.routes[position + 1 :], mixed.frames[position + 1 :], strict=True)]
+        return ()
 
     def _frame_end(self, link: Link, data: bytes, pos: int) -> int:
         """Where the frame at ``pos`` ends, as far as its head tells; every length is checked here or in the scan."""

@@ -70,6 +70,7 @@ class Subscriptions:
         self._departed: deque[list[Want]] = deque()
         self.count = 0
         self.steps_left = STEPS_MAX  # until the present read has to pause
+        self.has_slow_topics = False  # some topic was met of which each publication has to be looked at
         self._turns: dict[int, int] = {}
         self.changed: Callable[[list[Subscription], list[Subscription]], None]  # those that came, and that went
         # Where else a topic goes: topic, only inside our cluster, what is wanted besides by its content.
@@ -221,6 +222,7 @@ class Subscriptions:
 
             content = Content(here, there, build)
         sinks, shares = self._recipients(table, topic, (), ())
+        self.has_slow_topics |= content is not None or bool(shares)
         return table.keep(topic, sinks, routes_max, shares=shares, content=content)
 
     def _recipients(
