@@ -93,7 +93,7 @@ class PublicationRefused(Note, frozen=True, tag="publication_refused"):
 
 
 class PublicationsDropped(Note, frozen=True, tag="publications_dropped"):
-    """A slow consumer lost publications; at most one note per link and second."""
+    """A slow consumer lost publications, at most one note per link and second; or a link left too many behind."""
 
     link: int
     entity: str

@@ -312,6 +312,35 @@ def test_a_token_is_checked_by_a_job_and_what_follows_waits_for_it() -> None:
     assert talk.heard[2].order == ["WELCOME"], "a token found right is not hashed again"
 
 
+def test_of_a_session_that_has_gone_few_gaps_are_remembered() -> None:
+    """A thousand gaps are 150 KB, and a hundred thousand sessions may be remembered."""
+    talk = Talk()
+    talk.join(1)
+    talk.join(2)
+    talk.subscribe(2, "a")
+    for number in range(100):
+        talk.say(1, talk.an_event(1, "a", b"%d" % number, sequence=2 * number))
+    talk.leave(1)
+    talk.attach(3)
+    talk.say(3, talk.hello(1))
+    talk.say(3, talk.an_event(1, "a", b"of an old gap", sequence=3))
+    talk.say(3, talk.an_event(1, "a", b"of a young gap", sequence=195))
+
+    assert talk.heard[2].payloads[100:] == [b"of a young gap"]
+    assert talk.broker.report("overview")["duplicates"] == 1
+
+
+def test_a_token_that_nobody_could_check_is_not_called_wrong() -> None:
+    """Else a flood of wrong tokens would make good clients give up for good."""
+    talk = Talk(TOKEN_CONFIG)
+    talk.join(1, entity="sensor-7", token=TOKEN)
+    [(ticket, _)] = talk.jobs
+    talk.broker.failed(ticket, Reason.REQUESTS_OVER_LIMIT, talk.now)
+    talk.take()
+    assert talk.hangups[1] is Reason.LINKS_OVER_LIMIT
+    assert talk.heard[1].goodbye == "links_over_limit"
+
+
 def test_a_wrong_token_is_refused() -> None:
     talk = Talk(TOKEN_CONFIG)
     talk.join(1, entity="sensor-7", token="wrong")

@@ -178,3 +178,21 @@ def test_a_report_shows_what_is_asked() -> None:
     assert (row["language"], row["filter"]) == ("predicates", "hosts/#")
     assert "disk > 100" in row["where"]
     assert [frame.kind for frame in talk.heard[PICKY].answers][-1] == Kind.CONFIRMED
+
+
+def test_conditions_that_no_index_can_hold_are_refused_before_an_event_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("heliograph.matching.contents.RESIDUES_MAX", 5)
+    talk = a_talk()
+    for number in range(1, 8):
+        want(talk, PICKY, f"x + {number} = 3 OR x = 7", number, language="sql")
+    want(talk, PICKY, "x > 1", 8)
+    assert talk.heard[PICKY].refusals == ["subscriptions_over_limit"] * 2
+    publish(talk, b"seven", x=7)
+    assert numbers(talk, PICKY) == [(1, 2, 3, 4, 5, 8)]
+
+    talk.unsubscribe(PICKY, 1)
+    want(talk, PICKY, "x + 9 = 3 OR x = 7", 9, language="sql")
+    publish(talk, b"seven", x=7)
+    assert numbers(talk, PICKY)[-1] == (2, 3, 4, 5, 8, 9)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from heliograph.broker.subscriptions import STEPS_MAX
-from heliograph.wire.frames import Kind, control
+from heliograph.broker.subscriptions import MATCHES_PER_STEP, STEPS_MAX
+from heliograph.notes import PublicationsDropped
+from heliograph.wire.frames import Flag, Kind, control
 from tests.broker.talk import Talk
 
 PUBLISHER, SUBSCRIBER, OTHER = 1, 2, 3
@@ -65,3 +68,148 @@ def test_many_control_frames_in_one_read_are_answered_in_slices_and_in_order() -
     talk.pass_time(0)
     answered = [frame.sequence for frame in talk.heard[OTHER].answers if frame.kind == Kind.PONG]
     assert answered == list(range(1, MANY))
+
+
+def heavy(talk: Talk, link: int, count: int) -> None:
+    """Give a link so many subscriptions that a topic which matches them takes more than one read may."""
+    for number in range(count):
+        talk.subscribe(link, "t/#", 10 + number)
+        talk.pass_time(0)
+
+
+def test_a_topic_that_many_subscriptions_match_takes_as_much_of_a_read_as_many_topics() -> None:
+    talk = a_talk()
+    heavy(talk, OTHER, 2 * MATCHES_PER_STEP * STEPS_MAX)
+    talk.say(PUBLISHER, many_new_topics(talk))
+    assert len(talk.heard[SUBSCRIBER].payloads) == 1
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS
+
+
+def test_a_long_condition_takes_as_much_of_a_read_as_many_short_ones() -> None:
+    talk = a_talk()
+    where = " or ".join(f"x + {number} = 7" for number in range(60))
+    bodies = [{"number": 10 + each, "filter": "c", "language": "sql", "where": where} for each in range(5)]
+    talk.say(OTHER, b"".join(control(Kind.SUBSCRIBE, 1, json.dumps(body).encode()) for body in bodies))
+    assert len([frame for frame in talk.heard[OTHER].answers if frame.kind == Kind.CONFIRMED]) == 1
+    talk.pass_time(0)
+    assert len([frame for frame in talk.heard[OTHER].answers if frame.kind == Kind.CONFIRMED]) == 5
+
+
+def test_what_a_departed_link_had_said_is_heard_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a peer that says much and leaves would keep the broker from everybody."""
+    monkeypatch.setattr("heliograph.broker.broker.LEAVING_STEPS_MAX", 10)
+    talk = a_talk()
+    talk.say(PUBLISHER, many_new_topics(talk))
+    talk.leave(PUBLISHER)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS[: STEPS_MAX + 10]
+    (dropped,) = [note for note in talk.notes if isinstance(note, PublicationsDropped)]
+    assert dropped.frames == MANY - STEPS_MAX - 10
+    talk.pass_time(10)
+    talk.publish(OTHER, "t/0", b"afterwards")
+    assert talk.heard[SUBSCRIBER].payloads[-1] == b"afterwards"
+
+
+def test_what_was_dropped_behind_a_departed_session_is_new_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.broker.LEAVING_STEPS_MAX", 10)
+    talk = a_talk()
+    talk.subscribe(OTHER, "c", 1, language="sql", where="x + 1 = 2 OR x + 2 = 3")
+    events = [talk.an_event(PUBLISHER, "c", payload, headers=b'{"x":1}') for payload in PAYLOADS]
+    talk.say(PUBLISHER, b"".join(events))
+    talk.leave(PUBLISHER)
+    heard = len(talk.heard[OTHER].payloads)
+    assert heard < MANY
+
+    talk.attach(7)
+    talk.say(7, talk.hello(PUBLISHER))
+    (welcome,) = [frame for frame in talk.heard[7].answers if frame.kind == Kind.WELCOME]
+    assert int(json.loads(welcome.payload)["seen"], 16) == heard
+    talk.say(7, b"".join(events))
+    talk.pass_time(0)
+    assert talk.heard[OTHER].payloads == PAYLOADS
+
+
+def test_a_departed_link_subscribes_to_nothing_any_more() -> None:
+    talk = a_talk()
+    body = json.dumps({"number": 9, "filter": "late"}).encode()
+    talk.say(PUBLISHER, many_new_topics(talk) + control(Kind.SUBSCRIBE, 9, body))
+    talk.leave(PUBLISHER)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS
+    assert talk.broker.report("overview")["subscriptions"] == 1
+    assert not talk.heard[PUBLISHER].refusals
+
+
+def test_groups_that_come_and_go_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.subscriptions.TURNS_MAX", 20)
+    talk = a_talk()
+    for number in range(100):
+        talk.subscribe(OTHER, "jobs", 1, group=f"group-{number}")
+        talk.publish(PUBLISHER, "jobs")
+        talk.unsubscribe(OTHER, 1)
+    assert len(talk.heard[OTHER].payloads) == 100
+    assert len(talk.broker._subscriptions._turns) <= 21
+
+
+def test_many_publications_on_topics_that_are_none_are_refused_in_slices() -> None:
+    talk = a_talk()
+    talk.say(OTHER, b"".join(talk.an_event(OTHER, "a//b") for _ in range(MANY)))
+    assert len(talk.heard[OTHER].refusals) == STEPS_MAX
+    talk.pass_time(0)
+    assert talk.heard[OTHER].refusals == ["topic_invalid"] * MANY
+
+
+def test_filters_that_may_cover_many_others_take_as_much_of_a_read_as_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.subscriptions.COVERED_PER_STEP", 1)
+    talk = a_talk()
+    for number in range(STEPS_MAX):
+        talk.subscribe(SUBSCRIBER, f"w/{number}", 10 + number)
+    body = json.dumps({"number": 9, "filter": "w/#"}).encode()
+    toggle = control(Kind.SUBSCRIBE, 9, body) + control(Kind.UNSUBSCRIBE, 9, json.dumps({"number": 9}).encode())
+    talk.say(OTHER, 3 * toggle)
+    assert talk.heard[OTHER].order.count("CONFIRMED") == 1
+    talk.pass_time(0)
+    assert talk.heard[OTHER].order.count("CONFIRMED") == 6
+
+
+def test_publications_with_flags_are_matched_in_slices_too() -> None:
+    talk = a_talk()
+    for number in range(40):
+        talk.subscribe(OTHER, "c", 10 + number, language="sql", where=f"x + {number} = 2 OR x = 1")
+    headers = b'{"x":1,"$x":9000000000000000}'
+    events = [talk.an_event(PUBLISHER, "c", each, headers=headers, flags=Flag.EXPIRES) for each in PAYLOADS]
+    talk.say(PUBLISHER, b"".join(events))
+    assert 0 < len(talk.heard[OTHER].payloads) < STEPS_MAX
+    talk.pass_time(0)
+    assert talk.heard[OTHER].payloads == PAYLOADS
+
+
+def test_a_topic_that_many_groups_share_is_worked_off_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.broker.broker.SHARES_PER_STEP", 1)
+    talk = a_talk()
+    for number in range(STEPS_MAX):
+        talk.subscribe(OTHER, "jobs", 10 + number, group=f"group-{number}")
+    talk.say(PUBLISHER, b"".join(talk.an_event(PUBLISHER, "jobs", payload) for payload in PAYLOADS[:5]))
+    assert talk.heard[OTHER].payloads == PAYLOADS[:1] * STEPS_MAX
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS[:1]
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == PAYLOADS[:5]
+    assert len(talk.heard[OTHER].payloads) == 5 * STEPS_MAX
+
+
+def test_topics_that_alternate_are_matched_in_slices_too() -> None:
+    talk = a_talk()
+    talk.subscribe(SUBSCRIBER, "plain/#", 2)
+    for number in range(40):
+        talk.subscribe(OTHER, "c/#", 10 + number, language="sql", where=f"x + {number} = 2 OR x = 1")
+    topics = [("c/1", "c/2", "plain/3")[number % 3].ljust(7, "0") for number in range(MANY)]
+    payloads = [b"%04d" % number for number in range(MANY)]
+    for topic in dict.fromkeys(topics):
+        talk.publish(PUBLISHER, topic, b"0000", headers=b'{"x":1}')
+    events = [
+        talk.an_event(PUBLISHER, topic, each, headers=b'{"x":1}') for topic, each in zip(topics, payloads, strict=True)
+    ]
+    talk.heard[SUBSCRIBER].events.clear()
+    talk.say(PUBLISHER, b"".join(events))
+    assert 0 < len(talk.heard[SUBSCRIBER].payloads) < STEPS_MAX
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == payloads

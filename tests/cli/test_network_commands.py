@@ -62,7 +62,8 @@ def test_config_show_names_the_key_file_and_never_shows_the_key(run: Run, tmp_pa
         (("up",), 2, "how many brokers"),
         (("up", "3", "--topology", "t.toml"), 2, "how many brokers"),
         (("up", "2", "--clusters", "3"), 2, "2 brokers cannot make 3 clusters"),
-        (("up", "100"), 1, "64 is the most"),
+        (("up", "100"), 1, "64 at most"),
+        (("up", "70000", "--clusters", "9"), 1, "64 at most"),
         (("up", "3", "--port-base", "65534"), 1, "between 0 and 65535"),
         (("up", "--topology", "gone.toml"), 2, "gone.toml cannot be read"),
         (("up", "--topology", "t.toml", "--clusters", "2"), 2, "names the clusters itself"),
@@ -80,6 +81,7 @@ def test_a_mistake_is_told_in_words(run: Run, tmp_path: Path, arguments: tuple[s
 
     assert ran.code == code
     assert told in ran.err
+    assert len(ran.err.splitlines()) == 1
     assert "Traceback" not in ran.err
 
 

@@ -73,6 +73,21 @@ def test_a_network_carries_on_without_one_of_its_brokers(
     assert not (tmp_path / "run" / "network").exists()
 
 
+def test_what_a_dead_network_left_running_is_ended_by_the_next_one(
+    run: Run, tmp_path: Path, network: dict[str, dict[str, Any]]
+) -> None:
+    (directory,) = asked(run, "map")["directories"]
+    for row in network.values():
+        psutil.Process(row["pid"]).kill()
+    while any(runs(row["pid"]) for row in network.values()):
+        pass
+    assert runs(directory["pid"])
+
+    assert piped(tmp_path, "network", "up", "2", "--detach", data=b"").returncode == 0
+
+    assert not runs(directory["pid"])
+
+
 @pytest.mark.parametrize("relative", [False, True], ids=["by its path", "from its folder"])
 def test_a_broker_that_was_started_again_by_hand_is_stopped_with_the_others(
     run: Run, tmp_path: Path, network: dict[str, dict[str, Any]], relative: bool

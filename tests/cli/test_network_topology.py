@@ -93,7 +93,7 @@ def test_names_and_slots_follow_the_clusters() -> None:
 
 
 def test_more_brokers_than_a_cluster_has_slots_are_refused() -> None:
-    with pytest.raises(ConfigError, match=f"has 65 brokers; {MEMBERS_MAX} is the most"):
+    with pytest.raises(ConfigError, match=f"65 brokers in 1 clusters: a cluster has {MEMBERS_MAX} at most"):
         drawn(65)
 
 

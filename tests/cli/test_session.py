@@ -114,6 +114,7 @@ def test_publishing_from_a_stream_can_be_interrupted(home: Path, url: str) -> No
         (("publish", "a", "x", "--entity", "e", "--token-file", "gone"), 2, "gone"),
         (("subscribe", "a/#/b"), 2, "not a topic filter"),
         (("subscribe", "System/#"), 1, "subscribe_denied"),
+        (("subscribe", "a", "--language", "sql"), 2, "give --where too"),
         (("subscribe", "a", "--policy", "shout"), 2, "shout"),
     ],
 )
@@ -134,6 +135,31 @@ def test_a_bad_line_is_named_and_what_came_before_it_is_published(home: Path, ur
         assert ran.returncode == 2
         assert b"standard input, line 3: the payload must be a text" in ran.stderr
         assert terminal.line() == "bad good"
+
+
+def test_a_name_that_is_far_too_long_does_not_hide_what_is_wrong_with_it(run: Run, url: str) -> None:
+    for command in (("publish", "a" * 70_000, "x"), ("subscribe", "a" * 70_000)):
+        ran = run(*command, "--url", url)
+
+        assert ran.code == 2
+        assert "it has 70000 bytes" in ran.err
+        assert len(ran.err) < 300
+
+
+def test_who_looks_for_a_broker_is_told_which_one_was_found(home: Path, url: str) -> None:
+    options = {"HELIOGRAPH_DISCOVER__MULTICAST": "false", "HELIOGRAPH_DISCOVER__BROKERS": url.partition("//")[2]}
+    listener = Process(home, "subscribe", "a", "--discover", **options)
+    try:
+        assert listener.remark() == "subscribed to a at broker broker; Ctrl-C ends"
+    finally:
+        listener.end()
+
+
+def test_where_nobody_is_known_to_be_one_is_told_to_look_at_the_address(run: Run) -> None:
+    ran = run("publish", "a", "x", "--url", "heliograph://no-such-host.invalid")
+
+    assert ran.code == 1
+    assert "check the name and the port" in ran.err
 
 
 def test_without_a_broker_one_is_told_how_to_start_one(run: Run) -> None:

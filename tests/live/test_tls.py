@@ -389,8 +389,10 @@ def test_files_that_are_missing_expired_readable_by_others_or_no_certificates_ar
     assert "none.key: there is no such file" in text
 
 
-def test_a_key_of_another_certificate_is_told(authority: Authority) -> None:
+def test_a_key_that_is_missing_or_of_another_certificate_is_told(authority: Authority) -> None:
     one, other = authority.files("one"), authority.files("other")
+    with pytest.raises(ConfigError, match="its key is missing"):
+        client_context(TlsFiles(certificate=one.certificate, authority=authority.file))
     with pytest.raises(ConfigError, match="do not fit together"):
         client_context(TlsFiles(certificate=one.certificate, key=other.key, authority=authority.file))
 

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heliograph.matching import siblings
 from heliograph.matching.boxes import box
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import covers, matches, refusal
-from heliograph.matching.interests import ANYTHING, LISTED_MAX, Interest, InterestSet
+from heliograph.matching.interests import ANYTHING, Interest, InterestSet
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.predicates import condition
+from heliograph.matching.siblings import LISTED_MAX
 from heliograph.model import topics
 from tests.matching.box_oracle import boxes, tight_conjunctions
 from tests.matching.test_topics import filters
@@ -159,3 +161,22 @@ def test_removing_the_covering_interest_brings_back_what_it_covered() -> None:
     assert reduced.coverer(narrow) == wide
     assert reduced.remove(wide) == ([middle], [wide])
     assert reduced.remove(middle) == ([narrow], [middle])
+
+
+@pytest.mark.req("R3")
+def test_conditions_that_no_box_tells_apart_are_not_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a client with many of them would keep a broker busy with each one more."""
+    compared = []
+    asks_less = siblings.asks_less
+    monkeypatch.setattr(siblings, "asks_less", lambda *both: compared.append(both) or asks_less(*both))
+    found = InterestSet()
+    for number in range(500):
+        found.add(Interest(b"a", compile("sql", f"x + {number} = 1 OR y = {number}")))
+        found.add(Interest(b"a", compile("sql", f"z = 1 AND (x + {number} = 1 OR y = {number})")))
+    assert len(found.roots) == 500
+    compared.clear()
+
+    for text in ("x + 700 = 1 OR y = 7", "z = 1 AND (x + 700 = 1 OR y = 700)", "z = 2 AND y = 1"):
+        found.add(Interest(b"a", compile("sql", text)))
+
+    assert len(compared) < 10

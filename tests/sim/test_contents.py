@@ -15,8 +15,9 @@ from heliograph.matching.condition import Event
 from heliograph.matching.conditions import covers as real_covers
 from heliograph.matching.conditions import matches as real_matches
 from heliograph.matching.contents import Field
-from heliograph.matching.interests import InterestSet, _Group
+from heliograph.matching.interests import InterestSet
 from heliograph.matching.languages import compile
+from heliograph.matching.siblings import Siblings
 from heliograph.sim.conditions import LANGUAGES, comparisons_of, covers, fits, uncovered
 from heliograph.sim.run import Result, play
 from heliograph.sim.scenario import Scenario, load, parse
@@ -134,8 +135,8 @@ def test_a_broker_that_overlooks_a_condition_is_noticed(monkeypatch: pytest.Monk
 
 @pytest.mark.req("O7")
 def test_a_broker_that_tells_what_is_covered_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Group, "coverer", lambda group, narrow, wanted: None)
-    monkeypatch.setattr(_Group, "covered", lambda group, wide, wanted: [])
+    monkeypatch.setattr(Siblings, "coverer", lambda group, narrow, wanted: None)
+    monkeypatch.setattr(Siblings, "covered", lambda group, wide, wanted: [])
 
     assert broken(parse(SMALL)) == {"covered": "a has told 3 interests, but 1 cover everything that is wanted there"}
 

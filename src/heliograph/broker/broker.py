@@ -19,7 +19,7 @@ from typing import Any
 from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Stop
 from heliograph.broker.config import BrokerConfig
-from heliograph.broker.hot import scan
+from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import GONE, NEW, READY, Link, Links
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
@@ -48,7 +48,14 @@ from heliograph.machine import (
     Timers,
     TurnedAway,
 )
-from heliograph.notes import LinkAttached, LinkDetached, NeighbourLost, PeerRefused, SettingsReloaded
+from heliograph.notes import (
+    LinkAttached,
+    LinkDetached,
+    NeighbourLost,
+    PeerRefused,
+    PublicationsDropped,
+    SettingsReloaded,
+)
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import HEAD, Frame, Kind
 from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES
@@ -56,6 +63,8 @@ from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
+LEAVING_STEPS_MAX = 16_384  # for what a departed link had said: more than a read can bring, if none of it is slow
+SHARES_PER_STEP = 64  # groups, and their members here, that share a topic; for most topics it is none or a few
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
 ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
@@ -144,6 +153,7 @@ class Broker:
         )
         self.shortcut = self._shortcut.take
         self._postponed: dict[Link, Runs] = {}  # links with a read that is not worked off
+        self._leaving: Link | None = None  # the link that is gone, while what it said last is heard
         self._handlers: dict[int, Handler] = {
             Kind.EVENT: self._publications.receive_flagged,
             Kind.HELLO: self._sessions.hello,
@@ -184,10 +194,8 @@ class Broker:
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
         left = self._links.by_id[link]
-        if left in self._postponed:  # it said something before it left
-            runs = self._postponed.pop(left)
-            self._subscriptions.steps_left = UNTIL_WAKE
-            self._work_off(left, runs, now)
+        if left in self._postponed:
+            self._hear_out(left, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
         self._network.peering.leave(left, now)
         self._links.remove(left)
@@ -195,6 +203,25 @@ class Broker:
         self._sessions.leave(left, now)
         self._requests.leave(left)
         self._sessions.check_drained(now)
+
+    def _hear_out(self, link: Link, now: Instant) -> None:
+        """It published something before it left. What would take too long is dropped: it was not confirmed."""
+        runs = self._postponed.pop(link)
+        self._subscriptions.steps_left = LEAVING_STEPS_MAX
+        self._leaving = link
+        self._work_off(link, runs, now)
+        self._leaving = None
+        if link in self._postponed:
+            self._drop_rest(link, b"".join(chunk for _, chunk in self._postponed.pop(link)), b"".join(link.parts))
+
+    def _drop_rest(self, link: Link, scanned: bytes, rest: bytes) -> None:
+        """The frames that were scanned count as seen; if the session comes back and repeats them, they are new."""
+        seen = link.seen
+        frames = len(frames_of(scanned, 0))
+        if seen is not None and frames and Frame(scanned).sequence == seen.next - frames:
+            seen.next -= frames
+        lost = frames + len(frames_of(rest, 0))
+        self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, len(scanned) + len(rest)))
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
         """The driver's buffer for a link is full, or has room again."""
@@ -253,12 +280,15 @@ class Broker:
                     sink = route.one
                     if sink is None:
                         if isinstance(route, Mixed):
-                            self._publications.spread_mixed(link, route, now)
-                        elif route.content is None:
+                            left = self._spread_mixed(link, route, now)
+                        elif route.content is None and not route.shares:
                             self._publications.spread(link, route, data[start:end], now)
-                        elif left := self._publications.spread_some(link, route, data[start:end], now):
+                            continue
+                        else:
+                            left = self._spread_some(link, route, data[start:end], now)
+                        if left:
                             later = spans[spans.index((route, start, end)) + 1 :]
-                            self._postpone(link, now, [(route, left), *((each, data[a:b]) for each, a, b in later)])
+                            self._postpone(link, now, [*left, *((each, data[a:b]) for each, a, b in later)])
                             break
                     elif sink.link.sink is sink:
                         sink.link.out.append(data[start:end])
@@ -270,6 +300,7 @@ class Broker:
                     if self._subscriptions.steps_left <= 0:
                         self._postpone(link, now)
                         break
+                    self._subscriptions.steps_left -= 1
                     pos = self._publications.meet_bad_topic(link, data, pos)
                     continue
                 if why != OTHER:
@@ -284,7 +315,7 @@ class Broker:
                 if self._subscriptions.steps_left <= 0:
                     self._postpone(link, now)
                     break
-                self._subscriptions.steps_left -= 1
+                self._subscriptions.steps_left -= _steps(link, data[pos:end])
             self._dispatch(link, data[pos:end], now)
             pos = end
         else:
@@ -322,11 +353,38 @@ class Broker:
         """The runs that a read left over, then its rest."""
         for position, (route, chunk) in enumerate(runs):
             if isinstance(route, Mixed):
-                self._publications.spread_mixed(link, route, now)
-            elif left := self._publications.spread_some(link, route, chunk, now):
-                self._postpone(link, now, [(route, left), *runs[position + 1 :]])
+                left = self._spread_mixed(link, route, now)
+            else:
+                left = self._spread_some(link, route, chunk, now)
+            if left:
+                self._postpone(link, now, [*left, *runs[position + 1 :]])
                 return
         self._resume(link, now)
+
+    def _spread_some(self, link: Link, route: Route, chunk: bytes, now: Instant) -> Runs:
+        """Send a run of which each publication may take long; what is left of it when the read has taken long."""
+        steps = sum(1 + len(share.members) for share in route.shares) // SHARES_PER_STEP
+        if route.content is not None or not steps:
+            left = self._publications.spread_some(link, route, chunk, now)
+            return [(route, left)] if left else ()
+        start = 0
+        for end in frames_of(chunk, 0):
+            if self._subscriptions.steps_left <= 0:
+                return [(route, chunk[start:])]
+            self._subscriptions.steps_left -= steps
+            self._publications.spread(link, route, chunk[start:end], now)
+            start = end
+        return ()
+
+    def _spread_mixed(self, link: Link, mixed: Mixed, now: Instant) -> Runs:
+        """The same for frames of different routes: one by one, where some topic may take long."""
+        if not self._subscriptions.has_slow_topics:
+            self._publications.spread_mixed(link, mixed, now)
+            return ()
+        for position, (route, frame) in enumerate(zip(mixed.routes, mixed.frames, strict=True)):
+            if left := self._spread_some(link, route, frame, now):
+                return [*left, *zip(mixed.routes[position + 1 :], mixed.frames[position + 1 :], strict=True)]
+        return ()
 
     def _frame_end(self, link: Link, data: bytes, pos: int) -> int:
         """Where the frame at ``pos`` ends, as far as its head tells; every length is checked here or in the scan."""
@@ -362,6 +420,8 @@ class Broker:
             handler = self._broker_handlers.get(kind)
             if neighbour.suspected:
                 self._network.peering.relieve(neighbour, now)
+        if link is self._leaving and kind == Kind.SUBSCRIBE:
+            return  # in vain, and it may be slow
         if handler is None:
             known = kind in list(Kind)
             raise ProtocolError(Reason.KIND_UNEXPECTED if known else Reason.KIND_UNKNOWN, f"kind {kind}")
@@ -412,7 +472,7 @@ class Broker:
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """It did not end well."""
         if not self._orders.failed(ticket, reason) and not self._network.peering.failed(ticket, reason, now):
-            self._sessions.proven(ticket, False, now)
+            self._sessions.proven(ticket, None, now)
 
     def tell(self, command: Any, now: Instant) -> None:
         """Stop, Drain, Reload, Listening, TurnedAway, or what became of the socket for NTP servers."""
@@ -480,3 +540,10 @@ class Broker:
         restart = config.restart_needed(self._started)
         self._outbox.note(SettingsReloaded(len(config.access.rules), len(config.tokens), restart))
         return restart
+
+
+def _steps(link: Link, raw: bytes) -> int:
+    """How much of a read's time a frame takes that is no plain publication: an EVENT with flags may have a content."""
+    frame = Frame(raw)
+    route = link.routes.get(frame.topic) if frame.kind == Kind.EVENT else None
+    return 1 if route is None or route.content is None else route.content.steps

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ROUTES_MAX = 1_024  # remembered combinations per topic
 REMEMBERED_MAX = 4_096  # conditions: an interest is read when it is checked, kept, told on, and taken back
 REMEMBERED_CHARACTERS_MAX = 512  # of a condition that is remembered
-RESIDUES_PER_STEP = 4  # conditions beyond boxes that take about as long as one step of a read (STEPS_MAX)
+RESIDUES_PER_STEP = 4  # the weight of conditions beyond boxes that takes as long as one step of a read (STEPS_MAX)
 
 _compiled = lru_cache(maxsize=REMEMBERED_MAX)(compile)
 

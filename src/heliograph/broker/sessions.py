@@ -14,7 +14,7 @@ from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import Claim, Credentials
 from heliograph.broker.links import GONE, NEW, PROVING, READY, Link, Links
-from heliograph.broker.routing.seen import NS_PER_MS, Origins
+from heliograph.broker.routing.seen import NS_PER_MS, Origins, Seen
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Ticket, Timers
@@ -27,6 +27,7 @@ from heliograph.wire.times import FEATURE as TIME
 
 FEATURES: tuple[str, ...] = (TIME,)  # what a client may ask for; names are added here and in the protocol
 NAME_LENGTH_MAX = 128
+GAPS_RESTING_MAX = 16  # missing spans remembered of a session that has no link
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
@@ -108,13 +109,16 @@ class Sessions:
         link.need = UNTIL_PROVEN
         self._outbox.holds.append((link.id, True))
 
-    def proven(self, ticket: Ticket, right: bool, now: Instant) -> bool:
-        """A token's check ended; False if the ticket is not ours."""
+    def proven(self, ticket: Ticket, right: bool | None, now: Instant) -> bool:
+        """A token's check ended, with None if there was nobody to do it; False if the ticket is not ours."""
         claimed = self._claims.pop(ticket, None)
         if claimed is None:
             return False
         link, hello, claim = claimed
         if link.state != PROVING:
+            return True
+        if right is None:  # a client would not try a wrong credential again, and this one may be right
+            self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, "the credential could not be checked; try again")
             return True
         if not right:
             self._links.hang_up(link, Reason.CREDENTIAL_WRONG, "unknown entity or wrong token")
@@ -237,6 +241,7 @@ class Sessions:
             del self._by_origin[link.origin]
             self._services -= link.is_pipe
             self.origins.rest(link.origin, now)
+            _close_gaps(link.seen)
         self._drop_table(link)
 
     def _drop_table(self, link: Link) -> None:
@@ -301,6 +306,13 @@ class Sessions:
                 self._subscriptions.drop_table(link.table)
             self._give_table(link)
             link.told.clear()
+
+
+def _close_gaps(seen: Seen) -> None:
+    """Of what a session skipped, little is under way when it has gone, and many sessions may have gone."""
+    closed = seen.gaps[:-GAPS_RESTING_MAX]
+    seen.gaps_closed += len(closed)
+    del seen.gaps[: len(closed)]
 
 
 def _check(hello: bodies.Hello) -> None:

@@ -29,7 +29,7 @@ from heliograph.matching.languages import LANGUAGES
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
-from heliograph.model.topics import INBOX_ROOT, covers, filter_fault, topic_fault
+from heliograph.model.topics import INBOX_ROOT, covers, filter_fault, is_wild, topic_fault
 from heliograph.notes import ActionDenied
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
@@ -38,6 +38,10 @@ from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
 BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
 STEPS_MAX = 64  # in one read: topics that are worked out, control frames; about a millisecond
+MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
+CHARACTERS_PER_STEP = 8  # of a condition that is read
+COVERED_PER_STEP = 256  # subscriptions that another one might cover
+TURNS_MAX = 65_536  # groups, of which some may be gone; who forgets whose turn it was begins with the first member
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
@@ -66,6 +70,7 @@ class Subscriptions:
         self._departed: deque[list[Want]] = deque()
         self.count = 0
         self.steps_left = STEPS_MAX  # until the present read has to pause
+        self.has_slow_topics = False  # some topic was met of which each publication has to be looked at
         self._turns: dict[int, int] = {}
         self.changed: Callable[[list[Subscription], list[Subscription]], None]  # those that came, and that went
         # Where else a topic goes: topic, only inside our cluster, what is wanted besides by its content.
@@ -92,6 +97,7 @@ class Subscriptions:
                 self._outbox.note(ActionDenied(link.id, link.identity.entity, error.reason, body.filter[:256]))
             self._refuse(link, frame.sequence, error)
             return
+        self._count_wide(subscription.filter)
         self._wants.setdefault(link, {})[subscription.number] = want
         link.subscriptions[subscription.number] = subscription
         self.count += 1
@@ -110,9 +116,15 @@ class Subscriptions:
             self._refuse(link, frame.sequence, error)
             return
         del link.subscriptions[body.number]
+        self._count_wide(want.subscription.filter)
         link.sinks.clear()
         self._remove([want])
         self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
+
+    def _count_wide(self, pattern: bytes) -> None:
+        """A filter with wildcards that comes or goes may cover, or uncover, what all others want."""
+        if is_wild(pattern):
+            self.steps_left -= self.count // COVERED_PER_STEP
 
     def _enter(self, want: Want) -> None:
         """Put it into its table, and let cached routes know."""
@@ -161,6 +173,7 @@ class Subscriptions:
             if body.where:
                 raise ProtocolError(Reason.BODY_MALFORMED, f"a condition needs a language: {', '.join(LANGUAGES)}")
             return Subscription(body.number, pattern, policy, body.echo, body.group), None
+        self.steps_left -= len(body.where) // CHARACTERS_PER_STEP
         condition = condition_of(body.language, body.where)
         asked = (condition.language, condition.text)
         return Subscription(body.number, pattern, policy, body.echo, body.group, *asked), condition
@@ -209,12 +222,15 @@ class Subscriptions:
 
             content = Content(here, there, build)
         sinks, shares = self._recipients(table, topic, (), ())
+        self.has_slow_topics |= content is not None or bool(shares)
         return table.keep(topic, sinks, routes_max, shares=shares, content=content)
 
     def _recipients(
         self, table: RouteTable, topic: bytes, wants: Sequence[Want], wishes: Sequence[Wish]
     ) -> tuple[tuple[Sink, ...], tuple[Share, ...]]:
         """Who gets a topic, together with these who ask for more than the topic and have got it."""
+        if len(self._turns) > TURNS_MAX:
+            self._turns.clear()
         sinks, members = self._sinks(topic, wants)
         elsewhere = self.elsewhere(topic, table is self.inner or table is self.local, wishes)
         if table is not self.local:
@@ -230,7 +246,9 @@ class Subscriptions:
         per_link: dict[Link, list[Subscription]] = {}
         members: dict[int, list[Sink]] = {}
         allowed: dict[RouteTable, bool] = {}
-        for want in [*self._topics.match(topic), *wants]:
+        found = [*self._topics.match(topic), *wants]
+        self.steps_left -= (len(found) + self._topics.visited) // MATCHES_PER_STEP
+        for want in found:
             link = want.link
             if link.state != READY:
                 continue

@@ -30,7 +30,7 @@ PATIENCE_S = 2.0  # a broker that was started a moment ago, in the same script, 
 _HINTS = {
     Reason.DIAL_FAILED: "`heliograph broker run` starts one",
     Reason.BROKER_NOT_FOUND: "`heliograph broker run` starts one",
-    Reason.CREDENTIAL_MISSING: "give --entity and --token-file, or --certificate and --key",
+    Reason.CREDENTIAL_MISSING: "give --certificate and --key, or --entity and --token-file",
     Reason.CREDENTIAL_WRONG: "check --entity and --token-file",
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
     Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
@@ -38,8 +38,7 @@ _HINTS = {
     Reason.RESPONDERS_MISSING: "`heliograph reply TOPIC --echo` would be somebody",
     Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
 }
-# A broker that misses our certificate says so after our side of the handshake is done; the link may be gone by then.
-_TLS_ENDS = (Reason.CLOSED, Reason.RESET, Reason.CREDENTIAL_MISSING)
+_ENDS = (Reason.CLOSED, Reason.RESET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,10 @@ class Connection:
     def names_somebody(self) -> bool:
         """True if the user said as whom to connect."""
         return bool(self.entity or self.token_file or self.certificate)
+
+    def place(self, client: Client) -> str:
+        """Where a client is connected, for people: the address that was named, or the broker that was found."""
+        return f"broker {client.broker}" if self.discover else self.url
 
 
 def _connection(
@@ -163,10 +166,21 @@ def administrator(connection: Connection) -> dict[str, Any]:
     return {"entity": "local-admin", "token": token} if token else {}
 
 
+def _is_here(url: str) -> bool:
+    from heliograph.client.config import is_loopback, parse_target
+
+    return is_loopback(parse_target(url).host)
+
+
 def _told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
     """The error with a hint, where there is a usual cause."""
     hint = _HINTS.get(error.reason)
-    if error.reason in _TLS_ENDS and connection.url.startswith("heliographs:") and connection.certificate is None:
+    if error.reason in _ENDS and not connection.url.startswith("heliographs:"):
+        hint = "does the broker speak TLS there? Then write heliographs://"
+    elif error.reason in _ENDS and connection.certificate is None:
+        # A broker that misses our certificate says so after our side of the handshake is done, if at all.
         hint = "if the broker asks for certificates, give --certificate and --key"
+    elif error.reason is Reason.DIAL_FAILED and not connection.discover and not _is_here(connection.url):
+        hint = "check the name and the port, and that a broker runs there"
     text = str(error) if connection.discover or connection.url in str(error) else f"{connection.url}: {error}"
     return HeliographError(f"{text}; {hint}" if hint else text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from heliograph.cli.shape import fail
+from heliograph.cli.shape import INTERRUPTED, fail
 
 if TYPE_CHECKING:
     from heliograph.cli.demo_report import Report
@@ -38,7 +38,7 @@ def _demo() -> None:
     try:
         run(play(report))
     except KeyboardInterrupt:
-        fail("stopped before the end; the broker of the demo has ended too")
+        fail("stopped before the end; the broker of the demo has ended too", INTERRUPTED)
     _simulate(report)
     _sum_up(report, monotonic() - began)
 

@@ -23,7 +23,10 @@ FILE_BYTES_MAX = 4 << 20
 
 def write_file(path: Path, data: bytes, *, mode: int = PRIVATE, force: bool = False) -> None:
     """Write a file in one step: others see the old one or the new one. Without ``force`` an old one stays."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # private from its first moment
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # private from its first moment
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None  # not the name that nobody chose
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -88,7 +88,7 @@ def up(
         run_work(network.start(say))
         stands = True
         for directory in network.directories:
-            say(f"directory {directory.name} at {directory.address} knows them: `heliograph bdn list`")
+            say(f"directory {directory.name} knows them: `heliograph bdn list --at {directory.address}`")
         _show_brokers(network, as_json)
         if detach:
             say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")

@@ -288,16 +288,18 @@ def is_complete(topology: Topology, name: str, report: dict[str, Any]) -> bool:
 
 
 def refuse_running(folder: Path) -> None:
-    """Say no if a network runs in this folder; what is left of one that does not is removed."""
+    """Say no if a network runs in this folder; what is left of one without brokers is ended and removed."""
     network = state.load(folder)
     if network is None:
         return
-    alive = state.running(folder, network)
+    found = state.processes(folder, network)
+    alive = [broker for broker in network.brokers if broker.name in found]
     if alive:
         raise UsageError(
             f"a network of {len(alive)} brokers runs in {folder}; "
             f"stop it by `heliograph network down --dir {folder}`, or choose another folder with --dir"
         )
+    end(found.values())  # its directory, which nobody could end once its settings are gone
     state.remove_files(folder, [each.name for each in network.parts])
 
 

@@ -108,7 +108,7 @@ def _reply(
 async def _answer_all(there: c.Connection, topic: str, words: list[str], group: str, count: int | None) -> None:
     async with c.connected(there, name="heliograph reply") as client:
         subscription = await client.subscribe(topic, group=group, wide=True)
-        say(f"answering on {topic} at {there.url}; Ctrl-C ends")
+        say(f"answering on {topic} at {there.place(client)}; Ctrl-C ends")
         async for request in subscription:
             if request.reply_to is None:
                 continue

@@ -1,7 +1,7 @@
 """The shape of the command line: plain help, one way to group commands, one way to fail.
 
 In:    errors that commands raise.
-Out:   typer groups; one line on standard error and an exit code: 0 done, 1 failed, 2 not understood.
+Out:   typer groups; one line on standard error and an exit code: 0 done, 1 failed, 2 not understood, 130 interrupted.
 State: none.
 Not here: commands (one file each), what they connect with (connection.py).
 
@@ -19,6 +19,7 @@ from heliograph.errors import HeliographError, UsageError
 
 FAILED = 1
 NOT_UNDERSTOOD = 2
+INTERRUPTED = 130  # as shells count it: 128 and the signal's number
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 

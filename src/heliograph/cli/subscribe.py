@@ -16,6 +16,7 @@ import typer
 
 from heliograph.cli import connection as c
 from heliograph.cli.shape import examples, say
+from heliograph.errors import UsageError
 from heliograph.model.subscription import Policy
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def _subscribe(
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
 ) -> None:
+    if language and not where:
+        raise UsageError(f"--language {language} says how to read --where; give --where too")
     try:
         how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
         how |= {"where": where, "language": language}
@@ -76,7 +79,7 @@ async def _work(
     line = json_line if as_json else as_text
     async with c.connected(there, name="heliograph subscribe", on_note=_Remarks().heard) as client:
         subscriptions = [await client.subscribe(each, **how) for each in dict.fromkeys(filters)]
-        say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.url}; Ctrl-C ends")
+        say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.place(client)}; Ctrl-C ends")
         async for publication in _merged(subscriptions):
             sys.stdout.write(f"{line(publication)}\n")
             sys.stdout.flush()

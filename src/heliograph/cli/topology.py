@@ -169,6 +169,8 @@ def drawn(count: int, clusters: int = 1) -> Topology:
     Each cluster is a ring with ways across, and so is the ring of clusters; where two clusters meet, there are two
     links without a broker in common.
     """
+    if count > clusters * MEMBERS_MAX:
+        raise ConfigError([f"{count} brokers in {clusters} clusters: a cluster has {MEMBERS_MAX} at most"])
     sizes = [count // clusters + (number < count % clusters) for number in range(clusters)]
     names = [[f"{_letters(number)}{member + 1}" for member in range(size)] for number, size in enumerate(sizes)]
     links = [(members[one], members[other]) for members in names for one, other in _ring(len(members))]

@@ -19,7 +19,7 @@ from heliograph.client.commands import Request, Subscribe
 from heliograph.client.inbox import Inbox
 from heliograph.errors import HeliographError, UsageError
 from heliograph.model.subscription import Policy
-from heliograph.model.topics import filter_fault
+from heliograph.model.topics import filter_fault, quoted
 from heliograph.wire import bodies
 
 SUBSCRIPTIONS_MAX = 100_000  # as many as a broker takes on one link by default
@@ -165,7 +165,7 @@ def _check(command: Subscribe) -> None:
         raise UsageError(f"a topic filter is a str, not {type(command.filter).__name__}")
     fault = filter_fault(command.filter.encode("utf-8", "surrogatepass"))
     if fault is not None:
-        raise UsageError(f"{command.filter!r} is not a topic filter: {fault}")
+        raise UsageError(f"{quoted(command.filter)} is not a topic filter: {fault}")
     if not isinstance(command.policy, Policy):
         raise UsageError(f"{command.policy!r} is not a policy: one of {', '.join(Policy)}")
     if not isinstance(command.group, str):

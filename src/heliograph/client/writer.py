@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from heliograph.errors import UsageError
-from heliograph.model.topics import TOPIC_BYTES_MAX, is_inbox, topic_fault
+from heliograph.model.topics import TOPIC_BYTES_MAX, is_inbox, quoted, topic_fault
 from heliograph.wire.frames import BODY_BYTES, HEAD, Flag
 from heliograph.wire.limits import DESTINATIONS_MAX, HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
@@ -73,7 +73,7 @@ class Writer:
         name = topic.encode("utf-8", "surrogatepass")  # what is not text is found below
         fault = topic_fault(name)
         if fault is not None:
-            raise UsageError(f"{topic!r} is not a topic: {fault}")
+            raise UsageError(f"{quoted(topic)} is not a topic: {fault}")
         if len(self._topics) >= TOPICS_MAX:
             self._topics.clear()
         self._topics[topic] = name

@@ -127,6 +127,8 @@ def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLCont
         if files.authority is not None:
             context.load_verify_locations(files.authority)
     except ssl.SSLError as error:
+        if files.certificate is not None and files.key is None:
+            raise ConfigError([f"tls.certificate = {files.certificate}: its key is missing; name it too"]) from error
         raise ConfigError(
             [f"tls: certificate, key and authority do not fit together ({error.reason or error})"]
         ) from error

@@ -3,27 +3,23 @@
 In:    interests that come and go, each any number of times.
 Out:   InterestSet.roots: those that no other covers; each add and remove tells how they changed.
 State: the interests with their counts, the roots grouped by filter, and which covered interest hangs under which.
-Not here: one condition against another (conditions.py), who tells whom (broker/routing/interests.py).
+Not here: the conditions of one filter (siblings.py), one against another (conditions.py), who tells whom
+          (broker/routing/interests.py).
 Paper: [grid] §1.2; [resources] §3.2.
 
-What is covered hangs under one that covers it, and settles anew when that one goes. To find
-who covers whom, a trie finds the filters, and for each filter an index of boxes, or a list while there are few, finds
-the conditions.
+What is covered hangs under one that covers it, and settles anew when that one goes. To find who covers whom, a trie
+finds the filters, and among the siblings of each filter indexes find the conditions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from heliograph.matching.boxes.box import Box, box, encloses
-from heliograph.matching.boxes.chunk import Stored
-from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+from heliograph.matching.boxes.box import Box, box
 from heliograph.matching.condition import Condition
-from heliograph.matching.conditions import asks_less
 from heliograph.matching.filters import FilterTrie, canonical
+from heliograph.matching.siblings import Siblings
 
-LISTED_MAX = 16  # conditions of one filter that are cheaper to try one by one than to ask an index about
 ANYTHING = Condition("predicates", "true")
 """The condition of an interest that asks for topics only."""
 
@@ -49,7 +45,7 @@ class InterestSet:
         self._parent: dict[Interest, Interest] = {}  # covered interest -> the one it hangs under
         self._under: dict[Interest, dict[Interest, None]] = {}
         self._filters = FilterTrie()  # of the groups
-        self._groups: dict[bytes, _Group] = {}  # the roots of each filter
+        self._groups: dict[bytes, Siblings] = {}  # the roots of each filter
         self.roots: dict[Interest, None] = {}
 
     def __len__(self) -> int:
@@ -94,12 +90,14 @@ class InterestSet:
                 del self._under[parent]
             return [], []
         self._uproot(interest)
-        risen: list[Interest] = []
+        risen: dict[Interest, None] = {}
         for orphan in orphans:
             del self._parent[orphan]
             came, went = self._settle(orphan)
-            risen = [root for root in risen if root not in went] + came if went else risen + came
-        return risen, [interest]
+            for root in went:
+                risen.pop(root, None)
+            risen.update(dict.fromkeys(came))
+        return list(risen), [interest]
 
     def _settle(self, interest: Interest) -> Change:
         """Hang an interest under a root that covers it, or make it a root and hang what it covers under it."""
@@ -128,7 +126,7 @@ class InterestSet:
         self.roots[interest] = None
         group = self._groups.get(interest.filter)
         if group is None:
-            group = self._groups[interest.filter] = _Group()
+            group = self._groups[interest.filter] = Siblings()
             self._filters.add(interest.filter)
         group.add(interest.condition, wanted)
 
@@ -139,83 +137,6 @@ class InterestSet:
         if not group.boxes:
             del self._groups[interest.filter]
             self._filters.remove(interest.filter)
-
-
-class _Group:
-    """The conditions of the roots with one filter."""
-
-    __slots__ = ("_by_id", "_ids", "_index", "boxes")
-
-    def __init__(self) -> None:
-        self.boxes: dict[Condition, Box | None] = {}
-        self._index: BoxIndex | None = None
-        self._by_id: dict[int, Condition] = {}
-        self._ids: dict[Condition, int] = {}  # of what is in the index; what it could not take is only in ``boxes``
-
-    def add(self, condition: Condition, wanted: Box | None) -> None:
-        self.boxes[condition] = wanted
-        if self._index is not None:
-            self._put(self._index, condition)
-        elif len(self.boxes) > LISTED_MAX:
-            self._index = BoxIndex()
-            for one in self.boxes:
-                self._put(self._index, one)
-
-    def remove(self, condition: Condition) -> None:
-        del self.boxes[condition]
-        id = self._ids.pop(condition, None)
-        if id is not None and self._index is not None:
-            del self._by_id[id]
-            self._index.remove(id)
-
-    def coverer(self, narrow: Condition, wanted: Box | None) -> Condition | None:
-        """A condition that covers this one."""
-        for wide in self._wider(narrow, wanted):
-            if asks_less(wide, narrow):
-                return wide
-        return None
-
-    def covered(self, wide: Condition, wanted: Box | None) -> list[Condition]:
-        """The conditions that this one covers."""
-        return [narrow for narrow in self._narrower(wide, wanted) if asks_less(wide, narrow)]
-
-    def _wider(self, narrow: Condition, wanted: Box | None) -> Iterator[Condition]:
-        if self._index is not None:
-            for id in self._index.coverers(narrow.box):
-                yield self._by_id[id]
-        for one in self._listed():
-            outer = self.boxes[one]
-            if wanted is None or (outer is not None and encloses(outer, wanted)):
-                yield one
-
-    def _narrower(self, wide: Condition, wanted: Box | None) -> Iterator[Condition]:
-        if self._index is not None:
-            # Not index.covered(): few boxes meet a narrow one, and the tables find those at once.
-            for id in self._index.intersecting(wide.box, Stored.ADVERTISEMENTS):
-                inner = self.boxes[self._by_id[id]]
-                if inner is not None and wanted is not None and encloses(wanted, inner):
-                    yield self._by_id[id]
-        for one in self._listed():
-            inner = self.boxes[one]
-            if inner is None or (wanted is not None and encloses(wanted, inner)):
-                yield one
-
-    def _listed(self) -> list[Condition]:
-        """What no index holds."""
-        if len(self.boxes) == len(self._ids):
-            return []
-        return [condition for condition in self.boxes if condition not in self._ids]
-
-    def _put(self, index: BoxIndex, condition: Condition) -> None:
-        if self.boxes[condition] is None:
-            return  # nothing fits it: there is at most one such condition
-        id = index.spare
-        try:
-            index.add(id, condition.box)
-        except IndexFullError:  # too many different attributes: such conditions stay in the list
-            return
-        self._by_id[id] = condition
-        self._ids[condition] = id
 
 
 def _plain(interest: Interest) -> Interest:

@@ -35,12 +35,13 @@ class _Branch(Generic[V]):
 class TopicTable(Generic[V]):
     """Filters with values. A value may be added under many filters, once under each."""
 
-    __slots__ = ("_exact", "_root", "_wild")
+    __slots__ = ("_exact", "_root", "_wild", "visited")
 
     def __init__(self) -> None:
         self._exact: dict[bytes, dict[V, None]] = {}
         self._root: _Branch[V] = _Branch()
         self._wild = 0
+        self.visited = 0  # by the last match: how many places of the trie
 
     def add(self, pattern: bytes, value: V) -> None:
         """Put a value under a filter."""
@@ -76,6 +77,7 @@ class TopicTable(Generic[V]):
         exact = self._exact.get(topic)
         if exact is not None:
             found.extend(exact)
+        self.visited = 0
         if not self._wild:
             return found
         levels = topic.split(b"/")
@@ -99,6 +101,7 @@ class TopicTable(Generic[V]):
                     if plus.rest:
                         found += plus.rest
             branches = following
+            self.visited += len(branches)
         for branch in branches:
             if branch.ending:
                 found += branch.ending

@@ -15,6 +15,7 @@ import re
 
 TOPIC_BYTES_MAX = 1_024
 TOPIC_LEVELS_MAX = 32  # deeper names are mistakes, and each level costs a step of the trie
+SHOWN_MAX = 100  # characters of a name in a message
 SYSTEM_ROOTS = (b"Services", b"Entity", b"System")
 INBOX_ROOT = b"Inbox"  # Inbox/<broker>/<session>/…: where answers and directed publications find a session
 HIDDEN_ROOTS = (*SYSTEM_ROOTS, INBOX_ROOT)
@@ -42,6 +43,11 @@ def filter_fault(pattern: bytes) -> str | None:
         if b"+" in level and level != b"+":
             return "'+' stands alone in its level"
     return None
+
+
+def quoted(name: str) -> str:
+    """A name as messages show it: one that is far too long would hide what is said about it."""
+    return repr(name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…")
 
 
 def is_wild(pattern: bytes) -> bool:

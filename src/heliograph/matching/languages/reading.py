@@ -20,6 +20,7 @@ from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
 TEXT_CHARACTERS_MAX = 8_192  # whoever needs more wants several subscriptions
 NESTING_MAX = 50  # parentheses inside parentheses: a reader recurses this deep and no deeper
 NAME_CHARACTERS_MAX = 256
+TOKENS_MAX = 2_048  # enough for all predicates that a condition may have
 
 _TOKEN = re.compile(
     r"""
@@ -51,10 +52,10 @@ class Reader:
 
     __slots__ = ("_index", "_tokens", "text")
 
-    def __init__(self, text: str, words: frozenset[str]) -> None:
+    def __init__(self, text: str, words: frozenset[str], tokens_max: int = TOKENS_MAX) -> None:
         check_length(text)
         self.text = text
-        self._tokens = _tokens(text, words)
+        self._tokens = _tokens(text, words, tokens_max)
         self._index = 0
 
     @property
@@ -158,7 +159,7 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _tokens(text: str, words: frozenset[str]) -> list[Token]:
+def _tokens(text: str, words: frozenset[str], tokens_max: int) -> list[Token]:
     found: list[Token] = []
     position = 0
     while position < len(text):
@@ -168,6 +169,8 @@ def _tokens(text: str, words: frozenset[str]) -> list[Token]:
             problem = f"expected {expected}" if expected else f"{text[position]!r} has no meaning here"
             raise ConditionError(problem, text, position)
         if match.lastgroup != "space":
+            if len(found) == tokens_max:
+                over_limit(f"a condition has at most {tokens_max} words, values and signs", text, position)
             found.append(_token(str(match.lastgroup), match.group(), text, position, words))
         position = match.end()
     found.append(Token("end", "", "", len(text)))

@@ -25,6 +25,7 @@ from heliograph.matching.languages.ranges import write_name, write_value
 from heliograph.matching.languages.reading import NESTING_MAX, Reader, Token, over_limit, quote
 from heliograph.model.predicates import Value
 
+TOKENS_MAX = 1_024  # of one selector: each may cost a microsecond per event, and ten when it is read
 LIKES_MAX = 32  # of one selector: each may cost some 20 µs per event
 WORDS = frozenset(("and", "between", "escape", "false", "in", "is", "like", "not", "null", "or", "true"))
 
@@ -125,7 +126,7 @@ Node = Literal | Name | Arithmetic | Negative | Compare | Between | In | Like | 
 
 def parse(text: str) -> Node:
     """The tree of a selector, or a ConditionError."""
-    parser = _Parser(Reader(text, WORDS))
+    parser = _Parser(Reader(text, WORDS, TOKENS_MAX))
     tree = parser.condition()
     parser.reader.end("AND, OR or the end")
     return tree
