@@ -146,7 +146,7 @@ class Network:
             self._links.hang_up(neighbour.link, Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
             return
         self._outbox.note(NeighbourLinked(neighbour.link.id, neighbour.name, neighbour.cluster))
-        self._announce(now)
+        self._announce(now, renew=False)
 
     def _is_full(self, neighbour: Neighbour) -> bool:
         cluster = self.paths.cluster
@@ -157,20 +157,23 @@ class Network:
     def neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour costs more or less than was told, is suspected, or no longer."""
         neighbour.told_cost = neighbour.cost
-        self._announce(now)
+        self._announce(now, renew=False)
 
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour is gone: tell the others, and no wave waits for it."""
-        self._announce(now)
+        self._announce(now, renew=False)
         self.waves.look_again(neighbour, now)
 
-    def _announce(self, now: Instant) -> None:
-        """Tell our own links as they are now."""
+    def _announce(self, now: Instant, renew: bool = True) -> None:
+        """Tell our own links as they are now; unless it is to be renewed, only if something about them is new."""
         me = self.map.me
         links = self.linked(inside=True)
         record = replace(me, number=me.number + 1, links=links, lives=self.lives(links))
-        self.tell_record(record, None)
-        self.map.learn(record)  # links to other clusters are told by ``settle``, behind what a new speaker has to say
+        if renew or (record.links, record.lives) != (me.links, me.lives):
+            self.tell_record(record, None)
+            self.map.learn(record)
+        else:
+            self.map.version += 1  # links to other clusters are told by ``settle``, behind what a new speaker has to say
 
     def listen(self, address: str, now: Instant) -> None:
         """Clients can dial us there."""

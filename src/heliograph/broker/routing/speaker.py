@@ -22,6 +22,8 @@ from heliograph.wire.network import Gateway
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
 
+COARSE = 8  # a cost between gateways that changed by less than an eighth is not told to anybody
+
 
 def inbox_of(broker: int) -> bytes:
     """Under this topic the inboxes of all sessions of a broker are. It is always among what the broker wants."""
@@ -157,7 +159,7 @@ class Speaker:
             incarnation=me.incarnation,
             number=self._gateway_number,
             outside=outside,
-            inside=self._ways_inside() if outside else {},
+            inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
             lives=network.lives(outside),
         )
@@ -167,17 +169,20 @@ class Speaker:
         network.tell_record(record, None)
         network.map.learn(record)
 
-    def _ways_inside(self) -> dict[int, int]:
+    def _ways_inside(self, told: dict[int, int]) -> dict[int, int]:
         network = self._network
         costs = network.map.paths.costs
-        return {broker: coarse(costs[broker]) for broker in network.gateways_here() if broker != network.me}
+        others = [broker for broker in network.gateways_here() if broker != network.me]
+        return {broker: coarse(costs[broker], told.get(broker, 0)) for broker in others}
 
 
 def _says(gateway: Gateway) -> tuple[object, ...]:
     return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
 
 
-def coarse(cost: int) -> int:
-    """A cost in steps of about an eighth, so that small changes stay where they happen."""
+def coarse(cost: int, told: int = 0) -> int:
+    """A cost in steps of about an eighth, or what was told if that is as near: small changes stay where they happen."""
+    if abs(cost - told) * COARSE <= told:
+        return told
     shift = max(0, cost.bit_length() - 4)
     return cost >> shift << shift
