@@ -1,12 +1,13 @@
 """Interests that ask for topics only, reduced by covering: against the plain definition."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.matching.filters import canonical
 from heliograph.matching.interests import Change, Interest, InterestSet
 from heliograph.model.topics import covers
+from tests.examples import examples
 from tests.matching.test_topics import filters
 
 
@@ -16,7 +17,7 @@ def filters_of(change: Change) -> tuple[list[bytes], list[bytes]]:
 
 
 @pytest.mark.req("N9")
-@settings(max_examples=300)
+@examples(150)
 @given(st.lists(filters, max_size=25), st.data())
 def test_the_roots_are_what_no_other_filter_covers(patterns: list[bytes], data: st.DataObject) -> None:
     reduced = InterestSet()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.matching.boxes import box
@@ -15,6 +15,7 @@ from heliograph.matching.interests import ANYTHING, LISTED_MAX, Interest, Intere
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.predicates import condition
 from heliograph.model import topics
+from tests.examples import examples
 from tests.matching.box_oracle import boxes, tight_conjunctions
 from tests.matching.test_topics import filters
 
@@ -52,7 +53,7 @@ def test_what_covers_matches_all_that_the_covered_one_matches(wide: Condition) -
 
 
 @pytest.mark.req("N9", "R3")
-@settings(max_examples=200)
+@examples(100)
 @given(boxes, boxes)
 def test_covering_of_conditions_is_that_of_their_boxes(one: tuple, other: tuple) -> None:
     assert covers(condition(one), condition(other)) == box.covers(one, other)
@@ -90,7 +91,7 @@ def follow(reduced: InterestSet, told: dict[Interest, None], change: tuple[list[
 
 
 @pytest.mark.req("N9", "R3")
-@settings(max_examples=200)
+@examples(100)
 @given(st.lists(interests, max_size=20), st.data())
 def test_the_roots_say_as_much_as_all_and_no_root_covers_another(given_: list[Interest], data: st.DataObject) -> None:
     reduced = InterestSet()

@@ -1,11 +1,12 @@
 """The scan of a single frame against the scan of many: it must mean the same, or leave it alone."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker.routing.seen import Seen
 from heliograph.wire.frames import event
 from heliograph.wire.scan import MORE, scan, scan_one
+from tests.examples import examples
 
 ORIGIN = 7
 
@@ -35,7 +36,7 @@ def seen_to(number: int) -> Seen:
     return seen
 
 
-@settings(max_examples=400)
+@examples(200)
 @given(st.lists(plain, max_size=2).map(b"".join), damage, st.integers(0, 40), st.sampled_from([100, 1 << 20]))
 def test_what_it_finds_is_what_the_scan_finds(data: bytes, damage: list, cut: int, payload_bytes_max: int) -> None:
     for at, value in damage:

@@ -1,7 +1,7 @@
 """Interests: told in small changes, reduced by covering, and never lost."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker.routing.interests import (
@@ -15,6 +15,7 @@ from heliograph.broker.routing.interests import (
 from heliograph.errors import ProtocolError
 from heliograph.model.topics import covers, matches
 from heliograph.wire.network import Interest
+from tests.examples import examples
 from tests.matching.test_topics import every_topic, filters
 
 pytestmark = pytest.mark.req("N5")
@@ -26,7 +27,7 @@ def learned(known: Interests, interest: Interest) -> list[bytes]:
     return list(difference.patterns)
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(st.lists(filters, max_size=20), st.sampled_from([2, 4, 1000]), st.data())
 def test_who_hears_every_change_knows_at_least_what_is_wanted(
     patterns: list[bytes], limit: int, data: st.DataObject

@@ -173,7 +173,9 @@ class Network:
             self.tell_record(record, None)
             self.map.learn(record)
         else:
-            self.map.version += 1  # links to other clusters are told by ``settle``, behind what a new speaker has to say
+            self.map.version += (
+                1  # links to other clusters are told by ``settle``, behind what a new speaker has to say
+            )
 
     def listen(self, address: str, now: Instant) -> None:
         """Clients can dial us there."""
