@@ -65,3 +65,12 @@ def test_many_control_frames_in_one_read_are_answered_in_slices_and_in_order() -
     talk.pass_time(0)
     answered = [frame.sequence for frame in talk.heard[OTHER].answers if frame.kind == Kind.PONG]
     assert answered == list(range(1, MANY))
+
+
+@pytest.mark.parametrize("before", range(STEPS_MAX - 2, STEPS_MAX + 2))
+def test_a_publication_with_flags_on_a_new_topic_is_routed_also_at_the_last_step_of_a_read(before: int) -> None:
+    talk = a_talk()
+    pings = b"".join(control(Kind.PING, number) for number in range(1, before + 1))
+    talk.say(PUBLISHER, pings + talk.an_event(PUBLISHER, "new", b"flagged", headers=b'{"$x":1}', flags=16))
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == [b"flagged"]

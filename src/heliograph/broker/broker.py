@@ -282,12 +282,12 @@ class Broker:
             if end > len(data):
                 link.need = end - pos
                 break
-            if link.is_client:
-                if self._subscriptions.steps_left <= 0:
-                    self._postpone(link, now)
-                    break
-                self._subscriptions.steps_left -= 1
+            if link.is_client and self._subscriptions.steps_left <= 0:
+                self._postpone(link, now)
+                break
             self._dispatch(link, data[pos:end], now)
+            if link.is_client:
+                self._subscriptions.steps_left -= 1  # not before: a publication with flags needs one for its topic
             pos = end
         else:
             return
