@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.exchange import INNER, Exchange
-from heliograph.broker.routing.interests import Interests, Owner, Voice, Wish
+from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, Wish
 from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.memory import Item, Memory
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
@@ -289,10 +289,24 @@ class Network:
             [(one.wanted, one.group) for one in came if one.group],
             [(one.wanted, one.group) for one in went if one.group],
         )
-        if change is None:
-            return
-        self.tell_interests(self.voice.bodies(change), None)
-        self.speaker.hear(self.me, change)
+        self._tell_change(change)
+
+    def _tell_change(self, change: Difference | None) -> None:
+        if change is not None:
+            self.tell_interests(self.voice.bodies(change), None)
+            self.speaker.hear(self.me, change)
+        self.look_whether_settled()
+
+    def look_whether_settled(self) -> None:
+        """If what we want, or what our cluster wants, is not told to its end, the rest waits for the next wake."""
+        if not (self.voice.is_settled and self.speaker.is_settled):
+            self._timers.set("interests", 0, self._tell_more)
+
+    def _tell_more(self, now: Instant) -> None:
+        if self.voice.is_settled:
+            self.speaker.tell_more()
+        else:
+            self._tell_change(self.voice.change())
 
     def receive_interest(self, link: Link, frame: Frame, now: Instant) -> None:
         """What somebody wants."""

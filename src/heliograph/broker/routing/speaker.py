@@ -87,6 +87,7 @@ class Speaker:
                 voice.change(list(owner.filters), [], list(owner.groups), [])
         voice.age = (incarnation, max(voice.age[1], self._number + 1))
         network.tell_interests(voice.snapshot(), None)
+        network.look_whether_settled()
 
     def _go_on(self) -> None:
         """Members came or went. Once another is to speak, whoever comes is told by that one."""
@@ -134,6 +135,17 @@ class Speaker:
         change = self.voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
         if change is not None:
             self._network.tell_interests(self.voice.bodies(change), None)
+        self._network.look_whether_settled()
+
+    @property
+    def is_settled(self) -> bool:
+        """False if there is more to tell of what follows from earlier changes."""
+        return self.voice is None or self.voice.is_settled
+
+    def tell_more(self) -> None:
+        """Tell some of that."""
+        if not self.is_settled:
+            self._change(Difference())
 
     def outlive(self, incarnation: int) -> None:
         """We have a newer incarnation: what was said under the old one is said again."""
