@@ -11,6 +11,9 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; \
 	done)
 
+# Tests start Python hundreds of times: what is compiled once need not be compiled again.
+unexport PYTHONDONTWRITEBYTECODE
+
 RUN := .venv/bin/python
 COMPILED := $(wildcard src/heliograph/*/_*.c src/heliograph/*/*/_*.c)
 PYTEST := $(RUN) -m pytest -n auto --dist worksteal
@@ -50,7 +53,8 @@ bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ub
 fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a broker
 	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
 
-soak: .venv/.stamp ## simulate every shipped scenario over SEEDS seeds, on all cores
+soak: .venv/.stamp ## every property with ten times the examples, then every shipped scenario over SEEDS seeds
+	$(PYTEST) -m 'not live' --ignore tests/sim --hypothesis-profile thorough
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
 

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("house"), max_examples=25)  # for `make quick`
+from tests.examples import USUAL
+
+slow = [HealthCheck.too_slow]
+settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=slow, max_examples=USUAL)
+house = settings.get_profile("house")
+settings.register_profile("quick", house, max_examples=USUAL // 4)  # for `make quick`
+settings.register_profile("thorough", house, max_examples=USUAL * 10)  # for `make soak`
 settings.load_profile("house")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C; commands under test must not inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests begin first, so that none of them is still running when everything else is done."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: looking through it for garbage, again and again, takes a while."""
+    gc.collect()
+    gc.freeze()

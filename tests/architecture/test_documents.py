@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from heliograph.cli.main import app
+from heliograph.cli import main
 from tests.architecture.house import ROOT, SOURCE, code_lines, documents, project_files
 
 LEDGER = ROOT / "docs" / "reference" / "ledger.md"
@@ -29,6 +29,7 @@ def ledger_ids() -> list[str]:
     return re.findall(r"^\| ([NBTRPSO]\d+) \|", LEDGER.read_text("utf-8"), re.MULTILINE)
 
 
+@cache
 def req_ids(path: Path) -> list[str]:
     """The ids in the ``req`` markers of a test file."""
     return [
@@ -74,20 +75,23 @@ def test_no_file_names_a_place_on_somebodys_machine() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
-def test_every_relative_link_leads_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text("utf-8"))
-    wrong = [link for link in links if "://" not in link and not (document.parent / link).exists()]
+def test_every_relative_link_leads_somewhere() -> None:
+    wrong = [
+        (named(document), link)
+        for document in DOCUMENTS
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text("utf-8"))
+        if "://" not in link and not (document.parent / link).exists()
+    ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
-def test_every_source_file_named_exists(document: Path) -> None:
+def test_every_source_file_named_exists() -> None:
     """``broker/access.py`` means a file in the house; ``tests/…`` and others are relative to the checkout."""
-    names = [word for line in code_lines(document) for word in re.findall(r"\b[\w./-]+\.(?:py|toml)\b", line)]
     wrong = [
-        name
-        for name in names
+        (named(document), name)
+        for document in DOCUMENTS
+        for line in code_lines(document)
+        for name in re.findall(r"\b[\w./-]+\.(?:py|toml)\b", line)
         if "/" in name and not name.startswith("/") and not (SOURCE / name).exists() and not (ROOT / name).exists()
     ]
     assert wrong == []
@@ -109,7 +113,7 @@ def commands(document: Path) -> list[str]:
 def fault(line: str) -> str | None:
     """What the command line does not know of this line."""
     words = shlex.split(line, comments=True)[1:]
-    command: Any = typer.main.get_command(app)
+    command: Any = main.command()
     while words and hasattr(command, "commands"):
         word = words.pop(0)
         if "|" in word:  # "config check|show" names several
@@ -125,11 +129,15 @@ def fault(line: str) -> str | None:
     return next((f"{option} unknown" for option in given if option not in options), None)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
 @pytest.mark.req("O2")
-def test_every_command_in_the_documents_exists_with_its_options(document: Path) -> None:
-    wrong = {line: problem for line in commands(document) if (problem := fault(line)) is not None}
-    assert wrong == {}
+def test_every_command_in_the_documents_exists_with_its_options() -> None:
+    wrong = [
+        (named(document), line, problem)
+        for document in DOCUMENTS
+        for line in commands(document)
+        if (problem := fault(line)) is not None
+    ]
+    assert wrong == []
 
 
 def test_an_invented_command_would_be_found() -> None:
@@ -137,10 +145,9 @@ def test_an_invented_command_would_be_found() -> None:
     assert fault("heliograph publish a b --lowd") == "--lowd unknown"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
-def test_every_make_target_and_benchmark_named_exists(document: Path) -> None:
+def test_every_make_target_and_benchmark_named_exists() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    lines = code_lines(document)
+    lines = [line for document in DOCUMENTS for line in code_lines(document)]
     made = [word for line in lines for word in re.findall(r"^make ([a-z-]+)", line)]
     assert [target for target in made if target not in targets] == []
     measured = [word for line in lines for word in re.findall(r"python -m benchmarks ([a-z][\w-]*)", line)]

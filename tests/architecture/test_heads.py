@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.architecture.house import SourceFile, source_files
+from tests.architecture.house import source_files
 
 FILES = [file for file in source_files() if file.path.name != "__init__.py"]
+PACKAGES = [file for file in source_files() if file.path.name == "__init__.py"]
 LINES_MAX = 600
 
 
-def named(file: SourceFile) -> str:
-    return file.name
-
-
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_file_begins_with_what_comes_in_and_out_and_what_is_not_here(file: SourceFile) -> None:
-    lines = file.head.splitlines()
-    missing = [
-        word for word in ("In:", "Out:", "State:", "Not here:") if not any(line.startswith(word) for line in lines)
+def test_a_file_begins_with_what_comes_in_and_out_and_what_is_not_here() -> None:
+    wrong = [
+        f"{file.name} lacks {word}"
+        for file in FILES
+        for word in ("In:", "Out:", "State:", "Not here:")
+        if not any(line.startswith(word) for line in file.head.splitlines())
     ]
-    assert missing == [], f"the head of {file.name} lacks these lines"
+    assert wrong == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
-def test_a_long_file_gives_its_reason(file: SourceFile) -> None:
-    lines = len(file.path.read_text("utf-8").splitlines())
-    assert lines <= LINES_MAX or "Long:" in file.head, (
-        f"{file.name} has {lines} lines: find the second idea, or say why"
-    )
+def test_a_long_file_gives_its_reason() -> None:
+    long = {file.name: len(file.path.read_text("utf-8").splitlines()) for file in FILES if "Long:" not in file.head}
+    wrong = {name: lines for name, lines in long.items() if lines > LINES_MAX}
+    assert wrong == {}, "find the second idea, or say why"
 
 
-@pytest.mark.parametrize("file", [file for file in source_files() if file.path.name == "__init__.py"], ids=named)
-def test_a_package_says_what_it_is(file: SourceFile) -> None:
-    assert file.head
+def test_a_package_says_what_it_is() -> None:
+    assert [file.name for file in PACKAGES if not file.head] == []

@@ -1,13 +1,14 @@
 """Slow consumers: each policy, bounds, and that nobody else is harmed."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig
 from heliograph.errors import Reason
 from heliograph.wire.frames import Kind, control
 from tests.broker.talk import Talk
+from tests.examples import examples
 
 PUBLISHER, SLOW, QUICK, POLITE = 1, 2, 3, 4
 pytestmark = pytest.mark.req("N15")
@@ -139,7 +140,7 @@ def test_a_long_backlog_is_handed_over_in_portions() -> None:
     assert [payload[:2] for payload in talk.heard[SLOW].payloads] == [b"%02d" % n for n in range(40)] + [b"la"]
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(st.data())
 def test_under_any_press_nothing_is_lost_uncounted_and_order_holds(data: st.DataObject) -> None:
     talk = a_talk(data.draw(st.sampled_from(["drop_oldest", "hold"])), queue_frames_max=data.draw(st.integers(3, 20)))

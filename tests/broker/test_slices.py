@@ -213,3 +213,12 @@ def test_topics_that_alternate_are_matched_in_slices_too() -> None:
     assert 0 < len(talk.heard[SUBSCRIBER].payloads) < STEPS_MAX
     talk.pass_time(0)
     assert talk.heard[SUBSCRIBER].payloads == payloads
+
+
+@pytest.mark.parametrize("before", range(STEPS_MAX - 2, STEPS_MAX + 2))
+def test_a_publication_with_flags_on_a_new_topic_is_routed_also_at_the_last_step_of_a_read(before: int) -> None:
+    talk = a_talk()
+    pings = b"".join(control(Kind.PING, number) for number in range(1, before + 1))
+    talk.say(PUBLISHER, pings + talk.an_event(PUBLISHER, "new", b"flagged", headers=b'{"$x":1}', flags=16))
+    talk.pass_time(0)
+    assert talk.heard[SUBSCRIBER].payloads == [b"flagged"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.client.commands import Flush, Publish, Subscribe, Unsubscribe
 from heliograph.notes import SessionRestored, SessionRoamed
 from tests.client.several import Several
+from tests.examples import examples
 
 pytestmark = pytest.mark.req("N8")
 
@@ -20,7 +21,7 @@ SHAPES = {
 }
 shapes = pytest.mark.parametrize("shape", SHAPES)
 seeds = st.integers(0, 10**9)
-few = settings(max_examples=20, deadline=None)
+few = examples(20)
 
 
 def a_net(shape: str, seed: int) -> tuple[Several, str]:

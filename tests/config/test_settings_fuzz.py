@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heliograph.config import parse_settings
 from heliograph.config_keys import KEYS, LISTS, SECTIONS
 from heliograph.errors import ConfigError
+from tests.examples import examples
 
 pytestmark = pytest.mark.req("O5", "O6")
 
@@ -85,7 +86,7 @@ def test_any_text_gives_settings_or_a_config_error(text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@examples(150)
 @given(documents(), variables)
 def test_any_document_with_any_variables_gives_settings_or_a_config_error(
     text: str, environment: dict[str, str]

@@ -41,6 +41,7 @@ REASONS = (
     "credential_missing", "credential_wrong", "publish_denied", "subscribe_denied", "ask_denied", "handshake_too_slow",
     "handshake_over_budget", "subscriptions_over_limit", "slow_consumer", "silent", "publication_expired", "duplicate",
     "requests_over_limit", "condition_invalid", "goodbye", "taken_over", "service_unknown", "question_unknown",
+    "condition_over_limit", "role_missing", "responders_missing", "name_taken", "cluster_full",
 )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 In:    dice.
 Out:   Input: steps that one or two peers take (dial, bytes, silence, press, leave); as text, for the corpus.
 State: none beyond one input's dice.
-Not here: sessions and what goes wrong with them (valid.py, mutations.py), carrying an input out (targets.py).
+Not here: sessions (valid.py, neighbours.py), what goes wrong with them (mutations.py), carrying an input out
+          (targets.py).
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from itertools import pairwise
 
 from tests.conformance import grammar
 from tests.conformance.grammar import put_together
+from tests.fuzz import neighbours
 from tests.fuzz.mutations import mutate
 from tests.fuzz.valid import FILTERS, SECRETS, TOKEN, event, hello, session, subscribe
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something a peer does: dial LISTENER | bytes HEX | silence MS | press | leave."""
+    """Something a peer does: dial LISTENER | bytes HEX | silence MS | press | leave.
+
+    Who dials "admin" or "broker" shows a certificate with that role.
+    """
 
     peer: int
     verb: str
@@ -61,11 +66,11 @@ def make(dice: random.Random, live: bool = False) -> Input:
     if kind == "special":
         name = dice.choice([name for name in SPECIALS if not live or name not in NOT_LIVE])
         return Input("special", SPECIALS[name](dice))
-    listener = dice.choices(["main", "token", "mutual"], [90, 7, 3])[0]
+    listener = dice.choices(["main", "token", "mutual", "broker"], [70, 7, 3, 20])[0]
     if kind == "random":
         data = _noise(dice)
     else:
-        frames = session(dice, listener)
+        frames = neighbours.session(dice) if listener == "broker" else session(dice, listener)
         data = b"".join(frames) if kind == "valid" else mutate(frames, dice)
     return Input(kind, [Step(0, "dial", word=listener), *pieces(0, data, dice), *_ending(dice)])
 
@@ -152,6 +157,33 @@ def _ask_as_an_administrator(dice: random.Random) -> list[Step]:
     return [Step(0, "dial", word="admin"), *pieces(0, hello(dice.choice(SECRETS)) + asks, dice)]
 
 
+def _too_much_of_a_condition(dice: random.Random) -> list[Step]:
+    where = dice.choice(
+        ["price > 5 and " * 3_000 + "price > 5", "(" * 400 + "price" + ")" * 400, "a ~ '(x{9}){9}'" * 99]
+    )
+    wants = subscribe(1, "a", language=dice.choice(["predicates", "sql", "regex"]), where=where)
+    return [Step(0, "dial", word="main"), *pieces(0, hello(dice.choice(SECRETS)) + wants, dice)]
+
+
+def _a_client_as_a_broker(dice: random.Random) -> list[Step]:
+    return [Step(0, "dial", word="main"), *pieces(0, b"".join(neighbours.session(dice)), dice)]
+
+
+def _a_broker_of_our_own_name(dice: random.Random) -> list[Step]:
+    return [Step(0, "dial", word="broker"), *pieces(0, neighbours.link(neighbours.NAME), dice)]
+
+
+def _a_crowded_cluster(dice: random.Random) -> list[Step]:
+    """A broker tells of as many others as a cluster holds, and then one more comes."""
+    names = [f"crowd-{number}" for number in range(63)]
+    first = neighbours.broker_id(names[0])
+    links = {neighbours.broker_id(name): 100 for name in names[1:]}
+    told = [neighbours.member(name, slot, {first: 100}) for slot, name in enumerate(names[1:], 1)]
+    told.append(neighbours.member(names[0], 0, {**links, neighbours.ME: 100}))
+    crowd = [Step(0, "dial", word="broker"), *pieces(0, b"".join([neighbours.link(names[0]), *told]), dice)]
+    return [*crowd, Step(1, "dial", word="broker"), Step(1, "bytes", neighbours.link("one-more")), Step(0, "leave")]
+
+
 SPECIALS: dict[str, Callable[[random.Random], list[Step]]] = {
     "say nothing": _say_nothing,
     "fall silent": _fall_silent,
@@ -162,5 +194,9 @@ SPECIALS: dict[str, Callable[[random.Random], list[Step]]] = {
     "subscribe to everything": _subscribe_to_everything,
     "ask too much": _ask_too_much,
     "ask as an administrator": _ask_as_an_administrator,
+    "too much of a condition": _too_much_of_a_condition,
+    "a client as a broker": _a_client_as_a_broker,
+    "a broker of our own name": _a_broker_of_our_own_name,
+    "a crowded cluster": _a_crowded_cluster,
 }
 NOT_LIVE = ("say nothing", "fall silent", "ask as an administrator")  # they need a clock or an identity of ours

@@ -47,7 +47,7 @@ class LiveTarget:
         self.reasons: Counter[str] = Counter()
         self.shots: Counter[str] = Counter()
         self._staying: deque[socket.socket] = deque()
-        self._tls = broker.tls()
+        self._tls = {"tls": broker.tls(), "broker": broker.tls("broker")}
         self._sung = 0
         self.singer, self.listener = (
             StdlibClient("127.0.0.1", broker.ports["mutual"], tls=broker.tls("sensor-7")) for _ in range(2)
@@ -58,12 +58,12 @@ class LiveTarget:
 
     def shoot(self, given: Input, transport: str) -> None:
         """The same as a machine's input, over TCP or TLS; then the canary."""
-        self.shots[transport] += 1
+        self.shots["tls" if any(step.word == "broker" for step in given.steps) else transport] += 1
         peers: dict[int, socket.socket] = {}
         for step in given.steps:
             try:
                 if step.verb == "dial":
-                    peers[step.peer] = self._dial(transport)
+                    peers[step.peer] = self._dial("broker" if step.word == "broker" else transport)
                 elif step.verb == "bytes" and step.peer in peers:
                     peers[step.peer].sendall(step.data)
                 elif step.verb == "leave" and step.peer in peers:
@@ -112,9 +112,10 @@ class LiveTarget:
         return overview
 
     def _dial(self, transport: str) -> socket.socket:
-        peer = socket.create_connection(("127.0.0.1", self.broker.ports["plain" if transport == "tcp" else "secure"]))
+        port = self.broker.ports[{"tcp": "plain", "tls": "secure", "broker": "mutual"}[transport]]
+        peer = socket.create_connection(("127.0.0.1", port))
         peer.settimeout(5.0)
-        return peer if transport == "tcp" else self._tls.wrap_socket(peer, server_hostname="127.0.0.1")
+        return peer if transport == "tcp" else self._tls[transport].wrap_socket(peer, server_hostname="127.0.0.1")
 
     def _listen(self, peer: socket.socket) -> None:
         """Count the reasons in what the broker has said so far."""

@@ -50,6 +50,22 @@ WISHES: dict[str, list[Any]] = {  # of the right type, and still not to be had
     "token": ["guess", TOKEN],
     "number": [-1, 2**32, 2**63],
 }
+FROM_BROKERS = range(32, 42)
+BROKER_WISHES: dict[str, list[Any]] = {  # the same for what brokers tell each other
+    "versions": [[], [0], [2, 3]],
+    "broker": [0, -1, 2**64, 2**64 - 1],
+    "incarnation": [-1, 0, 2**63, 2**70],
+    "number": [-1, 0, 2**63, 2**70],
+    "slot": [-1, 64, 63],
+    "epoch": [-1, 2**16, 2**40],
+    "links": [{}, {"1": -5}, {"1": 2**70}, {"x": 1}, {str(n): n for n in range(300)}],
+    "lives": [{"1": 2**63}],
+    "add": [["a+"], [["a", "sql", "price >"]], [["a", "prolog", "x"]], [["a", "xpath", "//" * 3_000]], [["", "", ""]]],
+    "add_groups": [[["a", ""]], [["a", "g" * 200]], [[["a", "sql", "("], "g"]]],
+    "has": [[["member", 0, 0, 0]] * 600, [["other", 1, 1, 1]]],
+    "wants": [[["wide", 2**64 - 1]], [["narrow", -1]]],
+    "told": [[1], [-1, -1, -1], [2**64, 0, 0]],
+}
 
 
 def mutate(frames: list[bytes], dice: random.Random) -> bytes:
@@ -131,6 +147,9 @@ def edit_json(frames: list[bytes], dice: random.Random) -> list[bytes]:
     match dice.choice(["set", "wish", "wish", "wish", "drop", "add", "name", "text"]):
         case "set":
             fields[key] = dice.choice(ODD_VALUES)
+        case "wish" if frame.kind in FROM_BROKERS:
+            key = dice.choice([name for name in fields if name in BROKER_WISHES] or sorted(BROKER_WISHES))
+            fields[key] = dice.choice(BROKER_WISHES[key])
         case "wish":
             greeting = frame.kind == grammar.HELLO
             key = dice.choice(

@@ -21,6 +21,7 @@ from heliograph.trust.tokens import TokenRecord
 from tests.conformance import grammar
 from tests.conformance.grammar import put_together
 from tests.fuzz.inputs import Input, Step
+from tests.fuzz.neighbours import NAME
 from tests.fuzz.valid import TOKEN, event, hello, subscribe
 
 MS = 1_000_000
@@ -45,6 +46,10 @@ RULES = (
 CANARY, LISTENING = b"the canary publishes", b"the canary listens"
 PUBLISHER, SUBSCRIBER = 1, 2
 PIPES = {3: "admin", 4: "mute"}
+IDENTITIES = {
+    "admin": Identity("root", (Role.CLIENT, Role.ADMIN), "certificate"),
+    "broker": Identity("another", (Role.BROKER,), "certificate"),
+}
 
 
 class FaultError(Exception):
@@ -154,8 +159,8 @@ class MachineTarget:
 
     def _dial(self, listener: str) -> int:
         self._links += 1
-        identity = Identity("root", (Role.CLIENT, Role.ADMIN), "certificate") if listener == "admin" else None
-        place = "mutual" if listener == "admin" else listener
+        identity = IDENTITIES.get(listener)
+        place = listener if identity is None else "mutual"
         self._attach(self._links, Peer("tcp", "192.0.2.1:2", place, identity))
         return self._links
 
@@ -257,6 +262,7 @@ def _config() -> BrokerConfig:
         ListenerConfig(name="mutual", host="127.0.0.1", port=0, secure=True, auth="certificate"),
     )
     tokens = (TokenRecord("tester", (Role.CLIENT,), b"salt", b"digest"),)
-    config = BrokerConfig(listeners=listeners, limits=LIMITS, access=AccessConfig(rules=RULES), tokens=tokens)
+    access = AccessConfig(rules=RULES)
+    config = BrokerConfig(name=NAME, listeners=listeners, limits=LIMITS, access=access, tokens=tokens)
     assert config.problems() == []
     return config

@@ -3,7 +3,7 @@
 In:    dice.
 Out:   frames, and whole sessions as lists of frames.
 State: none.
-Not here: what goes wrong with them (mutations.py).
+Not here: brokers (neighbours.py), what goes wrong with sessions (mutations.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ TOKEN = "the right token"  # of the entity "tester", at the listener "token"
 SECRETS = [bytes([number]) * 16 for number in range(40)]  # few, so that sessions meet and take over from each other
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/a", "private/a", "System/a", "canary/forged", "x" * 40, "ä/ö"]
 FILTERS = ["a", "a/+", "a/#", "#", "+", "+/a", "b/#", "private/#", "System/#", "canary/#", "ä/+"]
+CONDITIONS = [  # language and text
+    ("predicates", "price > 5"), ("predicates", "price <= 5 and kind = 'ä'"), ("predicates", "kind present"),
+    ("sql", "price * 2 > 9 OR kind LIKE 'a%'"), ("sql", "kind IS NULL"), ("regex", "topic ~ '^a/'"),
+    ("xpath", "//item[price > 140]"), ("tags", "class=stock"), ("integer", "10..20"),
+]  # fmt: skip
+REQUEST, DIRECTED = 16, 8
 
 
 def body(**fields: Any) -> bytes:
@@ -34,13 +40,46 @@ def hello(secret: bytes, **fields: Any) -> bytes:
     return put_together(grammar.HELLO, 0, body(versions=[1], secret=secret.hex(), **fields))
 
 
-def event(secret: bytes, topic: str, sequence: int, payload: bytes = b"x", expires_us: int | None = None) -> bytes:
-    headers, flags = (b"", 0) if expires_us is None else (body(**{"$x": expires_us}), grammar.EXPIRES)
+def event(
+    secret: bytes,
+    topic: str,
+    sequence: int,
+    payload: bytes = b"x",
+    expires_us: int | None = None,
+    headers: bytes = b"",
+    flags: int = 0,
+) -> bytes:
+    if expires_us is not None:
+        headers, flags = body(**{"$x": expires_us}), grammar.EXPIRES
     return put_together(grammar.EVENT, sequence, payload, topic.encode(), headers, origin_of(secret), flags)
+
+
+def content(dice: random.Random) -> bytes:
+    """Headers that conditions look at."""
+    kind = dice.choice([{}, {"kind": dice.choice(["a", "ä", "stock"])}, {"kind": None}, {"kind": [1]}])
+    return dice.choice([b"", body(price=dice.choice([0, 4.5, 6, 2**70]), **kind)])
 
 
 def subscribe(number: int, pattern: str, **fields: Any) -> bytes:
     return put_together(grammar.SUBSCRIBE, number, body(number=number, filter=pattern, **fields))
+
+
+WORDS = [
+    *("event", "event", "event", "event", "request", "subscribe", "subscribe", "subscribe"),
+    *("unsubscribe", "ping", "ask", "goodbye"),
+]
+
+
+def _wishes(dice: random.Random) -> dict[str, Any]:
+    """What a subscription asks for besides its filter; what is left out stands for itself."""
+    wishes: dict[str, Any] = {"policy": dice.choice(["drop_oldest", "disconnect", "hold"]), "echo": dice.random() < 0.5}
+    if dice.random() < 0.4:
+        wishes["language"], wishes["where"] = dice.choice(CONDITIONS)
+    if dice.random() < 0.2:
+        wishes["group"] = dice.choice(["g", "h"])
+    if dice.random() < 0.3:
+        wishes["wide"] = True
+    return wishes
 
 
 def session(dice: random.Random, listener: str = "main") -> list[bytes]:
@@ -50,17 +89,24 @@ def session(dice: random.Random, listener: str = "main") -> list[bytes]:
     frames = [hello(secret, hold=dice.random() < 0.3, name="fuzz", **credentials)]
     sequence = dice.choice([0, 1, 1_000, 2**63])
     for number in range(dice.randint(0, 8)):
-        match dice.choice(
-            ["event", "event", "event", "subscribe", "subscribe", "unsubscribe", "ping", "ask", "goodbye"]
-        ):
+        match dice.choice(WORDS):
             case "event":
                 expires_us = dice.choice([None, None, 1, 2**60])
                 for _ in range(dice.randint(1, 5)):
-                    frames.append(event(secret, dice.choice(TOPICS), sequence, dice.randbytes(8), expires_us))
+                    topic, payload = (
+                        dice.choice(TOPICS),
+                        dice.choice([dice.randbytes(8), b"<item><price>150</price></item>"]),
+                    )
+                    frames.append(event(secret, topic, sequence, payload, expires_us, content(dice)))
                     sequence += dice.choice([1, 1, 1, 2])
+            case "request":
+                headers = body(
+                    **{"$r": f"Inbox/{origin_of(secret):016x}", "$d": [f"Inbox/{number:016x}/{sequence:016x}"]}
+                )
+                frames.append(event(secret, "a/b", sequence, headers=headers, flags=dice.choice([REQUEST, DIRECTED])))
+                sequence += 1
             case "subscribe":
-                policy = dice.choice(["drop_oldest", "disconnect", "hold"])
-                frames.append(subscribe(number, dice.choice(FILTERS), policy=policy, echo=dice.random() < 0.5))
+                frames.append(subscribe(number, dice.choice(FILTERS), **_wishes(dice)))
             case "unsubscribe":
                 frames.append(put_together(grammar.UNSUBSCRIBE, number, body(number=dice.randint(0, number))))
             case "ping":

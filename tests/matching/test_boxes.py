@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from heliograph.errors import UsageError
 from heliograph.matching.boxes.box import PREDICATES_MAX, box, covers, failed, intersects, matches, overlaps
 from heliograph.matching.boxes.keys import FLOAT_MAX, NUMBER, after, after_prefix
 from heliograph.model.predicates import Conjunction, Op, Predicate
+from tests.examples import examples
 from tests.matching.box_oracle import TWO_53, boxes, events, fits, holds, predicates, telling_values, texts
 
 
@@ -31,7 +32,7 @@ def takes(conjunction: Conjunction, name: str, value: object) -> bool:
 
 
 @pytest.mark.req("R1")
-@settings(max_examples=500)
+@examples(250)
 @given(boxes, events)
 def test_a_box_takes_the_events_that_fit_its_predicates(conjunction: Conjunction, event: dict[str, object]) -> None:
     assert matches(conjunction, event) == fits(conjunction, event)
@@ -46,7 +47,7 @@ def test_a_predicate_holds_for_the_values_around_its_constant_as_it_says(predica
 
 
 @pytest.mark.req("N9", "R3")
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(boxes, boxes)
 def test_a_box_covers_another_exactly_if_no_event_fits_the_other_alone(one: Conjunction, other: Conjunction) -> None:
     pairs = tried(one, other)
@@ -57,7 +58,7 @@ def test_a_box_covers_another_exactly_if_no_event_fits_the_other_alone(one: Conj
 
 @pytest.mark.slow
 @pytest.mark.req("R1")
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(boxes, boxes)
 def test_boxes_intersect_exactly_if_an_event_fits_both(one: Conjunction, other: Conjunction) -> None:
     pairs = tried(one, other)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.matching import siblings
 from heliograph.matching.boxes import box
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import covers, matches, refusal
-from heliograph.matching.interests import ANYTHING, Interest, InterestSet
+from heliograph.matching.interests import ANYTHING, Change, Interest, InterestSet
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.predicates import condition
 from heliograph.matching.siblings import LISTED_MAX
 from heliograph.model import topics
+from tests.examples import examples
 from tests.matching.box_oracle import boxes, tight_conjunctions
+from tests.matching.test_covering import LONG, both
 from tests.matching.test_topics import filters
 
 TEXTS = [
@@ -54,7 +56,7 @@ def test_what_covers_matches_all_that_the_covered_one_matches(wide: Condition) -
 
 
 @pytest.mark.req("N9", "R3")
-@settings(max_examples=200)
+@examples(100)
 @given(boxes, boxes)
 def test_covering_of_conditions_is_that_of_their_boxes(one: tuple, other: tuple) -> None:
     assert covers(condition(one), condition(other)) == box.covers(one, other)
@@ -81,7 +83,17 @@ def oracle_covers(wide: Interest, narrow: Interest) -> bool:
 interests = st.builds(Interest, filters, st.sampled_from(CONDITIONS) | tight_conjunctions.map(condition))
 
 
-def follow(reduced: InterestSet, told: dict[Interest, None], change: tuple[list[Interest], list[Interest]]) -> None:
+def add(reduced: InterestSet, interest: Interest) -> Change:
+    """With everything that follows from it."""
+    return both(reduced.add(interest), reduced.go_on(LONG))
+
+
+def remove(reduced: InterestSet, interest: Interest) -> Change:
+    """With everything that follows from it."""
+    return both(reduced.remove(interest), reduced.go_on(LONG))
+
+
+def follow(reduced: InterestSet, told: dict[Interest, None], change: Change) -> None:
     came, went = change
     for root in went:
         del told[root]
@@ -92,7 +104,7 @@ def follow(reduced: InterestSet, told: dict[Interest, None], change: tuple[list[
 
 
 @pytest.mark.req("N9", "R3")
-@settings(max_examples=200)
+@examples(100)
 @given(st.lists(interests, max_size=20), st.data())
 def test_the_roots_say_as_much_as_all_and_no_root_covers_another(given_: list[Interest], data: st.DataObject) -> None:
     reduced = InterestSet()
@@ -101,10 +113,10 @@ def test_the_roots_say_as_much_as_all_and_no_root_covers_another(given_: list[In
     for interest in given_:
         if kept and data.draw(st.integers(0, 2)) == 0:
             gone = kept.pop(data.draw(st.integers(0, len(kept) - 1)))
-            follow(reduced, told, reduced.remove(gone))
+            follow(reduced, told, remove(reduced, gone))
         else:
             kept.append(interest)
-            follow(reduced, told, reduced.add(interest))
+            follow(reduced, told, add(reduced, interest))
         roots = list(reduced.roots)
         assert all(any(oracle_covers(root, one) for root in roots) for one in kept)
         assert not any(oracle_covers(one, other) for one in roots for other in roots if one != other)
@@ -116,16 +128,16 @@ def test_a_group_too_large_for_a_list_is_reduced_alike() -> None:
     reduced = InterestSet()
     single = [Interest(b"a/b", compile("predicates", f"n = {number}")) for number in range(3 * LISTED_MAX)]
     for one in single:
-        assert reduced.add(one) == ([one], [])
+        assert add(reduced, one) == ([one], [])
     wide = Interest(b"a/#", compile("predicates", "n >= 10"))
-    came, went = reduced.add(wide)
+    came, went = add(reduced, wide)
     assert came == [wide]
     assert dict.fromkeys(went) == dict.fromkeys(single[10:])
-    came, went = reduced.remove(wide)
+    came, went = remove(reduced, wide)
     assert dict.fromkeys(came) == dict.fromkeys(single[10:])
     assert went == [wide]
     for one in single:
-        assert reduced.remove(one) == ([], [one])
+        assert remove(reduced, one) == ([], [one])
     assert len(reduced) == len(reduced.roots) == 0
 
 
@@ -133,10 +145,10 @@ def test_more_attributes_than_an_index_takes_are_still_covered() -> None:
     reduced = InterestSet()
     single = [Interest(b"a", compile("predicates", f"n{number} = 1 and m = 1")) for number in range(1_200)]
     for one in single:
-        reduced.add(one)
+        add(reduced, one)
     assert len(reduced.roots) == 1_200
-    assert reduced.add(Interest(b"a", compile("predicates", "n1199 = 1 and m = 1 and k = 2"))) == ([], [])
-    came, went = reduced.add(Interest(b"#", compile("predicates", "m > 0")))
+    assert add(reduced, Interest(b"a", compile("predicates", "n1199 = 1 and m = 1 and k = 2"))) == ([], [])
+    came, went = add(reduced, Interest(b"#", compile("predicates", "m > 0")))
     assert (len(came), len(went)) == (1, 1_200)
 
 
@@ -144,10 +156,10 @@ def test_identical_interests_are_shared_and_go_with_the_last() -> None:
     reduced = InterestSet()
     one = Interest(b"a/+", compile("sql", "disk > 120 AND system = 'linux'"))
     same = Interest(b"a/+", compile("predicates", "system = 'linux' and disk > 120.0"))
-    assert reduced.add(one) == ([one], [])
-    assert reduced.add(same) == ([], [])
-    assert reduced.remove(one) == ([], [])
-    assert reduced.remove(same) == ([], [one])
+    assert add(reduced, one) == ([one], [])
+    assert add(reduced, same) == ([], [])
+    assert remove(reduced, one) == ([], [])
+    assert remove(reduced, same) == ([], [one])
 
 
 def test_removing_the_covering_interest_brings_back_what_it_covered() -> None:
@@ -156,11 +168,54 @@ def test_removing_the_covering_interest_brings_back_what_it_covered() -> None:
     middle = Interest(b"a/+", compile("predicates", "disk > 120"))
     wide = Interest(b"a/#")
     for one in (narrow, middle, wide):
-        reduced.add(one)
+        add(reduced, one)
     assert list(reduced.roots) == [wide]
     assert reduced.coverer(narrow) == wide
-    assert reduced.remove(wide) == ([middle], [wide])
-    assert reduced.remove(middle) == ([narrow], [middle])
+    assert remove(reduced, wide) == ([middle], [wide])
+    assert remove(reduced, middle) == ([narrow], [middle])
+
+
+@pytest.mark.req("N9")
+@examples(150)
+@given(st.lists(interests, max_size=25), st.data())
+def test_while_consequences_wait_the_roots_say_at_least_as_much_as_all(
+    given_: list[Interest], data: st.DataObject
+) -> None:
+    reduced = InterestSet()
+    kept: list[Interest] = []
+    told: dict[Interest, None] = {}
+    for interest in given_:
+        again = data.draw(st.sampled_from(given_))
+        if kept and data.draw(st.integers(0, 2)) == 0:
+            gone = kept.pop(data.draw(st.integers(0, len(kept) - 1)))
+            follow(reduced, told, reduced.remove(gone))
+        else:
+            kept.append(data.draw(st.sampled_from([interest, again])))
+            follow(reduced, told, reduced.add(kept[-1]))
+        follow(reduced, told, reduced.go_on(data.draw(st.integers(0, 2))))
+        assert all(any(oracle_covers(root, one) for root in reduced.roots) for one in kept)
+        assert all(oracle_covers(reduced.coverer(one) or one, one) for one in kept)
+    follow(reduced, told, reduced.go_on(LONG))
+    roots = list(reduced.roots)
+    assert reduced.is_settled
+    assert not any(oracle_covers(one, other) for one in roots for other in roots if one != other)
+    assert all(any(oracle_covers(root, one) for root in roots) for one in kept)
+    for one in kept:
+        follow(reduced, told, remove(reduced, one))
+    assert not told
+
+
+def test_what_an_interest_covered_settles_in_as_many_steps_as_it_is_given() -> None:
+    reduced = InterestSet()
+    single = [Interest(b"a/%d" % number) for number in range(100)]
+    for one in single:
+        reduced.add(one)
+    assert reduced.add(Interest(b"#")) == ([Interest(b"#")], [])
+    assert [len(reduced.go_on(50)[1]) for _ in range(5)] == [25, 25, 25, 25, 0]  # each is found, and then hung
+    assert reduced.remove(Interest(b"#")) == ([], [])
+    assert [len(came) for came, _ in (reduced.go_on(30) for _ in range(4))] == [30, 30, 30, 10]
+    assert reduced.is_settled
+    assert reduced.roots == dict.fromkeys(single)
 
 
 @pytest.mark.req("R3")
@@ -171,12 +226,12 @@ def test_conditions_that_no_box_tells_apart_are_not_compared_one_by_one(monkeypa
     monkeypatch.setattr(siblings, "asks_less", lambda *both: compared.append(both) or asks_less(*both))
     found = InterestSet()
     for number in range(500):
-        found.add(Interest(b"a", compile("sql", f"x + {number} = 1 OR y = {number}")))
-        found.add(Interest(b"a", compile("sql", f"z = 1 AND (x + {number} = 1 OR y = {number})")))
+        add(found, Interest(b"a", compile("sql", f"x + {number} = 1 OR y = {number}")))
+        add(found, Interest(b"a", compile("sql", f"z = 1 AND (x + {number} = 1 OR y = {number})")))
     assert len(found.roots) == 500
     compared.clear()
 
     for text in ("x + 700 = 1 OR y = 7", "z = 1 AND (x + 700 = 1 OR y = 700)", "z = 2 AND y = 1"):
-        found.add(Interest(b"a", compile("sql", text)))
+        add(found, Interest(b"a", compile("sql", text)))
 
     assert len(compared) < 10

@@ -1,11 +1,12 @@
 """Topic tables against the plain definition of a match."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.matching.topics import TopicSet, TopicTable
 from heliograph.model.topics import covers, filter_fault, is_system, matches, overlaps, topic_fault
+from tests.examples import examples
 
 levels = st.sampled_from(["a", "b", "c", "System", "é"])
 topics = st.lists(levels, min_size=1, max_size=4).map(lambda parts: "/".join(parts).encode())
@@ -74,7 +75,7 @@ def test_a_set_gives_up_when_a_filter_touches_too_much() -> None:
     assert topic_set.matching(b"a/7", 50) == [b"a/7"]
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(filters, filters)
 def test_covering_and_overlap_mean_what_they_say(one: bytes, other: bytes) -> None:
     if covers(one, other):

@@ -74,7 +74,7 @@ def broken(scenario: Scenario) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.req("N9", "R3", "O7")
-@pytest.mark.parametrize("first", range(1, 21, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(1, 13, SEEDS_PER_TEST))
 def test_covered_interests_cost_nothing_upstream_whatever_goes_wrong(first: int) -> None:
     scenario = load("contents")
     for seed in range(first, first + SEEDS_PER_TEST):
@@ -154,8 +154,8 @@ where = ["disk > 0"]
 """
     scenario = parse(SMALL + passing)
     assert not broken(scenario)
-    whole = InterestSet.remove
-    monkeypatch.setattr(InterestSet, "remove", lambda interests, interest: ([], whole(interests, interest)[1]))
+    whole = InterestSet.go_on
+    monkeypatch.setattr(InterestSet, "go_on", lambda interests, steps: ([], whole(interests, steps)[1]))
 
     assert "never got publication" in broken(scenario)["delivery"]
 

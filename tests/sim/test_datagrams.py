@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ConfigError, Reason
@@ -18,6 +18,7 @@ from heliograph.sim.loop import MILLISECOND, SECOND
 from heliograph.sim.network import Distance, NetworkSettings
 from heliograph.sim.scenario import Fault
 from heliograph.sim.world import World
+from tests.examples import examples
 from tests.sim.machines import CALM, STEADY, add, heard, it, run, send
 
 PORT = 4_717
@@ -119,7 +120,7 @@ def test_a_multicast_that_may_pass_no_network_stays_on_its_host() -> None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from([0.0, 0.3, 1.0]))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @pytest.mark.req("O7")
 def test_what_arrives_was_sent_and_comes_as_often_as_the_settings_say(seed: int, loss: float, duplicate: float) -> None:
     world = a_world(seed, loss=loss, duplicate=duplicate, reorder=0.5)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import Reason
 from heliograph.sim.loop import MILLISECOND, SECOND
 from heliograph.sim.network import NetworkSettings
 from heliograph.sim.world import HostSettings, World
+from tests.examples import examples
 from tests.sim.machines import CALM, PORT, STEADY, Echo, a_link, add, add_pair, dial, hang_up, it, run, tell, write
 
 chunk_lists = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=30)
 
 
 @given(chunk_lists, st.integers(0, 1_000), st.sampled_from([(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_stream_arrives_complete_and_in_order_however_it_is_cut(
     chunks: list[bytes], seed: int, cuts: tuple[float, float]
 ) -> None:

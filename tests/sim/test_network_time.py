@@ -17,7 +17,7 @@ from heliograph.timekeeping import clock
 
 pytestmark = pytest.mark.req("N13")
 
-SEEDS = 25
+SEEDS = 10
 SEEDS_PER_TEST = 5
 MS = 1_000_000
 

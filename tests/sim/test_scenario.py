@@ -6,11 +6,12 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ConfigError
 from heliograph.sim.scenario import load, parse, shipped
+from tests.examples import examples
 
 GOOD = """
 [scenario]
@@ -145,14 +146,14 @@ def read_or_refuse(text: str) -> None:
 
 
 @given(st.dictionaries(keys, values, max_size=6))
-@settings(max_examples=150, deadline=None)
+@examples(75)
 def test_any_document_is_read_or_refused_with_reasons(document: dict[str, Any]) -> None:
     read_or_refuse(_toml(document))
     read_or_refuse(_toml({**tomllib.loads(GOOD), **document}))
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=150, deadline=None)
+@examples(75)
 def test_any_text_is_read_or_refused_with_reasons(text: str) -> None:
     read_or_refuse(text)
     read_or_refuse(GOOD + text)

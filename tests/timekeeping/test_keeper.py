@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.timekeeping.clock import (
@@ -22,6 +22,7 @@ from heliograph.timekeeping.clock import (
     shown,
 )
 from heliograph.timekeeping.keeper import LOST_BEATS, SETTLE_BEATS, STEP_NS, Keeper
+from tests.examples import examples
 
 pytestmark = pytest.mark.req("N13")
 
@@ -239,7 +240,7 @@ def test_whatever_a_neighbour_says_a_time_with_a_sane_error_comes_out(said: list
 
 
 @given(st.integers(0, 2**32), st.integers(2, 7))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_two_nodes_of_one_era_are_never_further_apart_than_their_errors_say(seed: int, count: int) -> None:
     """Crystals that run apart, wall clocks that step, ways of any length: a slow and obviously right world."""
     random = Random(seed)

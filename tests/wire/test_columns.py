@@ -1,7 +1,7 @@
 """Columns against the frame-by-frame scan: they must mean the same."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker.routing.seen import Seen
@@ -10,6 +10,7 @@ from heliograph.wire import scan as module
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import event
 from heliograph.wire.scan import scan
+from tests.examples import examples
 
 ROUTES = {b"a": "one", b"b": "two", b"c": "one", b"dd": "two"}
 
@@ -51,7 +52,7 @@ frames = st.lists(
 )
 
 
-@settings(max_examples=400)
+@examples(200)
 @given(frames, st.sampled_from([-1, 0, 200, 65_500, (1 << 24) - 30, (1 << 63) - 5]), st.integers(0, 60))
 def test_columns_find_what_the_plain_scan_finds(plan: list, first: int, cut: int) -> None:
     data, sequence = b"", max(first, 0)

@@ -311,12 +311,13 @@ class Broker:
             if end > len(data):
                 link.need = end - pos
                 break
-            if link.is_client:
-                if self._subscriptions.steps_left <= 0:
-                    self._postpone(link, now)
-                    break
-                self._subscriptions.steps_left -= _steps(link, data[pos:end])
+            if link.is_client and self._subscriptions.steps_left <= 0:
+                self._postpone(link, now)
+                break
             self._dispatch(link, data[pos:end], now)
+            if link.is_client:
+                # Not before: a publication with flags needs a step for its topic.
+                self._subscriptions.steps_left -= _steps(link, data[pos:end])
             pos = end
         else:
             return

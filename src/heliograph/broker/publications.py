@@ -85,7 +85,7 @@ class Publications:
         headers = headers_of(frame)
         if frame.flags & Flag.EXPIRES and not self._is_wanted_still(link, frame, headers, now):
             return
-        route = link.table.routes[frame.topic]
+        route = link.table.routes.get(frame.topic) or self._subscriptions.resolve(link.table, frame.topic)
         if frame.flags & Flag.DIRECTED:
             self._direct(link, frame, headers, route.denied, now)
             return

@@ -8,7 +8,8 @@ Not here: what a command does (its own file).
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -71,10 +72,16 @@ app.add_typer(token.app, name="token")
 version.register(app)
 
 
+@cache
+def command() -> Any:
+    """The tree of all commands. To build it takes longer than most commands."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit. A user's mistake is one line on standard error, never a traceback."""
     try:
-        app(arguments, prog_name="heliograph")
+        command()(arguments, prog_name="heliograph")
     except (HeliographError, OSError) as error:
         fail_with(error)
 

@@ -1,21 +1,26 @@
 """Interests reduced by covering: topic filters with conditions, and the smallest part of them that says as much.
 
 In:    interests that come and go, each any number of times.
-Out:   InterestSet.roots: those that no other covers; each add and remove tells how they changed.
-State: the interests with their counts, the roots grouped by filter, and which covered interest hangs under which.
+Out:   InterestSet.roots: those that no other covers; each add, remove and go_on tells how they changed.
+State: the interests with their counts, the roots grouped by filter, which covered interest hangs under which, and what
+       is still to be settled.
 Not here: the conditions of one filter (siblings.py), one against another (conditions.py), who tells whom
           (broker/routing/interests.py).
 Paper: [grid] §1.2; [resources] §3.2.
 
 What is covered hangs under one that covers it, and settles anew when that one goes. To find who covers whom, a trie
 finds the filters, and among the siblings of each filter indexes find the conditions.
+
+One interest may cover thousands, so what follows from its coming and going is done in steps, by ``go_on``. Until all is
+done the roots say more than they must and never less: an interest that went stays a root until what it covered has
+settled, and those that a new root covers stay roots until they hang under it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from heliograph.matching.boxes.box import Box, box
+from heliograph.matching.boxes.box import box
 from heliograph.matching.condition import Condition
 from heliograph.matching.filters import FilterTrie, canonical
 from heliograph.matching.siblings import Siblings
@@ -38,14 +43,17 @@ Change = tuple[list[Interest], list[Interest]]
 class InterestSet:
     """Interests reduced by covering. ``roots`` keeps the order in which interests became roots."""
 
-    __slots__ = ("_count", "_filters", "_groups", "_parent", "_under", "roots")
+    __slots__ = ("_count", "_covering", "_filters", "_groups", "_leaving", "_parent", "_under", "roots")
 
     def __init__(self) -> None:
         self._count: dict[Interest, int] = {}
         self._parent: dict[Interest, Interest] = {}  # covered interest -> the one it hangs under
         self._under: dict[Interest, dict[Interest, None]] = {}
         self._filters = FilterTrie()  # of the groups
-        self._groups: dict[bytes, Siblings] = {}  # the roots of each filter
+        self._groups: dict[bytes, Siblings] = {}  # the roots of each filter, but for those that are leaving
+        self._leaving: dict[Interest, None] = {}  # roots that went and under which others still hang
+        # Root -> filters whose roots it may cover, and roots that are to hang under it; taken from the end.
+        self._covering: dict[Interest, list[bytes | Interest]] = {}
         self.roots: dict[Interest, None] = {}
 
     def __len__(self) -> int:
@@ -53,6 +61,11 @@ class InterestSet:
 
     def __contains__(self, interest: Interest) -> bool:
         return _plain(interest) in self._count
+
+    @property
+    def is_settled(self) -> bool:
+        """False while there is something left for ``go_on``."""
+        return not self._leaving and not self._covering
 
     def coverer(self, interest: Interest) -> Interest | None:
         """The root that stands for an interest of the set: itself, or the one that covers it."""
@@ -68,7 +81,15 @@ class InterestSet:
         interest = _plain(interest)
         count = self._count.get(interest, 0)
         self._count[interest] = count + 1
-        return ([], []) if count else self._settle(interest)
+        if count:
+            return [], []
+        if interest not in self._leaving:
+            return ([interest], []) if self._settle(interest) else ([], [])
+        del self._leaving[interest], self.roots[interest]
+        if self._settle(interest):
+            return [], []  # it never went
+        self._hand_over(interest, self._parent[interest])
+        return [], [interest]
 
     def remove(self, interest: Interest) -> Change:
         """An interest goes (once); it must be there."""
@@ -78,60 +99,108 @@ class InterestSet:
             self._count[interest] = count - 1
             return [], []
         del self._count[interest]
-        orphans = list(self._under.pop(interest, ()))
+        self._covering.pop(interest, None)
         parent = self._parent.pop(interest, None)
         if parent is not None:
-            hanging = self._under[parent]
-            del hanging[interest]
-            for orphan in orphans:  # what covers the covering covers them too
-                self._parent[orphan] = parent
-                hanging[orphan] = None
-            if not hanging:
-                del self._under[parent]
+            del self._under[parent][interest]
+            self._hand_over(interest, parent)
             return [], []
-        self._uproot(interest)
-        risen: dict[Interest, None] = {}
-        for orphan in orphans:
-            del self._parent[orphan]
-            came, went = self._settle(orphan)
-            for root in went:
-                risen.pop(root, None)
-            risen.update(dict.fromkeys(came))
-        return list(risen), [interest]
+        self._ungroup(interest)
+        if interest in self._under:
+            self._leaving[interest] = None
+            return [], []
+        del self.roots[interest]
+        return [], [interest]
 
-    def _settle(self, interest: Interest) -> Change:
-        """Hang an interest under a root that covers it, or make it a root and hang what it covers under it."""
+    def go_on(self, steps: int) -> Change:
+        """Draw so many of the consequences that wait; each is one interest that finds its place."""
+        came: dict[Interest, None] = {}
+        went: dict[Interest, None] = {}
+        for _ in range(steps):
+            if self._covering:
+                self._cover_one(came, went)
+            elif self._leaving:
+                self._free_one(came, went)
+            else:
+                break
+        return list(came), list(went)
+
+    def _cover_one(self, came: dict[Interest, None], went: dict[Interest, None]) -> None:
+        """Of the roots that another covers, find those of a filter, or hang one that was found under it."""
+        wide, waiting = next(iter(self._covering.items()))
+        narrow = waiting.pop()
+        if isinstance(narrow, bytes):
+            waiting += self._covered_with(narrow, wide)
+        if not waiting:
+            del self._covering[wide]
+        if isinstance(narrow, Interest) and self._is_root(wide) and self._is_root(narrow):
+            self._ungroup(narrow)
+            del self.roots[narrow]
+            self._hang(narrow, wide)
+            if narrow in came:
+                del came[narrow]
+            else:
+                went[narrow] = None
+
+    def _free_one(self, came: dict[Interest, None], went: dict[Interest, None]) -> None:
+        """Of what hangs under a root that went, let one find its own place; after the last, the root goes."""
+        leaving = next(iter(self._leaving))
+        hanging = self._under.get(leaving)
+        if hanging:
+            orphan = next(iter(hanging))
+            del hanging[orphan], self._parent[orphan]
+            if self._settle(orphan):
+                came[orphan] = None
+        if not hanging:
+            self._under.pop(leaving, None)
+            del self._leaving[leaving], self.roots[leaving]
+            went[leaving] = None
+
+    def _settle(self, interest: Interest) -> bool:
+        """Hang an interest under a root that covers it, or make it a root (True), which may cover others."""
         wanted = box(interest.condition.box)
         for pattern in self._filters.covering(interest.filter):
             coverer = self._groups[pattern].coverer(interest.condition, wanted)
             if coverer is not None:
                 self._hang(interest, Interest(pattern, coverer))
-                return [], []
-        covered = [
-            Interest(pattern, condition)
-            for pattern in self._filters.covered(interest.filter)
-            for condition in self._groups[pattern].covered(interest.condition, wanted)
-        ]
-        for root in covered:
-            self._uproot(root)
-            self._hang(root, interest)
-        self._root(interest, wanted)
-        return [interest], covered
-
-    def _hang(self, interest: Interest, under: Interest) -> None:
-        self._parent[interest] = under
-        self._under.setdefault(under, {})[interest] = None
-
-    def _root(self, interest: Interest, wanted: Box | None) -> None:
+                return False
+        patterns = self._filters.covered(interest.filter)
+        if patterns:
+            self._covering[interest] = [*reversed(patterns)]
         self.roots[interest] = None
         group = self._groups.get(interest.filter)
         if group is None:
             group = self._groups[interest.filter] = Siblings()
             self._filters.add(interest.filter)
         group.add(interest.condition, wanted)
+        return True
 
-    def _uproot(self, interest: Interest) -> None:
-        del self.roots[interest]
+    def _covered_with(self, pattern: bytes, wide: Interest) -> list[Interest]:
+        """The roots with this filter that another root covers, last first."""
+        group = self._groups.get(pattern)
+        if group is None or not self._is_root(wide):
+            return []
+        covered = group.covered(wide.condition, box(wide.condition.box))
+        return [one for condition in reversed(covered) if (one := Interest(pattern, condition)) != wide]
+
+    def _is_root(self, interest: Interest) -> bool:
+        return interest in self.roots and interest not in self._leaving
+
+    def _hang(self, interest: Interest, under: Interest) -> None:
+        self._parent[interest] = under
+        self._under.setdefault(under, {})[interest] = None
+
+    def _hand_over(self, interest: Interest, parent: Interest) -> None:
+        """What hangs under an interest hangs under its parent from now on: what covers the covering covers it too."""
+        hanging = self._under[parent]
+        for orphan in self._under.pop(interest, ()):
+            self._parent[orphan] = parent
+            hanging[orphan] = None
+        if not hanging:
+            del self._under[parent]
+
+    def _ungroup(self, interest: Interest) -> None:
+        """Nobody is to hang under this root any more."""
         group = self._groups[interest.filter]
         group.remove(interest.condition)
         if not group.boxes:

@@ -1,12 +1,13 @@
 """Interests: told in small changes, reduced by covering, and never lost."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker.routing.interests import (
     OWNER_FILTERS_MAX,
     OWNERS_MAX,
+    SETTLED_AT_ONCE,
     Interests,
     Voice,
     snapshot_of,
@@ -15,6 +16,7 @@ from heliograph.broker.routing.interests import (
 from heliograph.errors import ProtocolError
 from heliograph.model.topics import covers, matches
 from heliograph.wire.network import Interest
+from tests.examples import examples
 from tests.matching.test_topics import every_topic, filters
 
 pytestmark = pytest.mark.req("N5")
@@ -26,7 +28,7 @@ def learned(known: Interests, interest: Interest) -> list[bytes]:
     return list(difference.patterns)
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(st.lists(filters, max_size=20), st.sampled_from([2, 4, 1000]), st.data())
 def test_who_hears_every_change_knows_at_least_what_is_wanted(
     patterns: list[bytes], limit: int, data: st.DataObject
@@ -160,3 +162,15 @@ def test_there_is_room_for_so_many_owners_and_no_more() -> None:
     for broker in range(OWNERS_MAX + 10):
         known.learn(Interest(broker, True, 1, 1, full=True))
     assert len(known.owners) == OWNERS_MAX
+
+
+def test_what_a_departed_filter_covered_is_told_in_slices_and_before_it_goes() -> None:
+    voice = Voice(7, wide=False, incarnation=1, filters_max=10_000)
+    voice.change(add=[b"#"])
+    for number in range(5 * SETTLED_AT_ONCE):
+        assert voice.change(add=[b"a/%d" % number]) is None
+    slices = [voice.change(remove=[b"#"])]
+    while not voice.is_settled:
+        slices.append(voice.change())
+    told = [(len(one.came), one.went) for one in slices if one is not None]
+    assert told == [(SETTLED_AT_ONCE, [])] * 4 + [(SETTLED_AT_ONCE, [b"#"])]

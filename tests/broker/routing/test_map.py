@@ -1,12 +1,13 @@
 """The network map: shortest ways, parts of clusters, and what is not believed."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from heliograph.broker.routing.map import RECORDS_MAX, NetworkMap, shortest
 from heliograph.wire.network import Gateway, Member
+from tests.examples import examples
 
 pytestmark = pytest.mark.req("N4")
 
@@ -115,7 +116,7 @@ def test_the_other_part_of_our_own_cluster_is_reached_from_outside() -> None:
     assert known.paths.next_to_part(3) == 2
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data())
 def test_costs_agree_with_plain_relaxation(data: st.DataObject) -> None:
     size = data.draw(st.integers(2, 8))

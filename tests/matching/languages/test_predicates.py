@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ConditionError, Reason, UsageError
@@ -15,6 +15,7 @@ from heliograph.matching.languages import compile
 from heliograph.matching.languages.predicates import condition, from_triples
 from heliograph.matching.languages.ranges import canonical, hull, write
 from heliograph.model.predicates import Conjunction, Op, Predicate
+from tests.examples import examples
 from tests.matching.box_oracle import boxes, events, fits, telling_values
 from tests.matching.languages.attempts import check_attempt
 
@@ -118,7 +119,7 @@ def test_a_bad_triple_is_named(triples: list[object], told: str) -> None:
         from_triples(triples)
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(boxes, st.data())
 def test_the_canonical_form_means_the_same(conjunction: Conjunction, data: st.DataObject) -> None:
     plain = canonical(conjunction)
@@ -128,7 +129,7 @@ def test_the_canonical_form_means_the_same(conjunction: Conjunction, data: st.Da
     assert compile("predicates", write(plain)).box == plain
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(st.lists(boxes, min_size=1, max_size=3), st.data())
 def test_a_hull_holds_wherever_one_of_its_branches_does(branches: list[Conjunction], data: st.DataObject) -> None:
     event = data.draw(event_around(*branches))
@@ -154,7 +155,7 @@ def test_what_nothing_satisfies_is_covered_by_everything() -> None:
     assert box.box(never.box) is None
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(st.text(max_size=60) | st.text(alphabet="ab ='<>!^\"()[]{},-+0123456789.:e\\andtruehas", max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     check_attempt("predicates", text, Event(b"t", b'{"a": 1}', b""))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ConditionError, Reason
 from heliograph.matching.condition import Event
 from heliograph.matching.conditions import covers, matches
 from heliograph.matching.languages import compile
+from tests.examples import examples
 from tests.matching.languages.attempts import check_attempt
 
 
@@ -97,7 +98,7 @@ def test_a_text_beyond_the_bound_matches_no_pattern() -> None:
     assert not matches(condition, event("t", a="x" + "é" * 2_048))
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(st.text(max_size=40) | st.text(alphabet="topicab ~!'()[]{}*+?|\\.^$and0,1", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for whole in (text, f"topic ~ '{text}'"):

@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ConditionError, Reason
 from heliograph.matching.condition import Event
 from heliograph.matching.conditions import covers, matches
 from heliograph.matching.languages import compile
+from tests.examples import examples
 from tests.matching.languages.attempts import check_attempt
 
 
@@ -198,7 +199,7 @@ WORDS = ["a", "b", "1", "2.5", "'x'", "'%_'", "(", ")", "+", "-", "*", "/", "=",
 WORDS += ["AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "IS", "ESCAPE"]
 
 
-@settings(max_examples=400)
+@examples(200)
 @given(st.text(max_size=50) | st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
 def test_any_text_is_read_or_refused(text: str) -> None:
     check_attempt("sql", text, event(a=1, b="x"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -14,6 +14,7 @@ from heliograph.matching.condition import Event
 from heliograph.matching.conditions import covers, matches
 from heliograph.matching.languages import compile, documents
 from heliograph.matching.languages.xpath import document_of
+from tests.examples import examples
 from tests.matching.languages.attempts import attempt, check_attempt
 
 ORDER = b"""<?xml version="1.0"?><order id="7"><customer>ann</customer><!-- note -->
@@ -252,7 +253,7 @@ def expressions(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=600)
+@examples(300)
 @given(expressions(), elements())
 def test_facts_and_evaluation_say_what_libxml2_says(text: str, document: str) -> None:
     condition = attempt("xpath", text)
@@ -265,13 +266,13 @@ def test_facts_and_evaluation_say_what_libxml2_says(text: str, document: str) ->
     assert compile("xpath", condition.text) == condition
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(st.text(max_size=40) | st.text(alphabet="ab/.@*[]()='<>!|-+1,:\" andortextnode", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     check_attempt("xpath", text, event())
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(st.binary(max_size=80) | st.text(alphabet="<>/ab=\"'&;! -[]?xmlDOCTYPE", max_size=80).map(str.encode))
 def test_any_payload_is_a_document_or_none(payload: bytes) -> None:
     matches(compile("xpath", "//a[b = 1]"), event(payload))

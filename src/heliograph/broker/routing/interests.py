@@ -29,6 +29,7 @@ from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
 OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
+SETTLED_AT_ONCE = 16  # interests that find a new place because another came or went: about a millisecond
 GROUP_NAME_MAX = 128
 AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which everything is told as it is wanted
 T = TypeVar("T")
@@ -249,6 +250,11 @@ class Voice:
         self._depth = AS_IT_IS
 
     @property
+    def is_settled(self) -> bool:
+        """False if there is more to tell: then ``change`` wants to be called again, with nothing."""
+        return self._covers.is_settled
+
+    @property
     def widened(self) -> bool:
         """True if some filters are told in a wider form than they are."""
         return self._depth < AS_IT_IS
@@ -260,7 +266,7 @@ class Voice:
         add_groups: Iterable[Group] = (),
         remove_groups: Iterable[Group] = (),
     ) -> Difference | None:
-        """Filters and groups came or went; how that changes what is told, if it does."""
+        """Filters and groups came or went; how that changes what is told, if it does, or as far as it does so far."""
         difference = Difference()
         came, went = self._change_filters(add, remove)
         difference.came, difference.went = list(came), list(went)
@@ -277,6 +283,7 @@ class Voice:
             self._count(self._covers.remove(_asked(wanted)), came, went)
         for wanted in add:
             self._count(self._covers.add(_asked(wanted)), came, went)
+        self._count(self._covers.go_on(SETTLED_AT_ONCE), came, went)
         roots = len(self._covers.roots)
         if len(self.filters) > self._filters_max or (self.widened and 2 * roots <= self._filters_max):
             return self._find_depth(came, went)

@@ -150,22 +150,23 @@ class NetworkMap:
         edges: Edges = {}
         gateways = self.gateways
         for broker, gateway in gateways.items():
-            neighbours = edges.setdefault(broker, {})
+            neighbours = edges[broker] = {}
             for other, cost in gateway.outside.items():
-                if other in gateways and broker in gateways[other].outside and _agree(gateway, gateways[other]):
+                there = gateways.get(other)
+                if there is not None and broker in there.outside and _agree(gateway, there):
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
             for other, cost in gateway.inside.items():
-                if other in gateways and gateways[other].speaker == gateway.speaker:
+                there = gateways.get(other)
+                if there is not None and there.speaker == gateway.speaker:
                     neighbours[other] = min(cost, neighbours.get(other, cost))
         return edges
 
 
 def _agree(one: Record, other: Record) -> bool:
     """True if neither is of an earlier life than the one that the other is linked to."""
-    lives = one.lives.get(other.broker, 0), other.lives.get(one.broker, 0)
-    return other.incarnation >= lives[0] and one.incarnation >= lives[1]
+    return other.incarnation >= one.lives.get(other.broker, 0) and one.incarnation >= other.lives.get(one.broker, 0)
 
 
 def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:
@@ -182,8 +183,8 @@ def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[
             continue
         costs[broker] = cost
         steps[broker] = step
-        for other, more in edges.get(broker, {}).items():
+        for other, more in edges[broker].items() if broker in edges else ():
             if other not in costs:
-                heappush(heap, (cost + max(1, more), other if broker == start else step, other))
+                heappush(heap, (cost + (more if more > 0 else 1), other if broker == start else step, other))
     del steps[start]
     return costs, steps

@@ -27,6 +27,7 @@ SMOOTHING = 8  # a new round trip counts for one part in eight
 SINKS_MAX = 4_096  # remembered per neighbour
 FIXED = Struct("<BBHQ")  # of a hop prefix: kind, ttl, epoch, members
 VARYING = Struct("<I12sQ")  # its length, what is fixed, its number
+OUTLIER = 4  # a round trip counts as at most so many times what is usual: after a stall, one or two are long
 NOTICED = 4  # a cost that changed by less than a quarter is not told to anybody
 
 
@@ -104,7 +105,7 @@ class Neighbour:
     def measure(self, round_trip_ns: int, outside: bool) -> bool:
         """A pong came; True if the cost is now so different that others should know."""
         if self.round_trip_ns:
-            self.round_trip_ns += (round_trip_ns - self.round_trip_ns) // SMOOTHING
+            self.round_trip_ns += (min(round_trip_ns, OUTLIER * self.round_trip_ns) - self.round_trip_ns) // SMOOTHING
         else:
             self.round_trip_ns = round_trip_ns
         self.cost = max(1, self.round_trip_ns // 2_000) + (OUTSIDE_COST if outside else 0)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.exchange import INNER, Exchange
-from heliograph.broker.routing.interests import Interests, Owner, Voice, Wish
+from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, Wish
 from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.memory import Item, Memory
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
@@ -146,7 +146,7 @@ class Network:
             self._links.hang_up(neighbour.link, Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
             return
         self._outbox.note(NeighbourLinked(neighbour.link.id, neighbour.name, neighbour.cluster))
-        self._announce(now)
+        self._announce(now, renew=False)
 
     def _is_full(self, neighbour: Neighbour) -> bool:
         cluster = self.paths.cluster
@@ -157,20 +157,25 @@ class Network:
     def neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour costs more or less than was told, is suspected, or no longer."""
         neighbour.told_cost = neighbour.cost
-        self._announce(now)
+        self._announce(now, renew=False)
 
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour is gone: tell the others, and no wave waits for it."""
-        self._announce(now)
+        self._announce(now, renew=False)
         self.waves.look_again(neighbour, now)
 
-    def _announce(self, now: Instant) -> None:
-        """Tell our own links as they are now."""
+    def _announce(self, now: Instant, renew: bool = True) -> None:
+        """Tell our own links as they are now; unless it is to be renewed, only if something about them is new."""
         me = self.map.me
         links = self.linked(inside=True)
         record = replace(me, number=me.number + 1, links=links, lives=self.lives(links))
-        self.tell_record(record, None)
-        self.map.learn(record)  # links to other clusters are told by ``settle``, behind what a new speaker has to say
+        if renew or (record.links, record.lives) != (me.links, me.lives):
+            self.tell_record(record, None)
+            self.map.learn(record)
+        else:
+            self.map.version += (
+                1  # links to other clusters are told by ``settle``, behind what a new speaker has to say
+            )
 
     def listen(self, address: str, now: Instant) -> None:
         """Clients can dial us there."""
@@ -284,10 +289,24 @@ class Network:
             [(one.wanted, one.group) for one in came if one.group],
             [(one.wanted, one.group) for one in went if one.group],
         )
-        if change is None:
-            return
-        self.tell_interests(self.voice.bodies(change), None)
-        self.speaker.hear(self.me, change)
+        self._tell_change(change)
+
+    def _tell_change(self, change: Difference | None) -> None:
+        if change is not None:
+            self.tell_interests(self.voice.bodies(change), None)
+            self.speaker.hear(self.me, change)
+        self.look_whether_settled()
+
+    def look_whether_settled(self) -> None:
+        """If what we want, or what our cluster wants, is not told to its end, the rest waits for the next wake."""
+        if not (self.voice.is_settled and self.speaker.is_settled):
+            self._timers.set("interests", 0, self._tell_more)
+
+    def _tell_more(self, now: Instant) -> None:
+        if self.voice.is_settled:
+            self.speaker.tell_more()
+        else:
+            self._tell_change(self.voice.change())
 
     def receive_interest(self, link: Link, frame: Frame, now: Instant) -> None:
         """What somebody wants."""

@@ -22,6 +22,8 @@ from heliograph.wire.network import Gateway
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
 
+COARSE = 8  # a cost between gateways that changed by less than an eighth is not told to anybody
+
 
 def inbox_of(broker: int) -> bytes:
     """Under this topic the inboxes of all sessions of a broker are. It is always among what the broker wants."""
@@ -85,6 +87,7 @@ class Speaker:
                 voice.change(list(owner.filters), [], list(owner.groups), [])
         voice.age = (incarnation, max(voice.age[1], self._number + 1))
         network.tell_interests(voice.snapshot(), None)
+        network.look_whether_settled()
 
     def _go_on(self) -> None:
         """Members came or went. Once another is to speak, whoever comes is told by that one."""
@@ -132,6 +135,17 @@ class Speaker:
         change = self.voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
         if change is not None:
             self._network.tell_interests(self.voice.bodies(change), None)
+        self._network.look_whether_settled()
+
+    @property
+    def is_settled(self) -> bool:
+        """False if there is more to tell of what follows from earlier changes."""
+        return self.voice is None or self.voice.is_settled
+
+    def tell_more(self) -> None:
+        """Tell some of that."""
+        if not self.is_settled:
+            self._change(Difference())
 
     def outlive(self, incarnation: int) -> None:
         """We have a newer incarnation: what was said under the old one is said again."""
@@ -157,7 +171,7 @@ class Speaker:
             incarnation=me.incarnation,
             number=self._gateway_number,
             outside=outside,
-            inside=self._ways_inside() if outside else {},
+            inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
             lives=network.lives(outside),
         )
@@ -167,17 +181,20 @@ class Speaker:
         network.tell_record(record, None)
         network.map.learn(record)
 
-    def _ways_inside(self) -> dict[int, int]:
+    def _ways_inside(self, told: dict[int, int]) -> dict[int, int]:
         network = self._network
         costs = network.map.paths.costs
-        return {broker: coarse(costs[broker]) for broker in network.gateways_here() if broker != network.me}
+        others = [broker for broker in network.gateways_here() if broker != network.me]
+        return {broker: coarse(costs[broker], told.get(broker, 0)) for broker in others}
 
 
 def _says(gateway: Gateway) -> tuple[object, ...]:
     return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
 
 
-def coarse(cost: int) -> int:
-    """A cost in steps of about an eighth, so that small changes stay where they happen."""
+def coarse(cost: int, told: int = 0) -> int:
+    """A cost in steps of about an eighth, or what was told if that is as near: small changes stay where they happen."""
+    if abs(cost - told) * COARSE <= told:
+        return told
     shift = max(0, cost.bit_length() - 4)
     return cost >> shift << shift
