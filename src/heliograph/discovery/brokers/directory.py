@@ -459,6 +459,7 @@ class Directory:
                     "links": len(self._anchors.speakers),
                     "guests": len(self._guests),
                     "requests_remembered": len(self._requests),
+                    "sources": len(self._buckets),
                     "counts": dict(sorted(self._counts.items())),
                 }
             case "brokers":

@@ -250,6 +250,7 @@ BODIES: dict[Kind, type[Body]] = {
 }
 KINDS = {body: kind for kind, body in BODIES.items()}
 
+_kinds = {int(kind): kind for kind in BODIES}
 _encoder = msgspec.msgpack.Encoder()
 _decoders = {kind: msgspec.msgpack.Decoder(body) for kind, body in BODIES.items()}
 _B = TypeVar("_B", bound=Body)
@@ -306,16 +307,17 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
         raise ProtocolError(Reason.BODY_MALFORMED, "not a discovery message")
     if version != VERSION:
         raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"version {version}; this is {VERSION}")
-    if kind not in BODIES:
+    known = _kinds.get(kind)
+    if known is None:
         raise ProtocolError(Reason.KIND_UNKNOWN, f"kind {kind}")
     if flags & ~FLAGS_KNOWN:
         raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {flags}")
     top = HEAD.size + body_length
     if top + chain_length > len(data):
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than its head says")
-    if padded and len(data) < SHORTEST.get(Kind(kind), 0):
+    if padded and len(data) < SHORTEST.get(known, 0):
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "it asks for more than it brings: pad it")
-    return Message(Kind(kind), flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
+    return Message(known, flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
 
 
 def bare(message: Message) -> bytes:
