@@ -184,9 +184,12 @@ def test_a_broker_that_does_not_renew_is_forgotten() -> None:
         "brokers": 0,
         "measured": 0,
         "islands": 0,
+        "landmarks": [],
+        "placed": 0,
         "links": 0,
         "guests": 0,
         "requests_remembered": 0,
+        "sources": 1,
         "counts": {},
     }
 

@@ -25,6 +25,7 @@ from heliograph.discovery.brokers.answers import Answers
 from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
+from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import (
     DIRECTORY_FRAMES,
     DIRECTORY_NAME,
@@ -38,6 +39,7 @@ from heliograph.discovery.brokers.messages import (
     Pong,
     Relay,
 )
+from heliograph.discovery.brokers.nearing import Nearing, finer
 from heliograph.discovery.brokers.pinging import Pinging
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.result import Result, finding_of
@@ -114,6 +116,8 @@ class Finder:
         self._counts: Counter[str] = Counter()
         self._answers = Answers(self._id, config, self._signing, self._asking, self._counts, self._ask_for_chain)
         self._candidates = self._answers.candidates
+        self._measuring = Measuring(self._secret, self._timers, self._send, self._measured)
+        self._nearing = Nearing(config, self._candidates, self._measuring, self._timers, self._ask_one, self._ask_all)
         self.result: Result | None = None
 
     @staticmethod
@@ -166,6 +170,9 @@ class Finder:
     def _again(self, now: Instant) -> None:
         if self._candidates or self.result is not None:
             return
+        if self._nearing.active:
+            self._wait_for_answers(now)
+            return
         self._rounds += 1
         if self._spread and self._attempt < ATTEMPTS_MAX:  # else a repeat of the same attempt is the same to all
             self._attempt += 1
@@ -201,7 +208,7 @@ class Finder:
         return self._signing.learn(self._directory_chain, self._wall_ns(now))
 
     def _request(self, ask: Ask, now: Instant) -> DiscoveryRequest:
-        config, wall_ns = self._config, self._wall_ns(now)
+        config, wall_ns, distances = self._config, self._wall_ns(now), self._nearing.distances_for(ask)
         return DiscoveryRequest(
             id=self._id,
             attempt=self._attempt,
@@ -210,8 +217,11 @@ class Finder:
             port=self._port,
             transports=list(config.transports),
             budget=config.answers_max,
-            relay=ask.how == LINK or self._attempt > 1,  # nothing came directly: perhaps nothing can
+            relay=ask.how == LINK
+            or (self._attempt > 1 and not distances),  # nothing came directly: perhaps nothing can
             sealed=self._sealed,
+            measures=ask.how == DIRECTORY and bool(self._port) and not self._nearing.begun and self._attempt == 1,
+            distances=distances,
             issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
         )
 
@@ -240,7 +250,8 @@ class Finder:
                 self._receive_relay(message, ask, now)
             case Kind.PONG:
                 messages.decode(Pong, message.body)
-                if self._pinging is None or not self._pinging.receive(message.cookie, now):
+                pinging = self._pinging is not None and self._pinging.receive(message.cookie, now)
+                if not pinging and not self._measuring.receive(message.cookie, now):
                     self._counts["pongs_unexpected"] += 1
             case Kind.CERTIFICATE_REQUEST:
                 self._give_chain(message, source)
@@ -281,6 +292,8 @@ class Finder:
             self._mark("first word", now)
             ask.heard(now)
             ask.acknowledged(said, now)
+            if self._pinging is None:
+                self._nearing.acknowledged(ask, said, now)
             self._consider(now)
 
     def _receive_relay(self, message: Message, ask: Ask | None, now: Instant) -> None:
@@ -313,13 +326,30 @@ class Finder:
         if chain and len(data) <= messages.DATAGRAM_BYTES_MAX and self._asking.of(source) is not None:
             self._send(source, data)
 
+    def _ask_one(self, ask: Ask, now: Instant) -> int:
+        """Ask this one anew, whatever became of what it was asked before."""
+        self._attempt = min(ATTEMPTS_MAX, self._attempt + 1)
+        self._ask(ask, now)
+        return self._attempt
+
+    def _ask_all(self, now: Instant) -> None:
+        self._attempt = min(ATTEMPTS_MAX, self._attempt + 1)
+        for ask in self._asking.due():
+            self._ask(ask, now)
+        self._wait_for_answers(now)
+        self._consider(now)
+
+    def _measured(self, now: Instant) -> None:
+        self._mark("measured", now)
+        self._nearing.measured(now)
+
     # -- collecting -------------------------------------------------------------------------------------------------
 
     def _consider(self, now: Instant) -> None:
         """Is it time to choose?"""
         if self._pinging is not None or not self._candidates:
             return
-        wait_ns = self._answers.wait_ns()
+        wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns()
         if wait_ns == 0:
             self._ping_next(now)
         elif wait_ns is not None:
@@ -338,7 +368,11 @@ class Finder:
         candidates = list(self._candidates.values())
         selection.judge(candidates, self._config)
         left = [candidate for candidate in candidates if not candidate.target and candidate.datagrams is not None]
-        targets = selection.targets(left, self._config)
+        targets = self._nearing.targets(left) if self._pinging is None else []
+        if targets:
+            self._config = finer(self._config)
+        else:
+            targets = selection.targets([one for one in left if not one.target], self._config)
         if not targets:
             self._choose_unpinged(now)
             return
