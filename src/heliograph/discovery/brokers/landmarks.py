@@ -13,7 +13,8 @@ as the requester is, is where the requester is. A broker that lies about its dis
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nsmallest
+from heapq import heappop, heappush
+from math import sqrt
 from typing import TYPE_CHECKING
 
 from heliograph.discovery.brokers.config import written
@@ -138,29 +139,30 @@ class Landmarks:
         if here is None:
             return []
         wanted = {address: distances[address] for address in self._chosen if address in distances}
-        found: list[tuple[float, Key, Known]] = []
-        for known in self._around(here, count):
-            far = apart(wanted, known.advertisement.distances)
-            if far is not None and known.round_trip_ns is not None:
-                found.append((far, known.key, known))
-        return [known for _, _, known in nsmallest(count, found, key=lambda one: one[:2])]
+        best: list[tuple[float, Key, Known]] = []  # a heap: the worst of them first, as its distance is below 0
+        seen = 0
+        for ring, there in self._around(here):
+            for known in there:
+                far = apart(wanted, known.advertisement.distances)
+                if far is not None and known.round_trip_ns is not None:
+                    heappush(best, (-far, known.key, known))
+                    if len(best) > count:
+                        heappop(best)
+            seen += len(there)
+            # Whoever stands in a farther ring is apart by more than this, so none of them is among the best.
+            beyond = ring * CELL_US / sqrt(len(wanted))
+            if seen > SCAN_MAX or (len(best) == count and -best[0][0] <= beyond):
+                break
+        return [known for _, _, known in sorted(best, key=lambda one: (-one[0], one[1]))]
 
-    def _around(self, here: Cell, count: int) -> Iterator[Known]:
-        """Enough brokers of this cell and those around it; in a small network everybody."""
+    def _around(self, here: Cell) -> Iterator[tuple[int, list[Known]]]:
+        """The brokers of this cell, and of the cells so many steps around it; in a small network everybody at once."""
         if self.placed <= SCAN_MAX:
-            for there in self._cells.values():
-                yield from there.values()
+            yield RINGS_MAX, [known for there in self._cells.values() for known in there.values()]
             return
-        seen, last = 0, RINGS_MAX
         for ring in range(RINGS_MAX):
-            for cell in _ring(here, ring):
-                there = self._cells.get(cell, {})
-                seen += len(there)
-                yield from there.values()
-            if seen >= count:
-                last = min(last, ring + ring // 2 + 1)  # rings are squares, and the nearest may stand beyond a side
-            if seen > SCAN_MAX or last == ring:
-                return
+            cells = (self._cells.get(cell, {}) for cell in _ring(here, ring))
+            yield ring, [known for there in cells for known in there.values()]
 
 
 def _can_be_pinged(known: Known) -> bool:
