@@ -131,6 +131,7 @@ class DiscoveryConfig:
     retry_ms: int = 200  # after the first request without an answer; then half as long again each time …
     retry_ms_max: int = 400  # … up to this: in lossy networks only repetition helps
     fallback_ms: int = 300  # without a good answer: when to ask the remembered brokers, and then the static list
+    listed_ms: int = 4_000  # a listed broker that takes links is taken when nobody has said a word for so long
     answers_min: int = 1  # good answers before collecting may end early …
     answers_max: int = 50  # … and after which it always does; also the budget that the request carries
     patience: float = 1.0  # it ends when, for so many times as long as the last answer took, no other came
@@ -151,7 +152,16 @@ class DiscoveryConfig:
         found += _addresses(self.directory_links, f"{path}.directory_links")
         found += _addresses(self.brokers, f"{path}.brokers")
         found += _above_zero(
-            self, path, "timeout_ms", "retry_ms", "fallback_ms", "answers_min", "patience_ms_min", "pings", "ping_ms"
+            self,
+            path,
+            "timeout_ms",
+            "retry_ms",
+            "fallback_ms",
+            "listed_ms",
+            "answers_min",
+            "patience_ms_min",
+            "pings",
+            "ping_ms",
         )
         if not 1 <= self.answers_max <= 1_000 or self.answers_max < self.answers_min:
             found.append(f"{path}.answers_max = {self.answers_max}: must be from {path}.answers_min to 1000")

@@ -111,6 +111,7 @@ class Finder:
         self._attempt = 0
         self._rounds = 0
         self._spread = False  # somebody may have passed on the present attempt
+        self._asked_again = False  # for somebody less busy
         self._start: Instant = 0
         self._marks: dict[str, Instant] = {}
         self._counts: Counter[str] = Counter()
@@ -142,6 +143,7 @@ class Finder:
         config = self._config
         self._start = now
         self._timers.set("deadline", now + int(DEADLINE * config.timeout_ms * NS_PER_MS), self._give_up)
+        self._timers.set("listed", now + config.listed_ms * NS_PER_MS, self._take_listed)
         self._timers.set("ceiling", now + config.timeout_ms * NS_PER_MS, self._stop_collecting)
         self._attempt = 1
         self._widen(now)
@@ -184,10 +186,10 @@ class Finder:
     def _ask(self, ask: Ask, now: Instant) -> None:
         self._answers.sent_at.setdefault(self._attempt, now)
         if ask.how == LINK and ask.link is None:
-            if ask not in self._dials.values():
-                host, port = ask.address
-                self._dials[self._outbox.dial(Dial(host, port))] = ask
+            self._dial(ask)
             return
+        if ask.how == STATIC and not ask.sent:
+            self._dial(ask)  # it may take links and still not answer searches
         ask.sent += 1
         ask.sent_at = now
         try:
@@ -200,6 +202,10 @@ class Finder:
             self._write(ask.link, messages.pack(message, pad=False))
         else:
             self._send(ask.address, messages.pack(message))
+
+    def _dial(self, ask: Ask) -> None:
+        if ask not in self._dials.values():
+            self._dials[self._outbox.dial(Dial(*ask.address))] = ask
 
     def _reader(self, ask: Ask, now: Instant) -> Holder | None:
         """Whose eyes a request is for, where it is sealed. ProtocolError if the chain in our settings is not good."""
@@ -353,7 +359,15 @@ class Finder:
         if wait_ns == 0:
             self._ping_next(now)
         elif wait_ns is not None:
-            self._timers.set("patience", now + wait_ns, self._stop_collecting)
+            self._timers.set("patience", now + wait_ns, self._lose_patience)
+
+    def _lose_patience(self, now: Instant) -> None:
+        """If all who answered are busy and somebody that is known of has not answered, it is asked for once more."""
+        if self._answers.lacking and not self._asked_again and self._pinging is None and self.result is None:
+            self._asked_again = True
+            self._ask_all(now)
+        else:
+            self._stop_collecting(now)
 
     def _stop_collecting(self, now: Instant) -> None:
         if self._candidates and self._pinging is None and self.result is None:
@@ -425,15 +439,23 @@ class Finder:
             else:
                 self._take_estimate(now)
             return
-        listed = [ask for ask in self._asking.asked if ask.how == STATIC]
-        if listed:
-            urls = tuple(f"heliograph://{written(ask.address)}" for ask in listed)
-            text = "nobody answered; these are the brokers of the static list, unproven"
-            self._finish(now, Result(urls=urls, text=text))
+        if self._asking.reachable:
+            self._finish_listed(now)
             return
         what = "no broker answered" if self._asking.asked else "there is nobody to ask"
         text = f"{what}; name a directory or a broker, or start one in reach of multicast"
         self._finish(now, Result(reason=Reason.BROKER_NOT_FOUND, text=text))
+
+    def _take_listed(self, now: Instant) -> None:
+        """Nobody has said a word for long enough: a listed broker that takes links will do."""
+        waited_ns = now - self._start
+        if self._asking.quiet and self.result is None and waited_ns >= self._config.listed_ms * NS_PER_MS:
+            self._finish_listed(now)
+
+    def _finish_listed(self, now: Instant) -> None:
+        urls = tuple(f"heliograph://{written(address)}" for address in self._asking.reachable)
+        text = "nobody answered; these are the brokers of the static list, unproven"
+        self._finish(now, Result(urls=urls, text=text))
 
     def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
         config = self._config
@@ -467,8 +489,11 @@ class Finder:
         """A directory's link is there."""
         self._splitters[link] = Splitter(DIRECTORY_FRAMES)
         ask = self._dials.pop(peer.ticket or 0, None)
-        if ask is None or self.result is not None:
+        if ask is None or self.result is not None or ask.how == STATIC:
             self._outbox.hang_up(link, Reason.GOODBYE)
+            if ask is not None:
+                ask.takes_links = ask.how == STATIC
+                self._take_listed(now)
             return
         self._asking.linked(ask, link)
         self._ask(ask, now)
