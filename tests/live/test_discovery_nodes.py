@@ -92,6 +92,26 @@ def test_a_broker_makes_itself_known_to_a_directory_and_tells_how_busy_its_compu
             assert 0 < usage["memory_used"] < usage["memory_total"]
 
 
+@pytest.mark.req("B3", "O5")
+def test_sighup_puts_new_settings_of_a_directory_in_force_and_bad_ones_are_refused(tmp_path: Path) -> None:
+    settings = tmp_path / "bdn.toml"
+    settings.write_text("")
+    with bdn(tmp_path, "--config", str(settings)) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        with broker(tmp_path, *settled(tmp_path, "b0", 'geography = "asia"\n'), "--directory", at):
+            eventually(lambda: found_at(at) == ["b0"])
+            settings.write_text('[directory]\ngeographies = ["europe"]\ntopics = ["a"]\n')
+            directory.send(signal.SIGHUP)
+            line = directory.line("directory_reloaded")
+            assert (line["brokers"], line["restart"]) == (0, ["directory.topics"])
+            assert found_at(at) == []
+            settings.write_text("[directory]\nping_ms = -1\n")
+            directory.send(signal.SIGHUP)
+            assert "directory.ping_ms" in directory.line("reload_failed")["problems"][0]
+            directory.send(signal.SIGTERM)
+            assert directory.wait() == 0
+
+
 @pytest.mark.req("B2")
 def test_a_directory_is_looked_up_by_name_and_reached_by_tcp_too(tmp_path: Path) -> None:
     with bdn(tmp_path) as directory:

@@ -233,6 +233,9 @@ class ResponderConfig:
         return found + self.multicast.problems(f"{path}.multicast")
 
 
+FIXED = ("name", "host", "port", "topics", "links_secure")  # of a directory, until it is started again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryConfig:
     """A broker directory (BDN)."""
@@ -262,6 +265,10 @@ class DirectoryConfig:
     pings_per_s: int = 200  # … but not more than this in all
     lifetime_s: int = 60  # of an announcement; renewed three times in that
     local_digest: bytes = b""  # SHA-256 of the token with which this machine's administrator asks for reports
+
+    def restart_needed(self, started: DirectoryConfig) -> list[str]:
+        """The settings that differ from those with which it was started, and cannot change while it runs."""
+        return [f"directory.{name}" for name in FIXED if getattr(self, name) != getattr(started, name)]
 
     def problems(self, path: str = "bdn") -> list[str]:
         """Everything wrong with it."""

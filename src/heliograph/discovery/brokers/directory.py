@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, address_of, written
+from heliograph.discovery.brokers.config import FIXED, SOCKET, DirectoryConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.known import Key, Known, KnownBrokers
 from heliograph.discovery.brokers.messages import (
@@ -67,6 +67,7 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.model.identity import Role
+from heliograph.notes import DirectoryReloaded
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 
@@ -81,6 +82,13 @@ AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
 AGAIN_MAX = 16  # … so many times; then as often as those who answer
 RENEWALS = 3
 NEAR_MAX = 20  # brokers that are asked because they are near: twice as many as are pinged
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadDirectory:
+    """Told to a directory: keep what these settings want, and dial whom they name."""
+
+    config: DirectoryConfig
 
 
 @dataclass(slots=True)
@@ -107,7 +115,7 @@ class Directory:
     """A machine with a datagram socket, a listener and, if it likes, links to brokers."""
 
     def __init__(self, config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> None:
-        self._config = config
+        self._config = self._started_with = config
         self._outbox = Outbox()
         self._timers = Timers()
         self._cookies = Cookies(seed, "requester")
@@ -463,9 +471,24 @@ class Directory:
                 self._announce(now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """SocketOpened and SocketFailed from the driver."""
-        if not isinstance(command, SocketOpened | SocketFailed):
+        """ReloadDirectory; SocketOpened and SocketFailed from the driver."""
+        if isinstance(command, ReloadDirectory):
+            self._reload(command.config, now)
+        elif not isinstance(command, SocketOpened | SocketFailed):
             raise UsageError(f"a directory does not know the command {command!r}")
+
+    def _reload(self, config: DirectoryConfig, now: Instant) -> None:
+        """Put settings in force, but for those that only a restart can change."""
+        restart = config.restart_needed(self._started_with)
+        self._config = config = replace(config, **{name: getattr(self._started_with, name) for name in FIXED})
+        self._known.reload(config)
+        self._requests.limit(config.requests_remembered)
+        self._anchors.reload(config, now)
+        if config.private:
+            self._announce(now)
+        else:
+            self._timers.cancel("announce")
+        self._outbox.note(DirectoryReloaded(len(self._known), restart))
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""

@@ -145,6 +145,15 @@ class KnownBrokers:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "somebody else withdraws it")
         self._forget(known)
 
+    def reload(self, config: DirectoryConfig) -> None:
+        """Keep from now on what these settings want, and forget the rest."""
+        self._config = config
+        for known in self.all():
+            try:
+                self._check_wanted(known.advertisement)
+            except ProtocolError:
+                self._forget(known)
+
     def _check_wanted(self, advertisement: BrokerAdvertisement) -> None:
         config = self._config
         for name, wanted in (("geography", config.geographies), ("institution", config.institutions)):
