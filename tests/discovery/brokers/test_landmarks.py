@@ -11,11 +11,20 @@ from hypothesis import strategies as st
 
 from heliograph.discovery.brokers import landmarks as rules
 from heliograph.discovery.brokers import messages
-from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, ResponderConfig, written
+from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, MulticastConfig, ResponderConfig, written
 from heliograph.discovery.brokers.known import Known, KnownBrokers
 from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LANDMARKS_MAX
 from heliograph.discovery.brokers.measuring import LIMIT_NS, PINGS, apart
-from heliograph.discovery.brokers.messages import Acknowledgement, DiscoveryRequest, Kind, Landmarks, Ping, Pong, Spread
+from heliograph.discovery.brokers.messages import (
+    Acknowledgement,
+    Challenge,
+    DiscoveryRequest,
+    Kind,
+    Landmarks,
+    Ping,
+    Pong,
+    Spread,
+)
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.surveyor import Surveyor
 from heliograph.evaluation import scale
@@ -203,7 +212,7 @@ def stage() -> Stage:
 def test_with_a_third_of_all_datagrams_lost_a_broker_is_still_found_in_time(stage: Stage) -> None:
     stage.world.datagrams.worsen("*", "*", 0.3)
     random = Random(1)
-    for _ in range(10):
+    for _ in range(5):
         result = stage.search(scale.somewhere(random), BY_DIRECTORY)
         assert result.broker, result.tried
         assert result.times_ms["total"] <= 2 * BY_DIRECTORY.timeout_ms
@@ -248,3 +257,12 @@ def test_landmarks_that_a_directory_invents_cost_a_search_little() -> None:
     assert pings == 8 * PINGS
     assert talk.finder.result is not None
     assert talk.finder.result.broker == "b0"
+
+
+def test_a_stranger_in_the_group_cannot_make_a_search_ping_others() -> None:
+    talk = FinderTalk(directories=(), multicast=MulticastConfig())
+    stranger = ("192.0.2.66", 4717)
+    talk.hear(stranger, messages.write(Challenge(talk.id), b"c" * 16))
+    talk.hear(stranger, messages.write(Acknowledgement(talk.id, 1, landmarks=["203.0.113.1:53"])))
+    talk.wait(10)
+    assert [to for to, message in talk.said() if message.kind is Kind.PING] == []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from heliograph.discovery.brokers import selection
-from heliograph.discovery.brokers.asking import Ask
+from heliograph.discovery.brokers.asking import DIRECTORY, Ask
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig, address_of
 from heliograph.discovery.brokers.measuring import COMMON_MIN, PINGS, Measuring, apart
@@ -59,7 +59,7 @@ class Nearing:
         if said.attempt == self._attempt:
             self._asked = max(self._asked, said.asked)
         landmarks = [address for text in said.landmarks if (address := address_of(text)) is not None]
-        if landmarks and not self.begun:
+        if landmarks and not self.begun and ask.how == DIRECTORY:  # a stranger in the group names nobody to be pinged
             self.begun, self._ask = True, ask
             self.active = all(candidate.elapsed_ns >= QUICK_NS for candidate in self._candidates.values())
             if self.active:
