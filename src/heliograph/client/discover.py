@@ -82,7 +82,7 @@ class Discover:
     @property
     def is_local(self) -> bool:
         """True if nobody outside this computer is asked."""
-        hosts = [text.rpartition(":")[0] for text in (*self.bdns, *self.bdn_links, *self.brokers)]
+        hosts = [text.rpartition(":")[0].strip("[]") for text in (*self.bdns, *self.bdn_links, *self.brokers)]
         return all(map(is_loopback, hosts)) and (not self.multicast or is_loopback(self.multicast_interface))
 
     @property

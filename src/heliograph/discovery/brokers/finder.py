@@ -24,7 +24,7 @@ from heliograph.discovery.brokers import messages, selection
 from heliograph.discovery.brokers.answers import Answers
 from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
-from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
+from heliograph.discovery.brokers.config import SOCKET, SOCKET6, DiscoveryConfig, address_of, written
 from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import (
     DIRECTORY_FRAMES,
@@ -107,7 +107,7 @@ class Finder:
         self._splitters: dict[LinkId, Splitter] = {}
         self._dials: dict[Ticket, Ask] = {}
         self._wall_offset_ns: int | None = None
-        self._port = 0
+        self._ports: dict[SocketName, int] = {}  # of the sockets that are open
         self._attempt = 0
         self._rounds = 0
         self._spread = False  # somebody may have passed on the present attempt
@@ -123,19 +123,26 @@ class Finder:
 
     @staticmethod
     def sockets(config: DiscoveryConfig, host: str, interface: str) -> tuple[Socket, ...]:
-        """The one socket that a search needs."""
-        return (Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface),)
+        """The one socket that a search needs; a second one before it where addresses of IPv6 are to be asked."""
+        own = Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface)
+        if not any(
+            _is_six(address) for text in (*config.directories, *config.brokers) if (address := address_of(text))
+        ):
+            return (own,)
+        return Socket(name=SOCKET6, host="::1" if host == "127.0.0.1" else "::"), own
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def tell(self, command: Any, now: Instant) -> None:
         """Its socket is open: the search begins. Without one only directories that take links can be asked."""
         match command:
-            case SocketOpened(_, (_, port)):
-                self._port = port
-                self._begin(now)
-            case SocketFailed():
-                self._begin(now)
+            case SocketOpened(name, (_, port)):
+                self._ports[name] = port
+                if name == SOCKET:
+                    self._begin(now)
+            case SocketFailed(name):
+                if name == SOCKET:
+                    self._begin(now)
             case _:
                 raise UsageError(f"a finder does not know the command {command!r}")
 
@@ -220,13 +227,13 @@ class Finder:
             attempt=self._attempt,
             requester=config.name,
             role=config.role,
-            port=self._port,
+            port=self._ports.get(_socket_for(ask.address), 0),
             transports=list(config.transports),
             budget=config.answers_max,
             relay=ask.how == LINK
             or (self._attempt > 1 and not distances),  # nothing came directly: perhaps nothing can
             sealed=self._sealed,
-            measures=ask.how == DIRECTORY and bool(self._port) and not self._nearing.begun and self._attempt == 1,
+            measures=ask.how == DIRECTORY and not self._nearing.begun and self._attempt == 1,
             distances=distances,
             issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
         )
@@ -556,9 +563,10 @@ class Finder:
         }
 
     def _send(self, address: Address, data: bytes) -> None:
-        if self._port:
+        socket = _socket_for(address)
+        if socket in self._ports:
             self._counts["sent"] += 1
-            self._outbox.datagrams.append((SOCKET, address, data))
+            self._outbox.datagrams.append((socket, address, data))
 
     def _write(self, link: LinkId, data: bytes) -> None:
         self._counts["sent"] += 1
@@ -572,3 +580,11 @@ class Finder:
 
     def _count(self, error: ProtocolError) -> None:
         self._counts[error.reason.word] += 1
+
+
+def _is_six(address: Address) -> bool:
+    return ":" in address[0]
+
+
+def _socket_for(address: Address) -> SocketName:
+    return SOCKET6 if _is_six(address) else SOCKET
