@@ -23,7 +23,7 @@ NS_PER_MS = 1_000_000
 AGAIN_NS_MIN = 60 * NS_PER_MS  # without an answer of a near broker, or three round trips to the directory
 TRIES_MAX = 3
 QUICK_NS = 5 * NS_PER_MS  # whoever answered within this is near enough: no second round
-PINGS_MIN = 12  # of each target: the nearest of thousands differ by little
+PINGS_MIN = 16  # of each target: the nearest of thousands differ by little
 
 
 class Nearing:
@@ -126,10 +126,10 @@ class Nearing:
 
 
 def finer(config: DiscoveryConfig) -> DiscoveryConfig:
-    """Settings for near targets: each is pinged so often that what counts as equally near can be half as wide."""
+    """Settings for near targets: each is pinged so often that what counts as equally near can be a quarter as wide."""
     return replace(
         config,
         pings=max(PINGS_MIN, config.pings),
-        tie_ratio=1 + (config.tie_ratio - 1) / 2,
-        tie_us=config.tie_us // 2,
+        tie_ratio=1 + (config.tie_ratio - 1) / 4,
+        tie_us=config.tie_us // 4,
     )
