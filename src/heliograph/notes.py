@@ -149,6 +149,13 @@ class SettingsReloaded(Note, frozen=True, tag="settings_reloaded"):
     restart: list[str] = []  # settings that changed in the file and are not in force before a restart
 
 
+class DirectoryReloaded(Note, frozen=True, tag="directory_reloaded"):
+    """A directory's filters, links and limits were replaced while running."""
+
+    brokers: int  # that it still keeps
+    restart: list[str] = []  # settings that changed and are not in force before a restart
+
+
 class ReloadFailed(Note, frozen=True, tag="reload_failed"):
     """The new settings were refused; the old ones stay in force."""
 

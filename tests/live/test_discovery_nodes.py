@@ -30,6 +30,15 @@ PATIENCE_S = 40.0
 NO_GROUP = "[discovery]\nmulticast = false\n"
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 def bdn(folder: Path, *options: str) -> Process:
     listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
     program = "import sys; from heliograph.cli.main import main; main(['bdn', 'run', *sys.argv[1:]])"
@@ -90,6 +99,39 @@ def test_a_broker_makes_itself_known_to_a_directory_and_tells_how_busy_its_compu
             assert result.urls == (f"heliograph://127.0.0.1:{port}",)
             usage = result.findings[0].usage
             assert 0 < usage["memory_used"] < usage["memory_total"]
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this computer has no IPv6")
+@pytest.mark.req("B5", "B12")
+def test_directories_and_brokers_are_asked_over_ipv6_too(tmp_path: Path) -> None:
+    with bdn(tmp_path, "--listen", "[::1]:0") as directory:
+        at = f"[::1]:{directory.port}"
+        options = (*settled(tmp_path, "b6", 'host = "::1"\n'), "--listen", "[::1]:0", "--directory", at)
+        with broker(tmp_path, *options) as b6:
+            result = eventually(lambda: (one := find(directories=(at,))).proven and one)
+            assert result.urls == (f"heliograph://[::1]:{b6.port}",)
+            listed = find(brokers=(f"[::1]:{b6.port}", "127.0.0.1:9"))
+            assert (listed.broker, listed.proven) == ("b6", True)
+
+
+@pytest.mark.req("B3", "O5")
+def test_sighup_puts_new_settings_of_a_directory_in_force_and_bad_ones_are_refused(tmp_path: Path) -> None:
+    settings = tmp_path / "bdn.toml"
+    settings.write_text("")
+    with bdn(tmp_path, "--config", str(settings)) as directory:
+        at = f"127.0.0.1:{directory.port}"
+        with broker(tmp_path, *settled(tmp_path, "b0", 'geography = "asia"\n'), "--directory", at):
+            eventually(lambda: found_at(at) == ["b0"])
+            settings.write_text('[directory]\ngeographies = ["europe"]\ntopics = ["a"]\n')
+            directory.send(signal.SIGHUP)
+            line = directory.line("directory_reloaded")
+            assert (line["brokers"], line["restart"]) == (0, ["directory.topics"])
+            assert found_at(at) == []
+            settings.write_text("[directory]\nping_ms = -1\n")
+            directory.send(signal.SIGHUP)
+            assert "directory.ping_ms" in directory.line("reload_failed")["problems"][0]
+            directory.send(signal.SIGTERM)
+            assert directory.wait() == 0
 
 
 @pytest.mark.req("B2")

@@ -9,7 +9,7 @@ Not here: the directory (discovery/brokers/directory.py), running it (live/node.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from heliograph.cli.connection import run as run_work
 from heliograph.cli.shape import examples, group
 from heliograph.cli.tables import show
 from heliograph.errors import HeliographError, UsageError
+
+if TYPE_CHECKING:
+    from heliograph.discovery.brokers.config import DirectoryConfig
 
 app = group("Run a broker directory (BDN), or ask a running one.")
 
@@ -67,7 +70,7 @@ def run_bdn(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
-    """Run a broker directory until Ctrl-C."""
+    """Run a broker directory until Ctrl-C. SIGHUP reloads filters, links, limits and certificates."""
     from heliograph.config_sources import Option
 
     host, port = host_and_port(listen) if listen is not None else (None, None)
@@ -100,9 +103,23 @@ def _run(chosen: Path | None, options: list[Any]) -> int:
     from heliograph.live.node import run_directory
     from heliograph.observe.log import Log
 
+    def load() -> DirectoryConfig:
+        """The settings as they are now, found in the same way as at the start."""
+        now = settings_from(chosen, options)
+        return now.directory.config(now.directory_token)
+
     config = settings.directory.config(settings.directory_token)
     log = Log(config.name, level=settings.log.level, format=settings.log.format)
-    return run(run_directory(config, log, keyring=load_keyring(settings.tls), tls_files=tls_files_of(settings)))
+    return run(
+        run_directory(
+            config,
+            log,
+            keyring=load_keyring(settings.tls),
+            load_keyring=lambda: load_keyring(settings.tls),
+            tls_files=tls_files_of(settings),
+            load_settings=load,
+        )
+    )
 
 
 def _filters(given: list[str]) -> dict[str, str | None]:

@@ -34,6 +34,7 @@ LOCAL_DIRECTORY = f"{LOCAL}:{DIRECTORY_PORT}"
 LOCAL_BROKER = f"{LOCAL}:{DEFAULT_PORT}"
 LOCAL_TIMEOUT_MS = 300  # where everybody who is asked is on this computer …
 LOCAL_FALLBACK_MS = 50
+LOCAL_LISTED_MS = 100  # on one computer all brokers are near, so one that does not answer searches is as good
 TIMEOUT_MS = 4_000  # … and elsewhere
 TARGETS_MAX = 16  # addresses that a session tries in turn
 _LISTS = ("bdns", "bdn_links", "brokers", "weights")
@@ -81,7 +82,7 @@ class Discover:
     @property
     def is_local(self) -> bool:
         """True if nobody outside this computer is asked."""
-        hosts = [text.rpartition(":")[0] for text in (*self.bdns, *self.bdn_links, *self.brokers)]
+        hosts = [text.rpartition(":")[0].strip("[]") for text in (*self.bdns, *self.bdn_links, *self.brokers)]
         return all(map(is_loopback, hosts)) and (not self.multicast or is_loopback(self.multicast_interface))
 
     @property
@@ -129,6 +130,7 @@ class Discover:
             timeout_ms=timeout_ms,
             ping_ms=max(1, min(usual.ping_ms, timeout_ms)),
             fallback_ms=LOCAL_FALLBACK_MS if self.is_local else usual.fallback_ms,
+            listed_ms=min(LOCAL_LISTED_MS, timeout_ms) if self.is_local else timeout_ms,
             answers_min=self.answers_min,
             answers_max=self.answers_max,
             targets_max=self.targets_max,

@@ -17,7 +17,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from heliograph.broker.commands import LoadSettings
-from heliograph.broker.config import BrokerConfig
 from heliograph.errors import ConfigError, Reason
 from heliograph.machine import Job, Ticket
 from heliograph.notes import ReloadFailed
@@ -34,7 +33,7 @@ _Work = tuple["Runner", Ticket, Callable[[], Any]]
 class Workers:
     """A few threads that run jobs in the order they were asked for."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, load_settings: Callable[[], BrokerConfig] | None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, load_settings: Callable[[], object] | None) -> None:
         self._loop = loop
         self._load_settings = load_settings
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
 from heliograph.live.datagrams import Datagrams
@@ -252,7 +252,7 @@ class Driver:
         heard: Callable[[str, Note], None] | None = None,
         carried: Callable[[str], None] | None = None,
         crashed: Callable[[str, BaseException], None] | None = None,
-        load_settings: Callable[[], BrokerConfig] | None = None,
+        load_settings: Callable[[], object] | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.stopped = asyncio.Event()

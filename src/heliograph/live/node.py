@@ -22,6 +22,7 @@ from heliograph.broker.commands import Drain, Listening, Reload, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.advertisement import DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig
+from heliograph.discovery.brokers.directory import ReloadDirectory
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from heliograph.live.join import Joining
     from heliograph.trust.keyring import Keyring
 
-LoadSettings = Callable[[], BrokerConfig]
+LoadSettings = Callable[[], BrokerConfig | DirectoryConfig]
 Ready = Callable[[Mapping[str, Address]], None]
 
 _PROOF = "--secure --auth certificate --certificate FILE --key FILE --authority FILE"
@@ -54,7 +55,7 @@ async def run_broker(
     *,
     services: Services | None = None,
     tls_files: TlsFiles | None = None,
-    load_settings: LoadSettings | None = None,
+    load_settings: Callable[[], BrokerConfig] | None = None,
     ready: Ready | None = None,
 ) -> int:
     """Build a node from settings and run it. ConfigError if certificates or keys are not usable."""
@@ -68,12 +69,7 @@ async def run_broker(
         """New settings, in a worker. The token stays; new links get the certificates as they are now."""
         assert load_settings is not None
         loaded = replace(load_settings(), local_digest=token.digest)
-        renewed = None if services.load_keyring is None else services.load_keyring()
-        if tls is not None and tls_files is not None:
-            contexts(config.listeners, tls_files)  # ConfigError before anything is changed
-            loop.call_soon_threadsafe(reload, tls, tls_files)
-        if keyring is not None and renewed is not None:
-            loop.call_soon_threadsafe(keyring.renew, renewed)
+        renew(loop, services, config.listeners, tls, tls_files)
         return loaded
 
     config = replace(config, local_digest=token.digest)
@@ -98,14 +94,54 @@ async def run_broker(
 
 
 async def run_directory(
-    config: DirectoryConfig, log: Log, *, keyring: Keyring | None = None, tls_files: TlsFiles | None = None
+    config: DirectoryConfig,
+    log: Log,
+    *,
+    keyring: Keyring | None = None,
+    load_keyring: Callable[[], Keyring | None] | None = None,
+    tls_files: TlsFiles | None = None,
+    load_settings: Callable[[], DirectoryConfig] | None = None,
 ) -> int:
     """Run a broker directory in this process."""
     token = LocalToken()
-    services = Services(directory=config, keyring=keyring).with_digest(token.digest)
+    services = Services(directory=config, keyring=keyring, load_keyring=load_keyring).with_digest(token.digest)
     assert services.directory is not None
     node = build_directory(services.directory, seed=secrets.randbits(64), keyring=keyring)
-    return await run_node(node, (), log, services=services, tls=contexts((), tls_files), token=token)
+    tls = contexts((), tls_files)
+    loop = asyncio.get_running_loop()
+
+    def load() -> DirectoryConfig:
+        """New settings, in a worker; the token stays."""
+        assert load_settings is not None
+        loaded = replace(load_settings(), local_digest=token.digest)
+        renew(loop, services, (), tls, tls_files)
+        return loaded
+
+    return await run_node(
+        node,
+        (),
+        log,
+        services=services,
+        tls=tls,
+        token=token,
+        load_settings=None if load_settings is None else load,
+    )
+
+
+def renew(
+    loop: asyncio.AbstractEventLoop,
+    services: Services,
+    listeners: Sequence[ListenerConfig],
+    tls: TlsContexts | None,
+    files: TlsFiles | None,
+) -> None:
+    """Read certificates anew, in a worker; new links get them. ConfigError before anything is changed."""
+    renewed = None if services.load_keyring is None else services.load_keyring()
+    if tls is not None and files is not None:
+        contexts(listeners, files)
+        loop.call_soon_threadsafe(reload, tls, files)
+    if services.keyring is not None and renewed is not None:
+        loop.call_soon_threadsafe(services.keyring.renew, renewed)
 
 
 def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> TlsContexts | None:
@@ -311,14 +347,17 @@ class Running:
             self._reload = self.driver.loop.create_task(self._load(self._load_settings))
 
     async def _load(self, load_settings: LoadSettings) -> None:
+        machine = BROKER if BROKER in self._node.machines else DIRECTORY
         try:
             config = await asyncio.to_thread(load_settings)
         except ConfigError as error:
-            self._heard(BROKER, ReloadFailed(error.problems))
+            self._heard(machine, ReloadFailed(error.problems))
         except (HeliographError, OSError) as error:
-            self._heard(BROKER, ReloadFailed([str(error)]))
+            self._heard(machine, ReloadFailed([str(error)]))
         else:
-            self.driver.tell(BROKER, Reload(config))
+            self.driver.tell(
+                machine, ReloadDirectory(config) if isinstance(config, DirectoryConfig) else Reload(config)
+            )
 
     def _heard(self, machine: str, note: Note) -> None:
         self.counters.heard(machine, note)

@@ -17,7 +17,7 @@ from heliograph.discovery.brokers.config import (
     DiscoveryConfig,
     ResponderConfig,
 )
-from heliograph.discovery.brokers.directory import Directory
+from heliograph.discovery.brokers.directory import Directory, ReloadDirectory
 from heliograph.discovery.brokers.known import KnownBrokers
 from heliograph.discovery.brokers.messages import (
     DIRECTORY_FRAMES,
@@ -34,6 +34,7 @@ from heliograph.discovery.brokers.messages import (
 )
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Peer
+from heliograph.notes import DirectoryReloaded
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage, star
@@ -184,11 +185,44 @@ def test_a_broker_that_does_not_renew_is_forgotten() -> None:
         "brokers": 0,
         "measured": 0,
         "islands": 0,
+        "landmarks": [],
+        "placed": 0,
         "links": 0,
         "guests": 0,
         "requests_remembered": 0,
+        "sources": 1,
         "counts": {},
     }
+
+
+@pytest.mark.req("B3")
+def test_new_settings_are_in_force_at_once_and_the_rest_is_named() -> None:
+    talk = Talk(DirectoryConfig(links=("10.0.0.1:4717", "10.0.0.2:4717")))
+    talk.register("here", geography="europe/graz")
+    talk.register("there", geography="asia")
+    talk.ask()
+    for number in range(5):
+        talk.ask(DiscoveryRequest(bytes([number]) * 16, 1))
+    kept = ("10.0.0.2:4717", "10.0.0.3:4717")
+    config = DirectoryConfig(geographies=("europe",), links=kept, requests_remembered=2, port=9, name="other")
+    talk.directory.tell(ReloadDirectory(config), talk.now)
+    effects = talk.directory.take()
+    assert effects.notes == [DirectoryReloaded(1, ["directory.name", "directory.port"])]
+    assert [dial.host for _, dial in effects.dials] == ["10.0.0.3"]
+    overview = talk.directory.report("overview")
+    assert (overview["directory"], overview["brokers"], overview["requests_remembered"]) == ("bdn", 1, 2)
+    talk.hear(("host-of-there", DEFAULT_PORT), messages.write(advertisement("there", number=2, geography="asia")))
+    assert talk.counts["advertisement_unwanted"] == 1
+
+
+def test_a_link_that_is_gone_from_the_settings_is_ended() -> None:
+    directory = Directory(DirectoryConfig(links=("10.0.0.1:4717",)), seed=1)
+    directory.clock(10**18, SECOND)
+    ((ticket, _),) = directory.take().dials
+    directory.attach(7, Peer("tcp", "10.0.0.1:4717", ticket=ticket), SECOND)
+    directory.take()
+    directory.tell(ReloadDirectory(DirectoryConfig()), 2 * SECOND)
+    assert directory.take().hangups == [(7, Reason.GOODBYE)]
 
 
 @pytest.mark.req("B2")

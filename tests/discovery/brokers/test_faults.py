@@ -14,7 +14,7 @@ from heliograph.errors import Reason
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage
 
 MS = 1_000_000
-FEW, MANY = range(1, 21), range(21, 121)  # those of many seeds go on where the others end
+FEW, MORE = range(1, 21), range(21, 121)  # those of many seeds go on where the others end
 AT_BDN = ResponderConfig(directories=("bdn:4719", "bdn2:4719"), multicast=NO_MULTICAST)
 SHAPES = ("alone", "unlinked", "star", "line", "group")
 
@@ -89,7 +89,7 @@ def test_without_faults_the_choice_is_as_near_as_the_nearest() -> None:
 @pytest.mark.slow
 @pytest.mark.req("B12")
 def test_without_faults_the_choice_is_as_near_as_the_nearest_over_many_seeds() -> None:
-    check_calm(MANY)
+    check_calm(MORE)
 
 
 @pytest.mark.req("B13")
@@ -100,7 +100,7 @@ def test_with_a_third_of_all_datagrams_lost_and_clocks_off_a_broker_is_found() -
 @pytest.mark.slow
 @pytest.mark.req("B13")
 def test_with_a_third_of_all_datagrams_lost_and_clocks_off_a_broker_is_found_over_many_seeds() -> None:
-    check_lossy(MANY)
+    check_lossy(MORE)
 
 
 def check_deaths(seeds: range) -> None:
@@ -134,7 +134,7 @@ def test_while_all_but_one_broker_die_one_by_one_a_broker_is_found() -> None:
 @pytest.mark.slow
 @pytest.mark.req("B13")
 def test_while_all_but_one_broker_die_one_by_one_a_broker_is_found_over_many_seeds() -> None:
-    check_deaths(MANY)
+    check_deaths(MORE)
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from heliograph.discovery.brokers.messages import (
     DiscoveryRequest,
     DiscoveryResponse,
     Kind,
+    Landmarks,
     Message,
     Ping,
     Pong,
@@ -55,6 +56,7 @@ EXAMPLES: list[Body] = [
     Relay(ID, b"whole"),
     CertificateRequest(bytes(32)),
     Certificate(b"chain"),
+    Landmarks(["192.0.2.1:4717"]),
 ]
 
 

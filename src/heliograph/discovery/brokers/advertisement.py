@@ -105,4 +105,5 @@ class Advertiser:
             geography=config.geography,
             institution=config.institution,
             withdrawn=withdrawn,
+            distances=standing.distances,
         )

@@ -51,6 +51,18 @@ class Anchors:
         """Dial the brokers of the settings, and look after the links from now on."""
         self._tend(now)
 
+    def reload(self, config: DirectoryConfig, now: Instant) -> None:
+        """Dial the brokers that are new in the settings, and leave those that are gone from them."""
+        named = [address for text in config.links if (address := address_of(text)) is not None]
+        learned = self._wanted[len(self._config.links) :]
+        self._wanted = [*named, *(address for address in learned if address not in named)]
+        self._config = config
+        for address, link in self._links.items():
+            if address not in self._wanted:
+                self._outbox.hang_up(link, Reason.GOODBYE)
+        self._pause.clear()
+        self._tend(now)
+
     def learn(self, address: Address) -> None:
         """Keep a link to this broker too, if we have something to show there and links to spare."""
         learned = len(self._wanted) - len(self._config.links)

@@ -113,19 +113,26 @@ class Answers:
         """True if no more are wanted."""
         return len(self.candidates) >= self._config.answers_max
 
-    def wait_ns(self) -> int | None:
+    @property
+    def _is_good(self) -> bool:
+        usages = (candidate.response.usage for candidate in self.candidates.values())
+        return sum(not selection.overload_of(usage, self._config) for usage in usages) >= self._config.answers_min
+
+    @property
+    def lacking(self) -> bool:
+        """True if too few good ones answered, and others are known of."""
+        return not self._is_good and self._expected() > len(self.candidates)
+
+    def wait_ns(self) -> int:
         """How long to wait for others: 0 when all have answered, as long again as the last one took when a good one is
-        there, longer when all are busy and no other is known of, else None: as long as it takes."""
+        there, longer when all are busy."""
         config, candidates = self._config, self.candidates.values()
         expected = self._expected()
         if self.enough or (0 < expected <= len(candidates) and not self._asking.silent):
             return 0
-        good = sum(not selection.overload_of(candidate.response.usage, config) for candidate in candidates)
-        if good < config.answers_min and expected:
-            return None
         last_ns = max(candidate.elapsed_ns for candidate in candidates)
         wait_ns = max(config.patience_ms_min * NS_PER_MS, int(config.patience * last_ns))
-        return wait_ns if good >= config.answers_min else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
+        return wait_ns if self._is_good else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
 
     def _expected(self) -> int:
         """How many should answer, as far as directories and the brokers themselves know; 0: nobody knows."""

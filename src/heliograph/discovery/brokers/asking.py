@@ -38,6 +38,7 @@ class Ask:
     brokers: int = 0  # a directory knows of so many
     refusal: str = ""
     answers: int = 0
+    takes_links: bool = False  # STATIC: it may be a broker that answers no searches
     waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
 
     def heard(self, now: Instant) -> None:
@@ -62,6 +63,8 @@ class Ask:
             return f"{name}: {some}"
         if self.acknowledged_at is not None:
             return f"{name}: acknowledged after {(self.acknowledged_at - start) / 1e6:.1f} ms"
+        if self.takes_links:
+            return f"{name}: takes links, but answers no searches"
         if self.round_trip_ns is not None:
             return f"{name}: heard, but it answered nothing more"
         if not self.sent:
@@ -158,6 +161,18 @@ class Asking:
     def silent(self) -> bool:
         """True if a broker of the group has spoken to us and not answered yet."""
         return any(ask.how == NEIGHBOUR and not ask.answers for ask in self.asked)
+
+    @property
+    def reachable(self) -> list[Address]:
+        """The brokers of the static list, those that take links first."""
+        listed = [ask for ask in self.asked if ask.how == STATIC]
+        return [ask.address for ask in sorted(listed, key=lambda ask: not ask.takes_links)]
+
+    @property
+    def quiet(self) -> bool:
+        """True if nobody has said a word, but a listed broker takes links."""
+        said = any(ask.round_trip_ns is not None for ask in self.asked)
+        return not said and any(ask.takes_links for ask in self.asked)
 
     @property
     def expected(self) -> int:

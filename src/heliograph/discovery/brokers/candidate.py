@@ -47,6 +47,9 @@ class Candidate:
     raw_ns: int | None  # our wall clock when it arrived, less its timestamp; None: we have no clock yet
     elapsed_ns: int  # since the request left
     delay: Delay = Delay(0, 0, False)
+    apart_ns: int | None = (
+        None  # how differently it and we see the landmarks: about its round trip, less what all share
+    )
     usage: float = 0.0  # 0 (busy) to 1 (idle)
     score: float = 0.0
     loaded: str = ""  # why it is taken only if there is no other

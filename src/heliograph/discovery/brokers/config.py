@@ -17,6 +17,7 @@ from heliograph.machine import Address
 from heliograph.model.identity import entity_is_valid
 
 SOCKET = "discovery"  # the datagram socket of every machine here
+SOCKET6 = "discovery6"  # a finder's second one, where it is to ask addresses of IPv6
 GROUP_SOCKET = "discovery-group"  # a responder's socket for what is sent to the multicast group
 GROUP = "239.255.71.17"  # of the block that organisations use among themselves
 GROUP_PORT = 4718  # not a broker's own port, which belongs to one process of a host; this one is shared by all
@@ -131,6 +132,7 @@ class DiscoveryConfig:
     retry_ms: int = 200  # after the first request without an answer; then half as long again each time …
     retry_ms_max: int = 400  # … up to this: in lossy networks only repetition helps
     fallback_ms: int = 300  # without a good answer: when to ask the remembered brokers, and then the static list
+    listed_ms: int = 4_000  # a listed broker that takes links is taken when nobody has said a word for so long
     answers_min: int = 1  # good answers before collecting may end early …
     answers_max: int = 50  # … and after which it always does; also the budget that the request carries
     patience: float = 1.0  # it ends when, for so many times as long as the last answer took, no other came
@@ -151,7 +153,16 @@ class DiscoveryConfig:
         found += _addresses(self.directory_links, f"{path}.directory_links")
         found += _addresses(self.brokers, f"{path}.brokers")
         found += _above_zero(
-            self, path, "timeout_ms", "retry_ms", "fallback_ms", "answers_min", "patience_ms_min", "pings", "ping_ms"
+            self,
+            path,
+            "timeout_ms",
+            "retry_ms",
+            "fallback_ms",
+            "listed_ms",
+            "answers_min",
+            "patience_ms_min",
+            "pings",
+            "ping_ms",
         )
         if not 1 <= self.answers_max <= 1_000 or self.answers_max < self.answers_min:
             found.append(f"{path}.answers_max = {self.answers_max}: must be from {path}.answers_min to 1000")
@@ -223,6 +234,9 @@ class ResponderConfig:
         return found + self.multicast.problems(f"{path}.multicast")
 
 
+FIXED = ("name", "host", "port", "topics", "links_secure")  # of a directory, until it is started again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryConfig:
     """A broker directory (BDN)."""
@@ -252,6 +266,10 @@ class DirectoryConfig:
     pings_per_s: int = 200  # … but not more than this in all
     lifetime_s: int = 60  # of an announcement; renewed three times in that
     local_digest: bytes = b""  # SHA-256 of the token with which this machine's administrator asks for reports
+
+    def restart_needed(self, started: DirectoryConfig) -> list[str]:
+        """The settings that differ from those with which it was started, and cannot change while it runs."""
+        return [f"directory.{name}" for name in FIXED if getattr(self, name) != getattr(started, name)]
 
     def problems(self, path: str = "bdn") -> list[str]:
         """Everything wrong with it."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, address_of, written
+from heliograph.discovery.brokers.config import FIXED, SOCKET, DirectoryConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.known import Key, Known, KnownBrokers
 from heliograph.discovery.brokers.messages import (
@@ -40,6 +40,7 @@ from heliograph.discovery.brokers.messages import (
     Challenge,
     DiscoveryRequest,
     Kind,
+    Landmarks,
     Message,
     Ping,
     Pong,
@@ -66,6 +67,7 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.model.identity import Role
+from heliograph.notes import DirectoryReloaded
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 
@@ -79,6 +81,14 @@ TICK_NS = 50 * NS_PER_MS  # how often due pings are looked for
 AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
 AGAIN_MAX = 16  # … so many times; then as often as those who answer
 RENEWALS = 3
+NEAR_MAX = 20  # brokers that are asked because they are near: twice as many as are pinged
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadDirectory:
+    """Told to a directory: keep what these settings want, and dial whom they name."""
+
+    config: DirectoryConfig
 
 
 @dataclass(slots=True)
@@ -105,7 +115,7 @@ class Directory:
     """A machine with a datagram socket, a listener and, if it likes, links to brokers."""
 
     def __init__(self, config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> None:
-        self._config = config
+        self._config = self._started_with = config
         self._outbox = Outbox()
         self._timers = Timers()
         self._cookies = Cookies(seed, "requester")
@@ -203,6 +213,18 @@ class Directory:
         elif known.address is not None:
             self._send(known.address, messages.write(Ping(now), self._ping_cookies.of(known.address, now)))
 
+    def _tell_landmarks(self, known: Known, now: Instant) -> bool:
+        """Let a broker measure its distances if it is time; True if it was told."""
+        if not self._known.landmarks.is_to_be_told(known, now):
+            return False
+        landmarks = self._known.landmarks.addresses
+        known.told, known.told_at = frozenset(landmarks), now
+        if known.link is not None:
+            self._write(known.link, messages.write(Landmarks(landmarks), pad=False))
+        elif known.address is not None:
+            self._send(known.address, messages.write(Landmarks(landmarks), known.cookie))
+        return True
+
     def _receive_pong(self, source: Address, message: Message, now: Instant) -> None:
         pong, known = messages.decode(Pong, message.body), self._known.at(source)
         if known is None or not self._ping_cookies.is_right(source, message.cookie, now):
@@ -221,6 +243,7 @@ class Directory:
     def _tick(self, now: Instant) -> None:
         """Ping those whose turn it is, not too many at once; forget those who are gone."""
         self._known.expire(now)
+        self._known.tend_landmarks()
         most = max(1, self._config.pings_per_s * TICK_NS // NS_PER_S)
         while self._due and self._due[0][0] <= now and most:
             _, key = heappop(self._due)
@@ -234,14 +257,18 @@ class Directory:
         self._timers.set("tick", now + TICK_NS, self._tick)
 
     def _look_after(self, known: Known, now: Instant) -> bool:
-        """Ping a broker again if it is time, soon if it did not answer; True if it was pinged."""
+        """Ping a broker again if it is time, soon if it did not answer; True if that or more was said to it.
+
+        Landmarks are named here only: if all brokers measured at once, the landmarks would seem far.
+        """
         usual = self._config.ping_ms * NS_PER_MS
         rests = known.pinged_at is None and now < known.ponged_at + usual
         if not rests:
             self._ping(known, now)
+        told = self._tell_landmarks(known, now)
         quick = not rests and known.misses < AGAIN_MAX
         heappush(self._due, (now + AGAIN_NS if quick else max(now + AGAIN_NS, known.ponged_at + usual), known.key))
-        return not rests
+        return told or not rests
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -273,17 +300,30 @@ class Directory:
                 )
                 self._answer(reply, link, refusal)
             raise
-        chosen = self._chosen(request)
+        chosen, landmarks, last = self._chosen(request)
         brokers = max(self._known.measured, len(chosen))
-        said = Acknowledgement(request.id, request.attempt, self._config.name, brokers, len(chosen))
+        said = Acknowledgement(
+            request.id, request.attempt, self._config.name, brokers, len(chosen), landmarks=landmarks
+        )
         self._requests.add(request.id, request.attempt, Requester(reply, link, request.budget, said))
         self._answer(reply, link, said)
-        self._inject(message, request, reply, chosen)
+        self._inject(message, request, reply, chosen, last)
 
-    def _chosen(self, request: DiscoveryRequest) -> list[Known]:
+    def _chosen(self, request: DiscoveryRequest) -> tuple[list[Known], list[str], bool]:
+        """Who gets a request, landmarks for the requester to measure, and whether it ends with those who get it.
+
+        Where there are more brokers than answers are wanted, the landmarks answer first and then those near to the
+        requester; else, or where that is not possible, the network spreads it.
+        """
+        known, marks = self._known, self._known.landmarks
         if self._config.injection == "all":
-            return self._known.everybody(request.budget)
-        return self._known.several(request.budget) if request.attempt > 1 else self._known.ends(request.budget)
+            return known.everybody(request.budget), [], False
+        if request.measures and marks.ready and known.measured > request.budget:
+            return marks.brokers, marks.addresses, True
+        near = marks.near(request.distances, min(request.budget, NEAR_MAX)) if request.distances else []
+        if near:
+            return near, [], True
+        return known.several(request.budget) if request.attempt > 1 else known.ends(request.budget), [], False
 
     def _read(self, message: Message, now: Instant) -> DiscoveryRequest:
         wall_ns = self._wall_ns(now)
@@ -293,15 +333,17 @@ class Directory:
         self._signing.check_fresh(request, holder, wall_ns)
         return request
 
-    def _inject(self, message: Message, request: DiscoveryRequest, reply: Address, chosen: list[Known]) -> None:
+    def _inject(
+        self, message: Message, request: DiscoveryRequest, reply: Address, chosen: list[Known], last: bool
+    ) -> None:
         """Hand the request to brokers: on the topic where we have links, by datagram to those that were chosen."""
         relay = (self._config.advertise or ON_TOPIC) if request.relay else ""
         message = replace(message, chain=self._signing.chain_for(message))
-        spread = Spread(messages.bare(message), *reply, self._config.name, relay)
+        spread = Spread(messages.bare(message), *reply, self._config.name, relay, last)
         self._counts["requests"] += 1
-        if self._anchors.speakers:
+        if self._anchors.speakers and not last:
             self._anchors.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
-        brief = Spread(messages.bare(replace(message, chain=b"")), *reply, self._config.name, relay)
+        brief = Spread(messages.bare(replace(message, chain=b"")), *reply, self._config.name, relay, last)
         fits = len(messages.write(spread)) <= DATAGRAM_BYTES_MAX
         body = messages.encode(spread if fits else brief)
         for known in chosen:
@@ -429,9 +471,24 @@ class Directory:
                 self._announce(now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """SocketOpened and SocketFailed from the driver."""
-        if not isinstance(command, SocketOpened | SocketFailed):
+        """ReloadDirectory; SocketOpened and SocketFailed from the driver."""
+        if isinstance(command, ReloadDirectory):
+            self._reload(command.config, now)
+        elif not isinstance(command, SocketOpened | SocketFailed):
             raise UsageError(f"a directory does not know the command {command!r}")
+
+    def _reload(self, config: DirectoryConfig, now: Instant) -> None:
+        """Put settings in force, but for those that only a restart can change."""
+        restart = config.restart_needed(self._started_with)
+        self._config = config = replace(config, **{name: getattr(self._started_with, name) for name in FIXED})
+        self._known.reload(config)
+        self._requests.limit(config.requests_remembered)
+        self._anchors.reload(config, now)
+        if config.private:
+            self._announce(now)
+        else:
+            self._timers.cancel("announce")
+        self._outbox.note(DirectoryReloaded(len(self._known), restart))
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
@@ -456,9 +513,12 @@ class Directory:
                     "brokers": len(self._known),
                     "measured": self._known.measured,
                     "islands": self._known.islands,
+                    "landmarks": self._known.landmarks.addresses,
+                    "placed": self._known.landmarks.placed,
                     "links": len(self._anchors.speakers),
                     "guests": len(self._guests),
                     "requests_remembered": len(self._requests),
+                    "sources": len(self._buckets),
                     "counts": dict(sorted(self._counts.items())),
                 }
             case "brokers":

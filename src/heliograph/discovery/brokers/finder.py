@@ -24,7 +24,8 @@ from heliograph.discovery.brokers import messages, selection
 from heliograph.discovery.brokers.answers import Answers
 from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
-from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig, written
+from heliograph.discovery.brokers.config import SOCKET, SOCKET6, DiscoveryConfig, address_of, written
+from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import (
     DIRECTORY_FRAMES,
     DIRECTORY_NAME,
@@ -38,6 +39,7 @@ from heliograph.discovery.brokers.messages import (
     Pong,
     Relay,
 )
+from heliograph.discovery.brokers.nearing import Nearing, finer
 from heliograph.discovery.brokers.pinging import Pinging
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.result import Result, finding_of
@@ -105,32 +107,42 @@ class Finder:
         self._splitters: dict[LinkId, Splitter] = {}
         self._dials: dict[Ticket, Ask] = {}
         self._wall_offset_ns: int | None = None
-        self._port = 0
+        self._ports: dict[SocketName, int] = {}  # of the sockets that are open
         self._attempt = 0
         self._rounds = 0
         self._spread = False  # somebody may have passed on the present attempt
+        self._asked_again = False  # for somebody less busy
         self._start: Instant = 0
         self._marks: dict[str, Instant] = {}
         self._counts: Counter[str] = Counter()
         self._answers = Answers(self._id, config, self._signing, self._asking, self._counts, self._ask_for_chain)
         self._candidates = self._answers.candidates
+        self._measuring = Measuring(self._secret, self._timers, self._send, self._measured)
+        self._nearing = Nearing(config, self._candidates, self._measuring, self._timers, self._ask_one, self._ask_all)
         self.result: Result | None = None
 
     @staticmethod
     def sockets(config: DiscoveryConfig, host: str, interface: str) -> tuple[Socket, ...]:
-        """The one socket that a search needs."""
-        return (Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface),)
+        """The one socket that a search needs; a second one before it where addresses of IPv6 are to be asked."""
+        own = Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface)
+        if not any(
+            _is_six(address) for text in (*config.directories, *config.brokers) if (address := address_of(text))
+        ):
+            return (own,)
+        return Socket(name=SOCKET6, host="::1" if host == "127.0.0.1" else "::"), own
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def tell(self, command: Any, now: Instant) -> None:
         """Its socket is open: the search begins. Without one only directories that take links can be asked."""
         match command:
-            case SocketOpened(_, (_, port)):
-                self._port = port
-                self._begin(now)
-            case SocketFailed():
-                self._begin(now)
+            case SocketOpened(name, (_, port)):
+                self._ports[name] = port
+                if name == SOCKET:
+                    self._begin(now)
+            case SocketFailed(name):
+                if name == SOCKET:
+                    self._begin(now)
             case _:
                 raise UsageError(f"a finder does not know the command {command!r}")
 
@@ -138,6 +150,7 @@ class Finder:
         config = self._config
         self._start = now
         self._timers.set("deadline", now + int(DEADLINE * config.timeout_ms * NS_PER_MS), self._give_up)
+        self._timers.set("listed", now + config.listed_ms * NS_PER_MS, self._take_listed)
         self._timers.set("ceiling", now + config.timeout_ms * NS_PER_MS, self._stop_collecting)
         self._attempt = 1
         self._widen(now)
@@ -166,6 +179,9 @@ class Finder:
     def _again(self, now: Instant) -> None:
         if self._candidates or self.result is not None:
             return
+        if self._nearing.active:
+            self._wait_for_answers(now)
+            return
         self._rounds += 1
         if self._spread and self._attempt < ATTEMPTS_MAX:  # else a repeat of the same attempt is the same to all
             self._attempt += 1
@@ -177,10 +193,10 @@ class Finder:
     def _ask(self, ask: Ask, now: Instant) -> None:
         self._answers.sent_at.setdefault(self._attempt, now)
         if ask.how == LINK and ask.link is None:
-            if ask not in self._dials.values():
-                host, port = ask.address
-                self._dials[self._outbox.dial(Dial(host, port))] = ask
+            self._dial(ask)
             return
+        if ask.how == STATIC and not ask.sent:
+            self._dial(ask)  # it may take links and still not answer searches
         ask.sent += 1
         ask.sent_at = now
         try:
@@ -194,6 +210,10 @@ class Finder:
         else:
             self._send(ask.address, messages.pack(message))
 
+    def _dial(self, ask: Ask) -> None:
+        if ask not in self._dials.values():
+            self._dials[self._outbox.dial(Dial(*ask.address))] = ask
+
     def _reader(self, ask: Ask, now: Instant) -> Holder | None:
         """Whose eyes a request is for, where it is sealed. ProtocolError if the chain in our settings is not good."""
         if not self._directory_chain or ask.how not in (DIRECTORY, LINK):
@@ -201,17 +221,20 @@ class Finder:
         return self._signing.learn(self._directory_chain, self._wall_ns(now))
 
     def _request(self, ask: Ask, now: Instant) -> DiscoveryRequest:
-        config, wall_ns = self._config, self._wall_ns(now)
+        config, wall_ns, distances = self._config, self._wall_ns(now), self._nearing.distances_for(ask)
         return DiscoveryRequest(
             id=self._id,
             attempt=self._attempt,
             requester=config.name,
             role=config.role,
-            port=self._port,
+            port=self._ports.get(_socket_for(ask.address), 0),
             transports=list(config.transports),
             budget=config.answers_max,
-            relay=ask.how == LINK or self._attempt > 1,  # nothing came directly: perhaps nothing can
+            relay=ask.how == LINK
+            or (self._attempt > 1 and not distances),  # nothing came directly: perhaps nothing can
             sealed=self._sealed,
+            measures=ask.how == DIRECTORY and not self._nearing.begun and self._attempt == 1,
+            distances=distances,
             issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
         )
 
@@ -240,7 +263,8 @@ class Finder:
                 self._receive_relay(message, ask, now)
             case Kind.PONG:
                 messages.decode(Pong, message.body)
-                if self._pinging is None or not self._pinging.receive(message.cookie, now):
+                pinging = self._pinging is not None and self._pinging.receive(message.cookie, now)
+                if not pinging and not self._measuring.receive(message.cookie, now):
                     self._counts["pongs_unexpected"] += 1
             case Kind.CERTIFICATE_REQUEST:
                 self._give_chain(message, source)
@@ -281,6 +305,8 @@ class Finder:
             self._mark("first word", now)
             ask.heard(now)
             ask.acknowledged(said, now)
+            if self._pinging is None:
+                self._nearing.acknowledged(ask, said, now)
             self._consider(now)
 
     def _receive_relay(self, message: Message, ask: Ask | None, now: Instant) -> None:
@@ -313,17 +339,42 @@ class Finder:
         if chain and len(data) <= messages.DATAGRAM_BYTES_MAX and self._asking.of(source) is not None:
             self._send(source, data)
 
+    def _ask_one(self, ask: Ask, now: Instant) -> int:
+        """Ask this one anew, whatever became of what it was asked before."""
+        self._attempt = min(ATTEMPTS_MAX, self._attempt + 1)
+        self._ask(ask, now)
+        return self._attempt
+
+    def _ask_all(self, now: Instant) -> None:
+        self._attempt = min(ATTEMPTS_MAX, self._attempt + 1)
+        for ask in self._asking.due():
+            self._ask(ask, now)
+        self._wait_for_answers(now)
+        self._consider(now)
+
+    def _measured(self, now: Instant) -> None:
+        self._mark("measured", now)
+        self._nearing.measured(now)
+
     # -- collecting -------------------------------------------------------------------------------------------------
 
     def _consider(self, now: Instant) -> None:
         """Is it time to choose?"""
         if self._pinging is not None or not self._candidates:
             return
-        wait_ns = self._answers.wait_ns()
+        wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns()
         if wait_ns == 0:
             self._ping_next(now)
         elif wait_ns is not None:
-            self._timers.set("patience", now + wait_ns, self._stop_collecting)
+            self._timers.set("patience", now + wait_ns, self._lose_patience)
+
+    def _lose_patience(self, now: Instant) -> None:
+        """If all who answered are busy and somebody that is known of has not answered, it is asked for once more."""
+        if self._answers.lacking and not self._asked_again and self._pinging is None and self.result is None:
+            self._asked_again = True
+            self._ask_all(now)
+        else:
+            self._stop_collecting(now)
 
     def _stop_collecting(self, now: Instant) -> None:
         if self._candidates and self._pinging is None and self.result is None:
@@ -338,7 +389,11 @@ class Finder:
         candidates = list(self._candidates.values())
         selection.judge(candidates, self._config)
         left = [candidate for candidate in candidates if not candidate.target and candidate.datagrams is not None]
-        targets = selection.targets(left, self._config)
+        targets = self._nearing.targets(left) if self._pinging is None else []
+        if targets:
+            self._config = finer(self._config)
+        else:
+            targets = selection.targets([one for one in left if not one.target], self._config)
         if not targets:
             self._choose_unpinged(now)
             return
@@ -391,15 +446,23 @@ class Finder:
             else:
                 self._take_estimate(now)
             return
-        listed = [ask for ask in self._asking.asked if ask.how == STATIC]
-        if listed:
-            urls = tuple(f"heliograph://{written(ask.address)}" for ask in listed)
-            text = "nobody answered; these are the brokers of the static list, unproven"
-            self._finish(now, Result(urls=urls, text=text))
+        if self._asking.reachable:
+            self._finish_listed(now)
             return
         what = "no broker answered" if self._asking.asked else "there is nobody to ask"
         text = f"{what}; name a directory or a broker, or start one in reach of multicast"
         self._finish(now, Result(reason=Reason.BROKER_NOT_FOUND, text=text))
+
+    def _take_listed(self, now: Instant) -> None:
+        """Nobody has said a word for long enough: a listed broker that takes links will do."""
+        waited_ns = now - self._start
+        if self._asking.quiet and self.result is None and waited_ns >= self._config.listed_ms * NS_PER_MS:
+            self._finish_listed(now)
+
+    def _finish_listed(self, now: Instant) -> None:
+        urls = tuple(f"heliograph://{written(address)}" for address in self._asking.reachable)
+        text = "nobody answered; these are the brokers of the static list, unproven"
+        self._finish(now, Result(urls=urls, text=text))
 
     def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
         config = self._config
@@ -433,8 +496,11 @@ class Finder:
         """A directory's link is there."""
         self._splitters[link] = Splitter(DIRECTORY_FRAMES)
         ask = self._dials.pop(peer.ticket or 0, None)
-        if ask is None or self.result is not None:
+        if ask is None or self.result is not None or ask.how == STATIC:
             self._outbox.hang_up(link, Reason.GOODBYE)
+            if ask is not None:
+                ask.takes_links = ask.how == STATIC
+                self._take_listed(now)
             return
         self._asking.linked(ask, link)
         self._ask(ask, now)
@@ -497,9 +563,10 @@ class Finder:
         }
 
     def _send(self, address: Address, data: bytes) -> None:
-        if self._port:
+        socket = _socket_for(address)
+        if socket in self._ports:
             self._counts["sent"] += 1
-            self._outbox.datagrams.append((SOCKET, address, data))
+            self._outbox.datagrams.append((socket, address, data))
 
     def _write(self, link: LinkId, data: bytes) -> None:
         self._counts["sent"] += 1
@@ -513,3 +580,11 @@ class Finder:
 
     def _count(self, error: ProtocolError) -> None:
         self._counts[error.reason.word] += 1
+
+
+def _is_six(address: Address) -> bool:
+    return ":" in address[0]
+
+
+def _socket_for(address: Address) -> SocketName:
+    return SOCKET6 if _is_six(address) else SOCKET

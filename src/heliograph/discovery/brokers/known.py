@@ -3,7 +3,7 @@
 In:    broker advertisements, measured round trips, time.
 Out:   brokers to hand a request to: of each island the nearest and the farthest.
 State: at most ``brokers_max`` of them until they expire; per island those that are measured, sorted by distance.
-Not here: hearing and pinging them (directory.py).
+Not here: who is near a requester (landmarks.py), hearing and pinging them (directory.py).
 Paper: [brokers] §2.3 (filters), §4 (closest and farthest).
 
 An advertisement may be a lie. So a broker is known by name and host together, and nobody takes another's place; a
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from heliograph.discovery.brokers.config import DirectoryConfig
+from heliograph.discovery.brokers.landmarks import BROKERS_MIN, Landmarks
 from heliograph.discovery.brokers.messages import NO_COOKIE, BrokerAdvertisement
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant, LinkId
@@ -42,6 +43,8 @@ class Known:
     ponged_at: Instant = 0
     misses: int = 0
     link: int | None = None  # on which it made itself known, if it did so by TCP
+    told: frozenset[str] = frozenset()  # landmarks of which it was told …
+    told_at: Instant | None = None  # … and when
     queued: bool = False  # it has its turn among those to be pinged
 
     @property
@@ -60,6 +63,7 @@ class KnownBrokers:
         self._expiries: list[tuple[Instant, Key]] = []  # a heap; entries of renewed brokers are stale
         self._islands: dict[str, list[tuple[int, Key]]] = {}  # measured brokers, nearest first
         self._turn = 0
+        self.landmarks = Landmarks()
         self.measured = 0  # how many answer pings
 
     def __len__(self) -> int:
@@ -103,6 +107,7 @@ class KnownBrokers:
         heappush(self._expiries, (expires, key))
         if len(self._expiries) > 4 * len(self._by_key) + 64:
             self._expiries = sorted((known.expires, key) for key, known in self._by_key.items())
+        self.landmarks.place(known)
         return known
 
     def _renew(self, known: Known, advertisement: BrokerAdvertisement, cookie: bytes) -> bool:
@@ -139,6 +144,15 @@ class KnownBrokers:
         if not proven and not same:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "somebody else withdraws it")
         self._forget(known)
+
+    def reload(self, config: DirectoryConfig) -> None:
+        """Keep from now on what these settings want, and forget the rest."""
+        self._config = config
+        for known in self.all():
+            try:
+                self._check_wanted(known.advertisement)
+            except ProtocolError:
+                self._forget(known)
 
     def _check_wanted(self, advertisement: BrokerAdvertisement) -> None:
         config = self._config
@@ -177,6 +191,11 @@ class KnownBrokers:
             del self._islands[known.advertisement.island]
         known.round_trip_ns = None
 
+    def tend_landmarks(self) -> None:
+        """Where there are many brokers, some of them are landmarks for the others."""
+        if self.landmarks.tend() and self.measured > BROKERS_MIN:
+            self.landmarks.choose(self.all())
+
     def expire(self, now: Instant) -> None:
         """Forget those that were not renewed."""
         while self._expiries and self._expiries[0][0] <= now:
@@ -188,6 +207,7 @@ class KnownBrokers:
 
     def _forget(self, known: Known) -> None:
         self._unmeasure(known)
+        self.landmarks.forget(known)
         del self._by_key[known.key]
         if known.address is not None and self._by_address.get(known.address) is known:
             del self._by_address[known.address]

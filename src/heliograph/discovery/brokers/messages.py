@@ -51,6 +51,8 @@ RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's nam
 
 ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
 
+LANDMARKS_MAX = 8  # distances that somebody tells
+
 Name = Annotated[str, msgspec.Meta(max_length=128)]
 Host = Annotated[str, msgspec.Meta(max_length=128)]
 Word = Annotated[str, msgspec.Meta(max_length=64)]
@@ -59,6 +61,10 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Stamp = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Ports = Annotated[dict[Annotated[str, msgspec.Meta(max_length=8)], Port], msgspec.Meta(max_length=4)]
+Distances = Annotated[
+    dict[Host, Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]], msgspec.Meta(max_length=LANDMARKS_MAX)
+]
+Addresses = Annotated[list[Host], msgspec.Meta(max_length=LANDMARKS_MAX)]
 Attempt = Annotated[int, msgspec.Meta(ge=1, le=64)]
 Whole = Annotated[bytes, msgspec.Meta(max_length=LINK_BYTES_MAX)]
 
@@ -78,6 +84,7 @@ class Kind(IntEnum):
     RELAY = 10  # broker -> directory -> requester: a response that may not come through directly
     CERTIFICATE_REQUEST = 11  # "whose certificate has this hash?"
     CERTIFICATE = 12
+    LANDMARKS = 13  # directory -> broker: "how far are you from these?"
 
 
 class Flag(IntFlag):
@@ -126,6 +133,7 @@ class BrokerAdvertisement(Body, frozen=True):
     geography: Word = ""
     institution: Word = ""
     withdrawn: bool = False  # it is going: forget it
+    distances: Distances = {}  # to landmarks, by their address: round trips in microseconds
 
 
 class DiscoveryRequest(Body, frozen=True):
@@ -141,6 +149,8 @@ class DiscoveryRequest(Body, frozen=True):
     budget: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 50  # answers wanted, from all brokers together
     relay: bool = False  # no answer came directly: let the directory pass them on
     sealed: bool = False  # seal the answers for whoever signed this
+    measures: bool = False  # it can tell its distances once it knows the landmarks
+    distances: Distances = {}  # … and these are they
     issued_ms: Stamp = 0  # wall time; with the id it makes a signed request useless to those who copy it
 
 
@@ -160,6 +170,7 @@ class Acknowledgement(Body, frozen=True):
     asked: Count = 0  # to how many it handed the request
     reason: Count = 0  # why it did not
     text: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    landmarks: Addresses = []  # tell me how far you are from these, and near brokers will answer
 
 
 class DiscoveryResponse(Body, frozen=True):
@@ -179,6 +190,7 @@ class DiscoveryResponse(Body, frozen=True):
     usage: Usage = Usage()
     island: Name = ""
     brokers: Count = 1  # on its island, as far as it knows
+    distances: Distances = {}  # to landmarks, as in its advertisement
 
 
 class Ping(Body, frozen=True):
@@ -212,6 +224,7 @@ class Spread(Body, frozen=True):
     port: Port
     by: Name = ""  # the directory or broker that proved the address
     relay: Host = ""  # where answers are passed on from: "host:port", or "topic" for RELAY_TOPIC
+    last: bool = False  # this broker was chosen: it answers, and passes nothing on
 
 
 class Relay(Body, frozen=True):
@@ -234,6 +247,12 @@ class Certificate(Body, frozen=True):
     chain: Whole
 
 
+class Landmarks(Body, frozen=True):
+    """Measure how far you are from these brokers, and say so in your next advertisement."""
+
+    landmarks: Addresses
+
+
 BODIES: dict[Kind, type[Body]] = {
     Kind.ADVERTISEMENT: BrokerAdvertisement,
     Kind.REQUEST: DiscoveryRequest,
@@ -247,9 +266,11 @@ BODIES: dict[Kind, type[Body]] = {
     Kind.RELAY: Relay,
     Kind.CERTIFICATE_REQUEST: CertificateRequest,
     Kind.CERTIFICATE: Certificate,
+    Kind.LANDMARKS: Landmarks,
 }
 KINDS = {body: kind for kind, body in BODIES.items()}
 
+_kinds = {int(kind): kind for kind in BODIES}
 _encoder = msgspec.msgpack.Encoder()
 _decoders = {kind: msgspec.msgpack.Decoder(body) for kind, body in BODIES.items()}
 _B = TypeVar("_B", bound=Body)
@@ -306,16 +327,17 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
         raise ProtocolError(Reason.BODY_MALFORMED, "not a discovery message")
     if version != VERSION:
         raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"version {version}; this is {VERSION}")
-    if kind not in BODIES:
+    known = _kinds.get(kind)
+    if known is None:
         raise ProtocolError(Reason.KIND_UNKNOWN, f"kind {kind}")
     if flags & ~FLAGS_KNOWN:
         raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {flags}")
     top = HEAD.size + body_length
     if top + chain_length > len(data):
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than its head says")
-    if padded and len(data) < SHORTEST.get(Kind(kind), 0):
+    if padded and len(data) < SHORTEST.get(known, 0):
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "it asks for more than it brings: pad it")
-    return Message(Kind(kind), flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
+    return Message(known, flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
 
 
 def bare(message: Message) -> bytes:

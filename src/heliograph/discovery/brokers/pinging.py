@@ -6,8 +6,9 @@ State: which ping is under way to whom.
 Not here: whom to ping and whom to take (selection.py).
 Paper: [brokers] §6: a ping carries the requester's own timestamp, so no clocks have to agree.
 
-A broker gets its next ping as soon as it has answered the last one. It is over when the best has answered often enough
-and all others have too, or are farther by what they have shown, or by how long they keep us waiting.
+A broker gets its next ping as soon as it has answered the last one; where many are wanted, a few are under way. It is
+over when the best has answered often enough and all others have too, or are farther by what they have shown, or by how
+long they keep us waiting.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from heliograph.machine import Address, Instant, Timers
 NS_PER_MS = 1_000_000
 TRIES_MORE = 4  # pings beyond those wanted that may get lost
 AGAIN_NS_MIN = 25 * NS_PER_MS  # a ping counts as lost after this, or twice the estimate of its round trip
+ROUNDS = 4  # where many are wanted, so many at once that they take no longer than this
 AHEAD = 1.5  # farther is who has a mean of so many of the best one's round trips, or keeps us waiting as long …
 AHEAD_NS = 3 * NS_PER_MS  # … and so much longer than the best would have
 
@@ -41,6 +43,7 @@ class Pinging:
         over: Callable[[Instant], None],
     ) -> None:
         self._config = config
+        self._pings = config.pings
         self._secret = secret
         self._timers = timers
         self._send = send
@@ -57,7 +60,8 @@ class Pinging:
         self._timers.set("pinging", now + self._config.ping_ms * NS_PER_MS, self._end)
         for candidate in self._targets:
             candidate.target = True
-            self._ping(candidate, now)
+            for _ in range(max(1, self._pings // ROUNDS)):
+                self._ping(candidate, now)
         self._look(now)
 
     def receive(self, nonce: bytes, now: Instant) -> bool:
@@ -67,16 +71,16 @@ class Pinging:
             return False
         candidate, sent = pinged
         candidate.round_trips_ns.append(now - sent)
-        if len(candidate.round_trips_ns) >= self._config.pings or self._is_farther(candidate):
+        if len(candidate.round_trips_ns) >= self._pings or self._is_farther(candidate):
             self._rest(candidate)
-        elif self._waiting.get(candidate) == sent:  # else another ping is under way already
+        elif candidate.pings < self._pings or self._waiting.get(candidate) == sent:  # else others are under way
             self._ping(candidate, now)
         self._look(now)
         return True
 
     def _ping(self, candidate: Candidate, now: Instant) -> None:
         address = candidate.datagrams
-        if address is None or candidate.pings >= self._config.pings + TRIES_MORE or self.ended:
+        if address is None or candidate.pings >= self._pings + TRIES_MORE or self.ended:
             self._rest(candidate)
             return
         self._count += 1
@@ -121,7 +125,7 @@ class Pinging:
             self._timers.set("late", max(late), self._look)
 
     def _complete(self, candidate: Candidate) -> int | None:
-        done = len(candidate.round_trips_ns) >= self._config.pings
+        done = len(candidate.round_trips_ns) >= self._pings
         return candidate.round_trip_ns if done and not candidate.loaded else None
 
     def _end(self, now: Instant) -> None:

@@ -41,5 +41,11 @@ class Repeats(Generic[T]):
         known = self._ids.get(id)
         return None if known is None else known[1]
 
+    def limit(self, ids_max: int) -> None:
+        """Remember so many from now on."""
+        self._ids_max = ids_max
+        while len(self._ids) > ids_max:
+            self._ids.popitem(last=False)
+
     def __len__(self) -> int:
         return len(self._ids)

@@ -39,6 +39,7 @@ from heliograph.discovery.brokers.messages import (
     DiscoveryRequest,
     DiscoveryResponse,
     Kind,
+    Landmarks,
     Message,
     Ping,
     Pong,
@@ -49,6 +50,7 @@ from heliograph.discovery.brokers.policy import Policy, is_among
 from heliograph.discovery.brokers.repeats import Repeats
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.discovery.brokers.standing import Standing, UsageSample
+from heliograph.discovery.brokers.surveyor import Surveyor
 from heliograph.discovery.brokers.uplinks import Uplinks
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
@@ -98,6 +100,7 @@ class Responder:
         self._standing = Standing()
         self._advertiser = Advertiser(config, broker, incarnation)
         links = [address for text in config.directory_links if (address := address_of(text)) is not None]
+        self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
         self._speaker: Speaker | None = None
         self._advertised_at: Instant = 0
@@ -200,6 +203,11 @@ class Responder:
                     self._receive_ping(source, message, now)
                 case Kind.SPREAD:
                     self._receive_spread(source, message, now)
+                case Kind.LANDMARKS:
+                    self._check_directory(source, message, now)
+                    self._measure(messages.decode(Landmarks, message.body), now)
+                case Kind.PONG:
+                    self._receive_pong(message, now)
                 case Kind.CERTIFICATE_REQUEST:
                     self._send_chain(source, self._chain(message))
                 case Kind.CERTIFICATE:
@@ -225,13 +233,16 @@ class Responder:
 
     def _receive_spread(self, source: Address, message: Message, now: Instant) -> None:
         """A directory hands us a request; only one that we know, and that gets what we send it, may."""
-        known = self._advertiser.is_directory(source, now)
-        if not known or not self._directory_cookies.is_right(source, message.cookie, now):
-            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory of ours")
+        self._check_directory(source, message, now)
         spread = messages.decode(Spread, message.body)
         if spread.relay == ON_TOPIC:
             spread = replace_body(spread, relay=written(source))  # it does not know its address, and we do
-        self._take_up(messages.unpack(spread.request, padded=False), spread, True, now)
+        self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
+
+    def _check_directory(self, source: Address, message: Message, now: Instant) -> None:
+        known = self._advertiser.is_directory(source, now)
+        if not known or not self._directory_cookies.is_right(source, message.cookie, now):
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory of ours")
 
     def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
         """On a link that we dialled, so it is a directory of ours."""
@@ -240,7 +251,9 @@ class Responder:
             self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
         elif message.kind is Kind.SPREAD:
             spread = messages.decode(Spread, message.body)
-            self._take_up(messages.unpack(spread.request, padded=False), spread, True, now)
+            self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
+        elif message.kind is Kind.LANDMARKS:
+            self._measure(messages.decode(Landmarks, message.body), now)
         else:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
@@ -271,7 +284,9 @@ class Responder:
             raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
         if request.role == "broker" and request.requester == self._broker:
             raise ProtocolError(Reason.NAME_TAKEN, "a broker does not join itself")
-        if not is_among(request.id, request.attempt, self._broker, self._standing.brokers, request.budget):
+        if not spread.last and not is_among(
+            request.id, request.attempt, self._broker, self._standing.brokers, request.budget
+        ):
             raise ProtocolError(Reason.BUDGET_SPENT)
         self._respond(request, holder, spread, now)
 
@@ -293,6 +308,7 @@ class Responder:
             usage=standing.usage,
             island=standing.island,
             brokers=standing.brokers,
+            distances=standing.distances,
         )
         message = self._signing.message(response, recipient=holder if request.sealed else None)
         self._counts["answered"] += 1
@@ -317,6 +333,21 @@ class Responder:
         ping = messages.decode(Ping, message.body)
         self._counts["pinged"] += 1
         self._send(source, messages.write(Pong(ping.sent_ns, self._broker), message.cookie))
+
+    # -- landmarks --------------------------------------------------------------------------------------------------
+
+    def _measure(self, told: Landmarks, now: Instant) -> None:
+        self._surveyor.told(told.landmarks, now)
+
+    def _receive_pong(self, message: Message, now: Instant) -> None:
+        if not self._surveyor.receive(message.cookie, now):
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
+
+    def _surveyed(self, now: Instant) -> None:
+        self._standing.distances = dict(self._surveyor.distances)
+        self._advertise(now)
+
+    # -- chains -----------------------------------------------------------------------------------------------------
 
     def _chain(self, message: Message) -> bytes:
         return self._signing.chain(messages.decode(CertificateRequest, message.body).hash) or b""

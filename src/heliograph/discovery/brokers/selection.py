@@ -100,6 +100,13 @@ def judge(candidates: Sequence[Candidate], config: DiscoveryConfig) -> None:
         candidate.loaded = overload_of(usage, config)
 
 
+def nearest(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
+    """Whom to ping where landmarks tell who is near: timestamps are not exact enough for that."""
+    near = [candidate for candidate in candidates if candidate.apart_ns is not None and not candidate.target]
+    near.sort(key=lambda candidate: (bool(candidate.loaded), candidate.apart_ns, candidate.name))
+    return near[: max(1, places)]
+
+
 def targets(candidates: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
     """Whom to ping: half the places for the nearest, so that load cannot hide them; some for those whose clock tells
     nothing; the rest by score. Brokers over the load limit only where places are left."""
@@ -150,6 +157,8 @@ def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config
 
 
 def _verdict(candidate: Candidate, best: Candidate | None, config: DiscoveryConfig) -> str:
+    if not candidate.target and candidate.apart_ns is not None:
+        return candidate.loaded or "not pinged: others see the landmarks more as we do, so they are nearer"
     if not candidate.target:
         return candidate.loaded or f"not pinged: its score of {candidate.score:.2f} is not among the best"
     if not candidate.round_trips_ns:

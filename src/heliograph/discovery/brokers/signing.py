@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
 
 _B = TypeVar("_B", bound=Body)
 NS_PER_MS = 1_000_000
+SEALED, SIGNED = int(Flag.SEALED), int(Flag.SIGNED)  # plain numbers: they are compared for every message
 SEALED_ID = bytes(16)  # in a challenge: whatever the id under the seal is
 
 
@@ -54,29 +55,29 @@ class Signing:
         data, flags, chain = messages.encode(body), 0, b""
         keyring = self._keyring
         if keyring is not None and keyring.own is not None:
-            data, flags, chain = keyring.sign(domain_of(kind), data), int(Flag.SIGNED), keyring.own.chain
+            data, flags, chain = keyring.sign(domain_of(kind), data), SIGNED, keyring.own.chain
         if keyring is not None and recipient is not None:
             data = keyring.seal(recipient, domain_of(kind), data)
-            flags |= Flag.SEALED
+            flags |= SEALED
         return Message(kind, flags, cookie, data, chain)
 
     def opened(self, message: Message) -> Message:
         """The message without its seal, if that was for us."""
-        if not message.flags & Flag.SEALED:
+        if not message.flags & SEALED:
             return message
         if self._keyring is None:
             raise ProtocolError(Reason.SEAL_BROKEN, "there is no key here to open it with")
         inner = self._keyring.open(domain_of(message.kind), message.body)
-        return Message(message.kind, message.flags & ~Flag.SEALED, message.cookie, inner, message.chain)
+        return Message(message.kind, message.flags & ~SEALED, message.cookie, inner, message.chain)
 
     def id_of(self, message: Message) -> bytes:
         """The id of a request, for a challenge. A seal is not opened for somebody who has proven nothing."""
-        return SEALED_ID if message.flags & Flag.SEALED else self.glance(message, DiscoveryRequest).id
+        return SEALED_ID if message.flags & SEALED else self.glance(message, DiscoveryRequest).id
 
     def glance(self, message: Message, kind: type[_B]) -> _B:
         """The body as it stands there; nothing of it is proven."""
         message = self.opened(message)
-        signed = message.flags & Flag.SIGNED
+        signed = message.flags & SIGNED
         return messages.decode(kind, envelope.decode(message.body).payload if signed else message.body)
 
     def read(
@@ -87,7 +88,7 @@ class Signing:
         ProtocolError(CERTIFICATE_UNKNOWN) where the signer's chain is needed first: see ``hash_of`` and ``learn``.
         """
         message = self.opened(message)
-        if not message.flags & Flag.SIGNED:
+        if not message.flags & SIGNED:
             if self._required:
                 raise ProtocolError(Reason.CREDENTIAL_MISSING, "it is not signed")
             return messages.decode(kind, message.body), None
@@ -120,7 +121,7 @@ class Signing:
     @staticmethod
     def hash_of(message: Message) -> bytes:
         """The hash of the chain of whoever claims to have signed; empty if nobody does."""
-        return envelope.decode(message.body).chain_hash if message.flags & Flag.SIGNED else b""
+        return envelope.decode(message.body).chain_hash if message.flags & SIGNED else b""
 
     def chain_for(self, message: Message) -> bytes:
         """The chain that whoever reads this message after us will need."""

@@ -41,6 +41,7 @@ class Standing:
         self.address = ""
         self.island = ""
         self.brokers = 1
+        self.distances: dict[str, int] = {}  # to the landmarks of directories
         self.willing = False  # not before the broker has spoken, nor when it drains or is full
 
     def sampled(self, sample: UsageSample) -> None:

@@ -1,0 +1,135 @@
+"""Nearing: the second round of a search in a network where not everybody can answer.
+
+In:    landmarks that a directory named, pongs, time; how many near brokers the directory asked; the candidates.
+Out:   one more request, with the requester's distances; how long to wait for near brokers; whom of them to ping.
+State: one measurement, and how often the directory was asked with it.
+Not here: choosing near brokers (landmarks.py), writing requests (finder.py), pinging (pinging.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from heliograph.discovery.brokers import selection
+from heliograph.discovery.brokers.asking import DIRECTORY, Ask
+from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import DiscoveryConfig, address_of
+from heliograph.discovery.brokers.measuring import COMMON_MIN, PINGS, Measuring, apart
+from heliograph.discovery.brokers.messages import Acknowledgement
+from heliograph.machine import Instant, Timers
+
+NS_PER_MS = 1_000_000
+AGAIN_NS_MIN = 60 * NS_PER_MS  # without an answer of a near broker, or three round trips to the directory
+TRIES_MAX = 3
+QUICK_NS = 5 * NS_PER_MS  # whoever answered within this is near enough: no second round
+PINGS_MIN = 16  # of each target: the nearest of thousands differ by little
+
+
+class Nearing:
+    """What a search does with the landmarks of the first directory that names some."""
+
+    def __init__(
+        self,
+        config: DiscoveryConfig,
+        candidates: Mapping[str, Candidate],
+        measuring: Measuring,
+        timers: Timers,
+        ask: Callable[[Ask, Instant], int],
+        spread: Callable[[Instant], None],
+    ) -> None:
+        """``ask`` sends a new attempt to one party and says its number, ``spread`` one to everybody."""
+        self._config = config
+        self._candidates = candidates
+        self._measuring = measuring
+        self._timers = timers
+        self._ask_one = ask
+        self._spread = spread
+        self._ask: Ask | None = None
+        self._attempt: int | None = None  # the first one that asked for near brokers
+        self._asked = 0  # to so many the directory handed it
+        self._asked_at: Instant = 0
+        self._tries = 0
+        self._distances: dict[str, int] = {}
+        self.active = False  # the choice waits for near brokers
+        self.begun = False
+
+    def acknowledged(self, ask: Ask, said: Acknowledgement, now: Instant) -> None:
+        """A directory that knows many brokers names landmarks, or has handed the request to those who are near."""
+        if said.attempt == self._attempt:
+            self._asked = max(self._asked, said.asked)
+        landmarks = [address for text in said.landmarks if (address := address_of(text)) is not None]
+        if landmarks and not self.begun and ask.how == DIRECTORY:  # a stranger in the group names nobody to be pinged
+            self.begun, self._ask = True, ask
+            self.active = all(candidate.elapsed_ns >= QUICK_NS for candidate in self._candidates.values())
+            if self.active:
+                self._measuring.start(landmarks, now)
+
+    def measured(self, now: Instant) -> None:
+        """The measurement is over."""
+        self._distances = self._measuring.distances
+        if len(self._distances) >= COMMON_MIN:
+            self._ask_near(now)
+        else:
+            self._give_up(now)
+
+    def _ask_near(self, now: Instant) -> None:
+        if not self.active or self._answers():
+            return
+        if self._tries >= TRIES_MAX:
+            self._give_up(now)
+            return
+        assert self._ask is not None
+        self._tries += 1
+        attempt = self._ask_one(self._ask, now)
+        if self._attempt is None:
+            self._attempt, self._asked_at = attempt, now
+        again = now + max(AGAIN_NS_MIN, 3 * (self._ask.round_trip_ns or 0))
+        self._timers.set("near", again, self._ask_near)
+
+    def _give_up(self, now: Instant) -> None:
+        """The landmarks were of no use: let the network spread the request."""
+        self.active = False
+        self._spread(now)
+
+    def distances_for(self, ask: Ask) -> dict[str, int]:
+        """What a request to this party says of our distances."""
+        return self._distances if self.active and ask is self._ask else {}
+
+    def _answers(self) -> int:
+        """How many answered because they are near."""
+        first = self._attempt
+        return sum(first is not None and one.response.attempt >= first for one in self._candidates.values())
+
+    def wait_ns(self, now: Instant) -> int | None:
+        """How long to wait for others: as long again as it took so far; None: until one has answered."""
+        answers = self._answers()
+        if not answers:
+            return None
+        if 0 < self._asked <= answers:
+            return 0
+        return max(self._config.patience_ms_min * NS_PER_MS, int(self._config.patience * (now - self._asked_at)))
+
+    def targets(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Whom to ping. The landmarks were pinged already, and count among those that may be."""
+        if not self._distances:
+            return []
+        for candidate in candidates:
+            took = self._measuring.took(candidate.source)
+            if took and not candidate.target:
+                candidate.target, candidate.pings = True, PINGS
+                candidate.round_trips_ns = list(took)
+            far = apart(self._distances, candidate.response.distances)
+            candidate.apart_ns = None if far is None else int(far * 1_000)
+        pinged = sum(candidate.target for candidate in candidates)
+        return selection.nearest(candidates, self._config.targets_max - pinged)
+
+
+def finer(config: DiscoveryConfig) -> DiscoveryConfig:
+    """Settings for near targets: each is pinged so often that what counts as equally near can be a quarter as wide."""
+    return replace(
+        config,
+        pings=max(PINGS_MIN, config.pings),
+        tie_ratio=1 + (config.tie_ratio - 1) / 4,
+        tie_us=config.tie_us // 4,
+    )
