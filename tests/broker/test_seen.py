@@ -1,5 +1,7 @@
 """Duplicate detection against a plain set of numbers."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +61,11 @@ def test_a_full_table_forgets_the_longest_idle_origin_and_says_so() -> None:
     assert len(origins) == 2
     assert origins.forgotten == 1
     assert [seen.origin for seen in origins] == [2, 3]
+
+
+def test_a_publisher_of_which_only_every_other_number_comes_here_costs_little_memory() -> None:
+    seen = Seen(1, 1_024)
+    for sequence in range(0, 10_000, 2):
+        assert seen.admit(sequence)
+    assert len(seen.gaps) == 1_024
+    assert sys.getsizeof(seen._firsts) + sys.getsizeof(seen._lasts) < 24 * 1_024

@@ -14,7 +14,7 @@ from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import Claim, Credentials
 from heliograph.broker.links import GONE, NEW, PROVING, READY, Link, Links
-from heliograph.broker.routing.seen import NS_PER_MS, Origins, Seen
+from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Ticket, Timers
@@ -241,7 +241,7 @@ class Sessions:
             del self._by_origin[link.origin]
             self._services -= link.is_pipe
             self.origins.rest(link.origin, now)
-            _close_gaps(link.seen)
+            link.seen.close_gaps(GAPS_RESTING_MAX)  # little is under way, and many sessions may have gone
         self._drop_table(link)
 
     def _drop_table(self, link: Link) -> None:
@@ -306,13 +306,6 @@ class Sessions:
                 self._subscriptions.drop_table(link.table)
             self._give_table(link)
             link.told.clear()
-
-
-def _close_gaps(seen: Seen) -> None:
-    """Of what a session skipped, little is under way when it has gone, and many sessions may have gone."""
-    closed = seen.gaps[:-GAPS_RESTING_MAX]
-    seen.gaps_closed += len(closed)
-    del seen.gaps[: len(closed)]
 
 
 def _check(hello: bodies.Hello) -> None:

@@ -76,16 +76,19 @@ class Share:
 
     def member(self, publisher: Link) -> Sink | None:
         """The member here whose turn it is: not one that is slow while another is not, not the publisher itself."""
-        members = [sink for sink in self.members if sink.link is not publisher or sink.own]
-        if not members:
-            return None
+        members = self.members
         turn = self.turns.get(self.id, 0)
-        self.turns[self.id] = turn + 1
-        for step in range(len(members)):
-            sink = members[(turn + step) % len(members)]
+        slow: Sink | None = None
+        for step in range(turn, turn + len(members)):
+            sink = members[step % len(members)]
+            if sink.link is publisher and not sink.own:
+                continue
             if not (sink.link.pressed or sink.link.backlog):
+                self.turns[self.id] = step + 1
                 return sink
-        return members[turn % len(members)]
+            slow = slow or sink
+        self.turns[self.id] = turn + 1
+        return slow
 
 
 class Route:

@@ -13,6 +13,7 @@ toward a counted loss, never toward a duplicate.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
@@ -24,12 +25,15 @@ NS_PER_MS = 1_000_000
 class Seen:
     """What one origin has published. ``next`` is -1 until the first number sets the base."""
 
-    __slots__ = ("accepted", "duplicates", "gaps", "gaps_closed", "gaps_max", "late", "next", "origin")
+    __slots__ = ("_firsts", "_lasts", "accepted", "duplicates", "gaps_closed", "gaps_max", "late", "next", "origin")
 
     def __init__(self, origin: int, gaps_max: int) -> None:
         self.origin = origin
         self.next = -1
-        self.gaps: list[tuple[int, int]] = []  # missing numbers [first, end), ascending
+        # Missing numbers, ascending. A publisher of several topics leaves a gap with each one that is not wanted here,
+        # so this is packed: 16 bytes each.
+        self._firsts = array("Q")
+        self._lasts = array("Q")
         self.gaps_max = gaps_max
         self.accepted = 0
         self.duplicates = 0
@@ -50,28 +54,41 @@ class Seen:
         self.accepted += 1
         return True
 
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """Missing numbers [first, end), ascending."""
+        return [(first, last + 1) for first, last in zip(self._firsts, self._lasts, strict=True)]
+
+    def close_gaps(self, keep: int) -> None:
+        """Remember so many gaps only, the newest."""
+        closed = max(0, len(self._firsts) - keep)
+        self.gaps_closed += closed
+        del self._firsts[:closed], self._lasts[:closed]
+
     def _open_gap(self, first: int, end: int) -> None:
-        if len(self.gaps) >= self.gaps_max:
-            del self.gaps[0]
-            self.gaps_closed += 1
-        self.gaps.append((first, end))
+        self.close_gaps(self.gaps_max - 1)
+        self._firsts.append(first)
+        self._lasts.append(end - 1)
 
     def _fill(self, sequence: int) -> bool:
         """Take a late number out of the gap it lies in."""
-        at = bisect_right(self.gaps, (sequence, 1 << 65)) - 1
-        if at < 0 or sequence >= self.gaps[at][1]:
+        firsts, lasts = self._firsts, self._lasts
+        at = bisect_right(firsts, sequence) - 1
+        if at < 0 or sequence > lasts[at]:
             return False
-        first, end = self.gaps[at]
-        pieces = [piece for piece in ((first, sequence), (sequence + 1, end)) if piece[0] < piece[1]]
-        if len(pieces) == 2 and len(self.gaps) >= self.gaps_max:
-            # No room for both halves: the oldest gap goes, which may be the older half itself.
+        if firsts[at] == lasts[at]:
+            del firsts[at], lasts[at]
+        elif sequence == firsts[at]:
+            firsts[at] += 1
+        elif sequence == lasts[at]:
+            lasts[at] -= 1
+        elif at == 0 and len(firsts) >= self.gaps_max:  # no room for both halves: the older one goes
             self.gaps_closed += 1
-            if at == 0:
-                pieces = pieces[1:]
-            else:
-                del self.gaps[0]
-                at -= 1
-        self.gaps[at : at + 1] = pieces
+            firsts[0] = sequence + 1
+        else:
+            lasts.insert(at, sequence - 1)
+            firsts.insert(at + 1, sequence + 1)
+            self.close_gaps(self.gaps_max)
         return True
 
 
