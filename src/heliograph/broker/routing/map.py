@@ -32,12 +32,13 @@ FORMER_MAX = 256  # names that parts of clusters had before
 class Paths:
     """Where to go from here. Valid until the map changes."""
 
-    __slots__ = ("cluster", "costs", "epoch", "former", "members", "parts", "speaker", "steps")
+    __slots__ = ("cluster", "costs", "epoch", "former", "links", "members", "parts", "speaker", "steps")
 
     def __init__(self) -> None:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
         self.speaker: BrokerId = 0
         self.epoch = 0  # the highest of anybody in our part of the cluster
+        self.links = 0  # how many were looked at
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
@@ -117,6 +118,7 @@ class NetworkMap:
         for broker, neighbours in inner.items():
             if broker in paths.cluster:
                 edges.setdefault(broker, {}).update(neighbours)
+        paths.links = sum(map(len, edges.values()))
         paths.costs, paths.steps = shortest(me, edges)
         # What is for members stays inside, also where a way through another cluster is shorter: their slots mean
         # nothing to the brokers there.
@@ -156,9 +158,11 @@ class NetworkMap:
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
+            speaker = gateway.speaker
             for other, cost in gateway.inside.items():
-                if other in gateways and gateways[other].speaker == gateway.speaker:
-                    neighbours[other] = min(cost, neighbours.get(other, cost))
+                there = gateways.get(other)
+                if there is not None and there.speaker == speaker and cost <= neighbours.get(other, cost):
+                    neighbours[other] = cost
         return edges
 
 
@@ -176,6 +180,7 @@ def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[
     costs: dict[BrokerId, Cost] = {}
     steps: dict[BrokerId, BrokerId] = {}
     heap: list[tuple[Cost, BrokerId, BrokerId]] = [(0, start, start)]
+    best: dict[BrokerId, tuple[Cost, BrokerId]] = {}  # of those on the heap: what is worse need not be there
     while heap:
         cost, step, broker = heappop(heap)
         if broker in costs:
@@ -184,6 +189,9 @@ def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[
         steps[broker] = step
         for other, more in edges.get(broker, {}).items():
             if other not in costs:
-                heappush(heap, (cost + max(1, more), other if broker == start else step, other))
+                way = (cost + (more if more > 1 else 1), other if broker == start else step)
+                if other not in best or way < best[other]:
+                    best[other] = way
+                    heappush(heap, (*way, other))
     del steps[start]
     return costs, steps

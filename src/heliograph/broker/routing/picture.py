@@ -86,6 +86,7 @@ def describe(network: Network) -> dict[str, Any]:
         "remembered": [f"{what} {network.name_of(broker)}" for what, broker in network.memory.lost],
         "updates_heard": network.updates_heard,
         "updates_told": network.updates_told,
+        "times_settled": network.times_settled,
     }
 
 

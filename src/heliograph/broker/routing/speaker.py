@@ -16,6 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heliograph.broker.routing.interests import Difference, Owner, Voice, snapshot_of
+from heliograph.broker.routing.pace import Pace
+from heliograph.machine import Instant
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.wire.network import Gateway
 
@@ -39,6 +41,7 @@ class Speaker:
         self._number = 0  # of the last word that we said for our part
         self._included: dict[int, None] = {}  # members whose interests are in the voice
         self._gateway_number = 0
+        self._pace = Pace()
 
     def settle(self) -> None:
         """The map changed, or somebody was heard: speak, go on, or leave it to another."""
@@ -94,17 +97,19 @@ class Speaker:
         others = self._others()
         if self._network.paths.speaker != self._network.me:
             others = {broker: None for broker in self._included if broker in others}
+        difference = Difference()
         for broker in [*self._included, *others]:
             came, went = broker in others, broker in self._included
             if came is went:
                 continue
             owner = self._network.interests.owners.get((broker, False)) or Owner(broker, False)
-            difference = Difference()
             if came:
-                difference.came, difference.groups_came = list(owner.filters), list(owner.groups)
+                difference.came += owner.filters
+                difference.groups_came += owner.groups
             else:
-                difference.went, difference.groups_went = list(owner.filters), list(owner.groups)
-            self._change(difference)
+                difference.went += owner.filters
+                difference.groups_went += owner.groups
+        self._change(difference)
         self._included = others
 
     def _is_done(self) -> bool:
@@ -140,7 +145,7 @@ class Speaker:
             self.voice.age = (incarnation, self.voice.age[1])
             self._network.tell_interests(self.voice.snapshot(), None)
 
-    def announce_gateway(self, renew: bool = False) -> None:
+    def announce_gateway(self, now: Instant, renew: bool = False) -> None:
         """Tell our links to other clusters, if there are any or were, and if anything about them is new."""
         network = self._network
         me = network.map.me
@@ -161,11 +166,23 @@ class Speaker:
             address=me.address,
             lives=network.lives(outside),
         )
-        if not renew and known is not None and _says(known) == _says(record):
+        if not renew and not self._is_due(record, known, now):
             self._gateway_number -= 1
             return
+        self._pace.told(now)
         network.tell_record(record, None)
         network.map.learn(record)
+
+    def _is_due(self, record: Gateway, known: Gateway | None, now: Instant) -> bool:
+        """True if it is new, and is to be told now. The first one waits too: who begins finds its own cluster first."""
+        if known is None and not self._pace.next_at:
+            self._pace.told(now)
+        if known is not None and (_says(known) == _says(record) or _is_worse(record, known)):
+            return _says(known) != _says(record)
+        if now < self._pace.next_at:
+            self._network.look_again(self._pace.next_at)
+            return False
+        return True
 
     def _ways_inside(self) -> dict[int, int]:
         network = self._network
@@ -175,6 +192,15 @@ class Speaker:
 
 def _says(gateway: Gateway) -> tuple[object, ...]:
     return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
+
+
+def _is_worse(now: Gateway, before: Gateway) -> bool:
+    """True if a way is closed that was open, or another speaks."""
+    return (
+        now.speaker != before.speaker
+        or not before.outside.keys() <= now.outside.keys()
+        or not before.inside.keys() <= now.inside.keys()
+    )
 
 
 def coarse(cost: int) -> int:
