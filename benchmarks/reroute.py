@@ -28,7 +28,7 @@ from benchmarks.peers.network import Network
 from benchmarks.sinks import MismatchError
 from benchmarks.steady import Log, Stream
 
-SAYS = "the gap in a steady stream when a broker on its way is stopped or killed, or a link reset, ms; two ways, ours alone"
+SAYS = "the gap in a steady stream when a broker on its way is stopped or killed, or a link reset, ms; ours alone"
 NAMES = ("a", "b", "c", "d")
 LINKS = (("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
 TRANSIT = ("b", "c")

@@ -433,6 +433,7 @@ class Network:
             self._forget_all()
         self._look_at_links(now)
         self.exchange.offer(self.memory.look(now))
+        self.waves.look_again(None, now)
 
     def _look_at_links(self, now: Instant) -> None:
         """A link that begins to count brings news to both sides. One that ends to count need not be broken."""

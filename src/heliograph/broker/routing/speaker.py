@@ -127,6 +127,15 @@ class Speaker:
         network = self._network
         network.tell_interests(snapshot_of(network.me, True, (incarnation, self._number), [], []), None)
 
+    def due_for(self, broker: int) -> tuple[int, int, int] | tuple[()] | None:
+        """If it is ours to speak: our words, by their number, once they include this member; empty until then."""
+        network = self._network
+        if network.map.paths.speaker != network.me or not network.gateways_here():
+            return None
+        if self.voice is None or not (broker == network.me or broker in self._included):
+            return ()
+        return (network.me, *self.voice.age)
+
     def hear(self, broker: int, difference: Difference) -> None:
         """A member of our cluster, or this broker itself, wants more or less than before."""
         if self.voice is not None and (broker == self._network.me or broker in self._included):
