@@ -24,7 +24,7 @@ from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.exchange import INNER, Exchange
 from heliograph.broker.routing.interests import Interests, Owner, Voice, Wish
-from heliograph.broker.routing.map import NetworkMap, Paths
+from heliograph.broker.routing.map import ENTRY, NetworkMap, Paths
 from heliograph.broker.routing.memory import Item, Memory
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
 from heliograph.broker.routing.pace import Pace
@@ -255,7 +255,7 @@ class Network:
         gateway = self.map.gateways.get(record.broker)
         return (
             gateway is not None
-            and gateway.inside.keys() == record.inside.keys()
+            and (gateway.near, gateway.inside.keys()) == (record.near, record.inside.keys())
             and _shape(gateway, gateway.outside) == _shape(record, record.outside)
         )
 
@@ -480,7 +480,7 @@ class Network:
         ``inside``: it came from another cluster, whose broker has seen to all clusters; ours is left.
         """
         members = 0
-        parts: dict[int, None] = {}
+        parts: dict[int, dict[int, None]] = {}
         groups: dict[int, list[Owner]] = {}
         paths = self.paths
         for wish in [*self.interests.match(topic), *wishes]:
@@ -494,12 +494,12 @@ class Network:
                 if owner not in owners:
                     owners.append(owner)
             elif owner.wide:
-                parts[owner.broker] = None
+                parts.setdefault(owner.broker, {})[wish.at] = None
             else:
                 members |= 1 << paths.cluster[owner.broker].slot
         for owners in groups.values():
             owners.sort(key=lambda owner: (self._cost_of(owner), owner.broker))
-        return Targets(members, tuple(sorted(parts))), groups
+        return Targets(members, tuple(sorted(paths.part(speaker, slots) for speaker, slots in parts.items()))), groups
 
     def _hops(self, targets: Targets) -> list[HopSink]:
         epoch = self.epoch
@@ -527,7 +527,7 @@ class Network:
             if step is not None:
                 members[step] = members.get(step, 0) | bit
         for part in targets.parts:
-            step = paths.next_to_part(part)
+            step = self._step_to(part)
             if step is not None:
                 parts.setdefault(step, []).append(part)
         found: list[tuple[Neighbour, Targets]] = []
@@ -542,8 +542,17 @@ class Network:
                 found.append((neighbour, Targets(mask, some, targets.groups)))
         return found
 
+    def _step_to(self, part: int) -> int | None:
+        """The neighbour that leads to a part, at the gateway where it is to be entered as long as that is in reach."""
+        step = self.paths.next_to_part(part)
+        if step is None and (gateway := self.map.gateways.get(part ^ ENTRY)) is not None:
+            step = self.paths.steps.get(gateway.broker) or self.paths.next_to_part(gateway.speaker)
+        return step
+
     def is_here(self, part: int) -> bool:
         """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
+        if part ^ ENTRY in self.paths.cluster:
+            return True
         # A part is named after its speaker. If that one has left, parcels are still on their way under its name.
         return part in self.paths.cluster or (part in self.map.members and part not in self.paths.parts)
 
