@@ -149,8 +149,10 @@ class Atlas:
         while way[-1] != target:
             here = way[-1]
             speaker = self._speakers[target]
-            entry = self._entries[here].get((speaker, self._slots[target])) if alone else None
-            step = self._members[here].get(target) or entry or self._parts[here].get(speaker)
+            part = self._parts[here].get(speaker)
+            if alone and part is not None:
+                part = self._entries[here].get((speaker, self._slots[target]), part)
+            step = self._members[here].get(target) or part
             if step is None or len(way) > HOPS_MAX:
                 return None
             way.append(self._name(step))
