@@ -5,6 +5,7 @@ Out:   the same at HOST:TO, each way DELAY_MS later; "ready" on stdout once it l
 State: links, and one socket per asker.
 Not here: what is sent; nothing else of the benchmarks is imported.
 
+At SIGUSR1 every link is reset at both ends, as by a router that lost its state; new ones are relayed again.
 A datagram that comes by multicast goes on to the group's other port; who answers is from then on the one to whom that
 asker's datagrams go, as behind a NAT.
 """
@@ -12,13 +13,17 @@ asker's datagrams go, as behind a NAT.
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable
+from typing import ClassVar
 
 LOCAL = "127.0.0.1"
 IP_MULTICAST_ALL = 49  # of Linux
 ASKERS_MAX = 1_024
+AT_ONCE = struct.pack("ii", 1, 0)  # linger for no time: the other side gets a reset
 
 Address = tuple[str, int]
 
@@ -33,6 +38,8 @@ def later(delay_s: float, call: Callable[..., object], *arguments: object) -> No
 class Half(asyncio.Protocol):
     """One end of a relayed link; the delay applies to what it hears."""
 
+    ends: ClassVar[dict[Half, None]] = {}  # of all links there are
+
     def __init__(self, delay_s: float) -> None:
         self.delay_s = delay_s
         self.other: Half | None = None
@@ -42,12 +49,16 @@ class Half(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self.ends[self] = None
         for data in self.early:
             transport.write(data)
 
     def data_received(self, data: bytes) -> None:
         assert self.other is not None
-        later(self.delay_s, self.other.say, data)
+        if self.delay_s:
+            later(self.delay_s, self.other.say, data)
+        else:
+            self.other.say(data)
 
     def say(self, data: bytes) -> None:
         if self.transport is None:
@@ -55,7 +66,20 @@ class Half(asyncio.Protocol):
         elif not self.transport.is_closing():
             self.transport.write(data)
 
+    def reset(self) -> None:
+        """End it without a word."""
+        assert self.transport is not None
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        self.transport.abort()
+
+    @classmethod
+    def reset_all(cls) -> None:
+        """Both ends of every link."""
+        for end in list(cls.ends):
+            end.reset()
+
     def connection_lost(self, error: Exception | None) -> None:
+        self.ends.pop(self, None)
         if self.other is not None and self.other.transport is not None:
             later(self.delay_s, self.other.transport.close)
 
@@ -129,6 +153,7 @@ def _socket() -> socket.socket:
 async def main(way: str, host: str, listen: int, to: int, delay_s: float) -> None:
     """Relay until the process is ended."""
     if way == "tcp":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, Half.reset_all)
         await asyncio.get_running_loop().create_server(lambda: Front(to, delay_s), host, listen)
     else:
         Datagrams(host, listen, to, delay_s)

@@ -1,4 +1,4 @@
-"""reroute: how long publications stop when a broker on their way does.
+"""reroute: how long publications stop when a broker on their way does, or a link.
 
 In:    our brokers, four of them: two ways from a to d, over b or over c.
 Out:   per fault the gap in arrivals, publications lost, repeated and overtaken, with the budgets.
@@ -6,7 +6,8 @@ State: none.
 Not here: faults of many kinds at once (the simulator's scenarios). No peer: none of those here has two ways.
 
 One publication a millisecond goes from a to d. The broker in use, told by its CPU time, is stopped by SIGSTOP (no reset
-comes: only silence tells) or killed. The gap is the longest interval between two arrivals around the fault, less the
+comes: only silence tells) or killed; or its link to a, which goes through a relay, is reset while both brokers live on.
+The gap is the longest interval between two arrivals around the fault, less the
 millisecond. A stopped broker is woken up afterwards, so that what it had taken comes too late and must not count twice.
 """
 
@@ -27,16 +28,16 @@ from benchmarks.peers.network import Network
 from benchmarks.sinks import MismatchError
 from benchmarks.steady import Log, Stream
 
-SAYS = "the gap in a steady stream when the broker on its way is stopped or killed, ms; two ways, ours alone"
+SAYS = "the gap in a steady stream when a broker on its way is stopped or killed, or a link reset, ms; ours alone"
 NAMES = ("a", "b", "c", "d")
 LINKS = (("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
 TRANSIT = ("b", "c")
 PERIOD_S = 0.001
 SUSPECT_MS = 2_000  # the default of network.suspect_ms
-STOPPED, KILLED = "stopped", "killed"
-SIGNALS = {STOPPED: signal.SIGSTOP, KILLED: signal.SIGKILL}
-LIMITS_MS = {STOPPED: 1.5 * SUSPECT_MS, KILLED: 10.0}
-WATCH_S = {STOPPED: 2 * SUSPECT_MS / 1e3, KILLED: 1.0}  # how long the stream goes on after the fault
+STOPPED, KILLED, RESET = "stopped", "killed", "link reset"
+CASES = (STOPPED, KILLED, RESET)
+LIMITS_MS = {STOPPED: 1.5 * SUSPECT_MS, KILLED: 10.0, RESET: 10.0}
+WATCH_S = {STOPPED: 2 * SUSPECT_MS / 1e3, KILLED: 1.0, RESET: 1.0}  # how long the stream goes on after the fault
 SETTLE_S, QUIET_S, AFTER_S = 0.5, 0.5, 0.5
 FIGURES = ("gap_ms", "quiet_gap_ms", "delay_ms", "lost", "repeated", "overtaken")
 HOW = [
@@ -44,6 +45,7 @@ HOW = [
     "gap_ms = longest interval between arrivals around the fault, less 1 ms; quiet_gap_ms = the same before the fault",
     "delay_ms = the longest way of a publication sent around the fault; where a changed cost has moved the stream "
     "meanwhile, the gap is short, and this still shows how long those waited that the stopped broker had",
+    "link reset: the links a-b and a-c go through relays, and the one in use is reset at both ends; it is dialled anew",
     "a new network for every fault of every round; overtaken = arrivals behind a publication that was sent later",
 ]
 
@@ -54,7 +56,7 @@ def run(quick: bool) -> dict[str, Any]:
     rounds: list[dict[str, Any]] = []
     rounds_max = 3 if quick else 10
     for number in range(1, rounds_max + 1):
-        for case in SIGNALS:
+        for case in CASES:
             say(f"round {number} of {rounds_max}: {case}")
             try:
                 rounds.append({"round": number, "case": case, "system": OURS, **_fault(case)})
@@ -65,7 +67,8 @@ def run(quick: bool) -> dict[str, Any]:
 
 def _fault(case: str) -> dict[str, Any]:
     broker_cores, stream_cores = machine.split_cores()
-    with Network(LINKABLE[OURS], NAMES, LINKS, broker_cores) as network, machine.confined(stream_cores):
+    relayed = [("a", name) for name in TRANSIT] if case == RESET else []
+    with Network(LINKABLE[OURS], NAMES, LINKS, broker_cores, relayed) as network, machine.confined(stream_cores):
         sleep(SETTLE_S)
         with closing(Stream(network.port("a"), network.port("d"), PERIOD_S)) as stream:
             return _watch(case, network, stream)
@@ -75,7 +78,10 @@ def _watch(case: str, network: Network, stream: Stream) -> dict[str, Any]:
     stream.run(QUIET_S)
     used = _in_use(network, stream)
     began = perf_counter()
-    network.servers[used].signal(SIGNALS[case])
+    if case == RESET:
+        network.reset("a", used)
+    else:
+        network.servers[used].signal(signal.SIGSTOP if case == STOPPED else signal.SIGKILL)
     stream.run(WATCH_S[case])
     ended = perf_counter()
     if case == STOPPED:
@@ -107,7 +113,7 @@ def figures(log: Log, began: float, ended: float) -> dict[str, float]:
 
 def _result(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     field = Field([OURS], {OURS: LINKABLE[OURS]})
-    found = {case: medians(rounds, OURS, case, FIGURES) for case in SIGNALS}
+    found = {case: medians(rounds, OURS, case, FIGURES) for case in CASES}
     ours, peers = field.describe({OURS: {"suspect_ms": SUSPECT_MS, **found}})
     repeated = max(entry["repeated"] for entry in rounds)
     return {
@@ -118,7 +124,7 @@ def _result(rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "ratios": {"stopped_by_suspect_ms": found[STOPPED]["gap_ms"] / SUSPECT_MS},
         "rounds": rounds,
         "spread": {
-            figure: {case: spread([*values(rounds, OURS, case, figure).values()]) for case in SIGNALS}
+            figure: {case: spread([*values(rounds, OURS, case, figure).values()]) for case in CASES}
             for figure in FIGURES
         },
         "budget": [
@@ -138,7 +144,7 @@ def show(result: dict[str, Any]) -> str:
     rows = [
         [case, *(item for name in FIGURES[:3] for item in (result["ours"][case][name], spreads[name][case]))]
         + [spreads[name][case] for name in FIGURES[3:]]
-        for case in SIGNALS
+        for case in CASES
     ]
     head = ["fault", "gap ms", "[min, max]", "before it", "[min, max]", "delay ms", "[min, max]", *FIGURES[3:]]
     return "\n".join([table(head, rows), "", budget_lines(result), result["machine"]["pinned"]])

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +23,7 @@ from benchmarks.machine import cores
 from benchmarks.peers.nats import Nats
 from benchmarks.peers.network import Member, Place, free_ports
 from benchmarks.peers.ours import Heliograph
-from benchmarks.peers.server import Server, plain_environment
+from benchmarks.peers.server import Server, relay
 from benchmarks.peers.system import Startable
 from benchmarks.peers.zenoh import Zenoh, run_router
 
@@ -70,7 +68,7 @@ class OurSeeker:
             member.multicast_port = behind if alone else self._port
             stack.enter_context(Server(member, cores(), port=port))
         if far:
-            relay(stack, "multicast", GROUP, self._port, behind)
+            relay(stack, "multicast", GROUP, self._port, behind, DELAY_MS)
 
     async def search(self) -> Search:
         """The search's own clock tells of its parts."""
@@ -121,7 +119,7 @@ class ZenohSeeker:
             member.settings = scouting("router", behind if alone else self._port, port, number)
             stack.enter_context(Server(member, cores(), port=port))
         if far:
-            relay(stack, "multicast", ZENOH_GROUP, self._port, behind)
+            relay(stack, "multicast", ZENOH_GROUP, self._port, behind, DELAY_MS)
 
     async def search(self) -> Search:
         """Its own threads do the work, so nothing else runs on the loop."""
@@ -170,7 +168,7 @@ class NatsSeeker:
         own = behind if far else self._ports[FAR]
         stack.enter_context(Server(Nats(), cores(), port=own))
         if far:
-            relay(stack, "tcp", "127.0.0.1", self._ports[FAR], own)
+            relay(stack, "tcp", "127.0.0.1", self._ports[FAR], own, DELAY_MS)
 
     async def search(self) -> Search:
         """The client chooses from its list."""
@@ -209,16 +207,6 @@ def scouting(mode: str, group_port: int, port: int | None = None, number: int = 
 def zid_of(number: int) -> str:
     """A router's id."""
     return f"a{number}"
-
-
-def relay(stack: ExitStack, way: str, host: str, listen: int, to: int) -> None:
-    """Run a relay for as long as the stack lasts."""
-    command = [sys.executable, "-m", "benchmarks.relay", way, host, str(listen), str(to), str(DELAY_MS)]
-    process = subprocess.Popen(command, env=plain_environment(), stdout=subprocess.PIPE)
-    stack.callback(process.wait)
-    stack.callback(process.terminate)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
 
 
 ABLE: dict[str, Startable] = {"ours": Heliograph(), "zenoh": Zenoh(), "nats": NatsWithClient()}

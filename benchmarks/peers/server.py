@@ -12,9 +12,11 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -34,6 +36,17 @@ class ServerError(Exception):
 def plain_environment() -> dict[str, str]:
     """The environment of an ordinary user: Python may keep its compiled modules, as it does by default."""
     return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
+def relay(stack: ExitStack, way: str, host: str, listen: int, to: int, delay_ms: float) -> subprocess.Popen[bytes]:
+    """Run a relay (benchmarks/relay.py) for as long as the stack lasts."""
+    command = [sys.executable, "-m", "benchmarks.relay", way, host, str(listen), str(to), str(delay_ms)]
+    process = subprocess.Popen(command, env=plain_environment(), stdout=subprocess.PIPE)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
 
 
 class Server:

@@ -13,7 +13,8 @@ import pytest
 from benchmarks.discover_broker import FARTHER, NEAR, _result, show
 from benchmarks.field import Field
 from benchmarks.peers.network import free_ports
-from benchmarks.seeking import ABLE, DELAY_MS, relay
+from benchmarks.peers.server import relay
+from benchmarks.seeking import ABLE, DELAY_MS
 
 GROUP = "239.255.71.99"
 FAR_S = 2 * DELAY_MS / 1e3
@@ -45,7 +46,7 @@ def test_a_relayed_link_takes_the_delay_each_way() -> None:
     listen, to = free_ports(2)
     with ExitStack() as stack:
         stack.enter_context(answering(socket.create_server(("127.0.0.1", to))))
-        relay(stack, "tcp", "127.0.0.1", listen, to)
+        relay(stack, "tcp", "127.0.0.1", listen, to, DELAY_MS)
         begin = perf_counter()
         with socket.create_connection(("127.0.0.1", listen), 10) as link:
             link.sendall(b"hello")
@@ -62,7 +63,7 @@ def test_a_relayed_group_takes_the_delay_each_way() -> None:
         member.bind((GROUP, to))
         member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP) + local)
         stack.enter_context(answering(member))
-        relay(stack, "multicast", GROUP, listen, to)
+        relay(stack, "multicast", GROUP, listen, to, DELAY_MS)
         asker = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         asker.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
         asker.settimeout(10)

@@ -11,6 +11,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import signal
+import socket
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -28,6 +31,7 @@ from benchmarks.generator import RunError
 from benchmarks.peers import LINKABLE
 from benchmarks.peers.network import CHAIN, CHAIN_LINKS, Place, places
 from benchmarks.peers.ours import CONFIRMED, DELIVERY, HEAD, PING, PONG, control, event
+from benchmarks.peers.server import free_port, relay
 from benchmarks.probes import FIRST_NS, STEPS_NS, Staircase
 from benchmarks.sinks import MismatchError
 from benchmarks.steady import Log, longest
@@ -62,6 +66,30 @@ def test_whom_a_server_dials_is_started_before_it_and_ports_differ() -> None:
     assert all(order.index(listener) < order.index(dialler) for dialler, listener in reroute.LINKS)
     ports = [port for place in found for port in (place.port, place.links_port)]
     assert len(set(ports)) == len(ports)
+
+
+def test_who_dials_through_a_relay_dials_its_port() -> None:
+    found = {place.name: place for place in places(reroute.NAMES, reroute.LINKS, Path("key"), {("a", "b"): 7})}
+    assert found["a"].dials[0][0] == 7
+    assert found["a"].dials[1][0] == found["c"].port
+
+
+@pytest.mark.live
+def test_a_relay_resets_both_ends_of_a_link() -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = free_port()
+        process = relay(stack, "tcp", "127.0.0.1", port, server.getsockname()[1], 0)
+        client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        accepted, _ = server.accept()
+        stack.enter_context(accepted)
+        client.sendall(b"there")
+        assert accepted.recv(5) == b"there"
+        process.send_signal(signal.SIGUSR1)
+        for end in (client, accepted):
+            end.settimeout(10)
+            with pytest.raises(ConnectionResetError):
+                end.recv(1)
 
 
 @pytest.mark.parametrize("name", ["ours", "nats", "mosquitto", "zenoh"])
@@ -143,7 +171,7 @@ def test_every_result_has_the_promised_fields_and_a_table(monkeypatch: pytest.Mo
     results = {
         hop: hop._result(Field(None, hop.ABLE), entries(hop.FIGURES)),
         interest: interest._result(Field(None, interest.ABLE), entries({interest.CASE: interest.FIGURES})),
-        reroute: reroute._result(entries(dict.fromkeys(reroute.SIGNALS, reroute.FIGURES))),
+        reroute: reroute._result(entries(dict.fromkeys(reroute.CASES, reroute.FIGURES))),
     }
     for module, result in results.items():
         assert {"name", "ours", "peers", "ratios", "rounds", "spread", "budget"} <= set(result)
@@ -154,6 +182,6 @@ def test_every_result_has_the_promised_fields_and_a_table(monkeypatch: pytest.Mo
 
 
 def test_one_repeated_publication_in_any_round_misses_the_budget() -> None:
-    rounds = entries(dict.fromkeys(reroute.SIGNALS, reroute.FIGURES))
+    rounds = entries(dict.fromkeys(reroute.CASES, reroute.FIGURES))
     assert reroute._result(rounds)["budget"][-1]["met"] is False
     assert reroute._result([entry | {"repeated": 0} for entry in rounds])["budget"][-1]["met"] is True

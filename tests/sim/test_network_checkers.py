@@ -22,6 +22,10 @@ SCENARIO = parse("""
 name = "by hand"
 [topology]
 links = [["a", "b"], ["b", "c"], ["c", "d"], ["d", "e"], ["e", "c"]]
+heartbeat_ms = 200
+suspect_ms = 500
+dead_ms = 1000
+forget_ms = 1500 # who spoke for itself while its cluster was found is forgotten before the maps are taken
 [topology.brokers.a]
 cluster = "near"
 slot = 0

@@ -37,6 +37,7 @@ BROKERS_PER_S = 1_000  # that start, so that the directory hears of each
 QUIET_MS = 60_000  # between a responder's looks at its stand-in, which never changes
 LIFETIME_S = 300  # of a broker advertisement, so that renewals do not fill the time between searches
 CLOCK_ERROR_NS = 2_000_000  # what whole brokers at such distances agree on is about as wrong
+CLUSTER_MAX = 50  # whole brokers in one cluster
 Links = dict[str, tuple[str, ...]]
 
 
@@ -70,9 +71,9 @@ def build(brokers: int, seed: int, whole: bool) -> Stage:
     places = {name: somewhere(random) for name in names}
     links = network(names, random)
     stage.add_directory(somewhere(random))
-    for name, others in neighbours(links).items():
+    for number, (name, others) in enumerate(neighbours(links).items()):
         if whole:
-            stage.add_broker(name, places[name], links[name], AT_DIRECTORY)
+            stage.add_broker(name, places[name], links[name], AT_DIRECTORY, f"c{number // CLUSTER_MAX}")
         else:
             _add_stand_in(stage, name, places[name], others, brokers)
         stage.run(1 / BROKERS_PER_S)

@@ -78,9 +78,11 @@ class Stage:
         self.world.listen(host, (DIRECTORY_NAME, DIRECTORY_PORT), DIRECTORY, DIRECTORY)
         self.world.start(host)
 
-    def add_broker(self, name: str, place: Place, links: tuple[str, ...], responder: ResponderConfig) -> None:
+    def add_broker(
+        self, name: str, place: Place, links: tuple[str, ...], responder: ResponderConfig, cluster: str = "main"
+    ) -> None:
         """A whole broker that links to these others."""
-        peers = NetworkConfig(key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in links))
+        peers = NetworkConfig(cluster=cluster, key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in links))
         listener = ListenerConfig(host=name, allow_open=True)
         config = BrokerConfig(name=name, listeners=(listener,), network=peers)
         answers = replace(responder, host=name)

@@ -20,6 +20,7 @@ from heliograph.wire.bodies import Body
 
 INTERESTS_PER_BODY_MAX = 500  # well within a frame, whatever the filters are
 SYNC_PER_BODY_MAX = 500  # things that are offered or asked for at once
+NOWHERE = -1  # not at one place
 MEMBERS_MAX = 64  # brokers of a cluster: slots 0 to 63, the bits of a parcel's member mask
 
 What = Literal["member", "gateway", "narrow", "wide"]
@@ -59,6 +60,7 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
     inside: dict[int, int]  # other gateway of the same part of the cluster -> cost
     address: str = ""  # where clients dial it
     lives: dict[int, int] = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
+    near: int = 0  # its district: a bit for each slot whose broker has no nearer gateway
 
     @property
     def age(self) -> tuple[int, int]:
@@ -84,6 +86,7 @@ class Interest(Body, frozen=True):
     full: bool = False
     more: bool = False
     add: list[Told] = []
+    at: list[int] = []  # for each of these the slot of the member that wants it, if it is one only; else NOWHERE
     remove: list[Told] = []
     add_groups: list[tuple[Told, str]] = []  # what is wanted, and the group
     remove_groups: list[tuple[Told, str]] = []
@@ -143,6 +146,8 @@ def encode(body: Body) -> bytes:
 def decode_record(data: bytes) -> Record:
     """JSON as a record."""
     record: Any = decode_with(_records, data)
+    if isinstance(record, Gateway) and not 0 <= record.near < 1 << MEMBERS_MAX:
+        raise ProtocolError(Reason.BODY_MALFORMED, f"a district has slots 0..{MEMBERS_MAX - 1}")
     if isinstance(record, Member) and not 0 <= record.slot < MEMBERS_MAX:
         raise ProtocolError(Reason.BODY_MALFORMED, f"slot {record.slot} is not in 0..{MEMBERS_MAX - 1}")
     found: Record = record

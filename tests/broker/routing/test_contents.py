@@ -114,7 +114,7 @@ def test_interests_with_conditions_survive_a_snapshot() -> None:
         Conditional(b"#", "sql", "a LIKE 'x%' OR b = 1"),
     ]
     known = Interests()
-    for body in snapshot_of(7, False, (1, 1), wanted, [(wanted[1], "g")]):
+    for body in snapshot_of(7, False, (1, 1), dict.fromkeys(wanted, -1), [(wanted[1], "g")]):
         difference = known.learn(body)
     assert list(known.owners[(7, False)].filters) == wanted
     assert list(known.owners[(7, False)].groups) == [(wanted[1], "g")]

@@ -84,7 +84,7 @@ def test_a_voice_over_its_limit_stays_cheap_and_becomes_exact_again() -> None:
 def test_a_change_that_does_not_follow_is_not_believed() -> None:
     known = Interests()
     assert known.learn(Interest(7, False, 1, 2, add=["a"])) is None
-    for body in snapshot_of(7, False, (1, 1), [b"x"], []):
+    for body in snapshot_of(7, False, (1, 1), {b"x": 3}, []):
         assert learned(known, body) == [b"x"]
     assert known.learn(Interest(7, False, 1, 3, add=["a"])) is None
     assert learned(known, Interest(7, False, 1, 2, add=["a"])) == [b"a"]
@@ -96,7 +96,7 @@ def test_a_snapshot_in_parts_is_taken_at_once_and_replaces_what_was_known() -> N
     known = Interests()
     known.learn(Interest(7, False, 1, 1, full=True, add=["old"]))
     patterns = [b"t/%d" % number for number in range(1_200)]
-    bodies = snapshot_of(7, False, (2, 5), patterns, [(b"g", "workers")])
+    bodies = snapshot_of(7, False, (2, 5), dict.fromkeys(patterns, -1), [(b"g", "workers")])
     assert len(bodies) == 3
     known.learn(bodies[0])
     assert known.match(b"old")

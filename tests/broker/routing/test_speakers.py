@@ -73,3 +73,37 @@ def test_a_speaker_ends_when_another_has_taken_over() -> None:
     assert mesh["d"].broker._network.speaker.voice is None
     assert owners[(mesh["d"].broker._network.me, True)].filters == {}
     assert len(owners[(mesh["low139"].broker._network.me, True)].filters) == 3
+
+
+@pytest.mark.parametrize("at", ["c", "d", "low139"])
+def test_a_wide_subscription_made_while_another_begins_to_speak_is_confirmed_when_everybody_knows(at: str) -> None:
+    for steps in range(0, 60, 2):  # at every stage of the hand-over
+        mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["d"]}, {"a": "x", "b": "x", "c": "y", "d": "y"})
+        mesh.nodes["low139"] = mesh._node("low139", ["d"], "y", 2)  # its slot is 0
+        mesh["low139"].now = mesh.now
+        mesh["low139"].take()
+        for _ in range(steps):
+            go_on(mesh)
+        mesh[at].join(9)
+        heard = mesh[at].heard[9]
+        was_in_reach = bool(mesh[at].broker._network.paths.parts)
+        mesh[at].subscribe(9, "t", wide=True)
+        for _ in range(2_000):
+            if "CONFIRMED" in heard.order:
+                break
+            go_on(mesh)
+        network = mesh["a"].broker._network
+        targets, _ = network.targets_of(b"t", inside=False)
+        assert targets.parts or not was_in_reach, f"after {steps} steps a does not know"
+
+
+def go_on(mesh: Mesh) -> None:
+    """The first thing under way arrives; if there is none, a little time passes."""
+    if mesh.work:
+        mesh.step()
+        return
+    mesh.now += 500_000
+    for node in mesh.nodes.values():
+        node.now = mesh.now
+        node.broker.wake(mesh.now)
+        node.take()

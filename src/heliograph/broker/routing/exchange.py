@@ -100,7 +100,7 @@ class Exchange:
         age = network.interests.age(broker, wide)
         if age is not None:
             owner = network.interests.owners[(broker, wide)]
-            network.tell_interests(snapshot_of(broker, wide, age, list(owner.filters), list(owner.groups)), neighbour)
+            network.tell_interests(snapshot_of(broker, wide, age, owner.filters, list(owner.groups)), neighbour)
 
     def _say(self, neighbour: Neighbour, sync: Sync) -> None:
         self._network.put(neighbour, Kind.SYNC, wire.encode(sync))

@@ -27,26 +27,49 @@ Edges = dict[BrokerId, dict[BrokerId, Cost]]
 
 RECORDS_MAX = 16_384  # of members, and of gateways: more brokers than that are not one network
 FORMER_MAX = 256  # names that parts of clusters had before
+ENTRY = 1 << 63  # turned in a gateway's id where that names a part of a cluster: the part, to be entered there
 
 
 class Paths:
     """Where to go from here. Valid until the map changes."""
 
-    __slots__ = ("cluster", "costs", "epoch", "former", "members", "parts", "speaker", "steps")
+    __slots__ = (
+        "cluster",
+        "costs",
+        "entries",
+        "epoch",
+        "former",
+        "inner",
+        "links",
+        "members",
+        "parts",
+        "speaker",
+        "steps",
+    )
 
     def __init__(self) -> None:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
         self.speaker: BrokerId = 0
         self.epoch = 0  # the highest of anybody in our part of the cluster
+        self.inner: Edges = {}  # the links of our own cluster
+        self.links = 0  # how many were looked at
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
         self.parts: dict[BrokerId, BrokerId] = {}  # speaker of another part -> its nearest gateway
         self.former: dict[BrokerId, BrokerId] = {}  # the same under earlier names, for parcels on their way
+        self.entries: dict[BrokerId, dict[int, BrokerId]] = {}  # speaker -> slot -> the gateway nearest to it
 
-    def next_to_part(self, speaker: BrokerId) -> BrokerId | None:
+    def part(self, speaker: BrokerId, slots: dict[int, None]) -> BrokerId:
+        """The name of a part for a parcel that only these members want: with one, it is entered next to that one."""
+        if len(slots) != 1:
+            return speaker
+        gateway = self.entries.get(speaker, {}).get(next(iter(slots)))
+        return speaker if gateway is None else gateway ^ ENTRY
+
+    def next_to_part(self, name: BrokerId) -> BrokerId | None:
         """The neighbour through which that part of a cluster is reached."""
-        gateway = self.parts.get(speaker) or self.former.get(speaker)
+        gateway = self.parts.get(name) or self.former.get(name)
         return None if gateway is None else self.steps.get(gateway)
 
 
@@ -108,7 +131,7 @@ class NetworkMap:
     def _work_out(self) -> Paths:
         paths = Paths()
         me = self.me.broker
-        inner = self._inner_edges()
+        inner = paths.inner = self._inner_edges()
         inner_costs, inner_steps = shortest(me, inner)
         paths.cluster = {broker: self.members[broker] for broker in inner_costs}
         paths.speaker = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
@@ -117,6 +140,7 @@ class NetworkMap:
         for broker, neighbours in inner.items():
             if broker in paths.cluster:
                 edges.setdefault(broker, {}).update(neighbours)
+        paths.links = sum(map(len, edges.values()))
         paths.costs, paths.steps = shortest(me, edges)
         # What is for members stays inside, also where a way through another cluster is shorter: their slots mean
         # nothing to the brokers there.
@@ -130,8 +154,17 @@ class NetworkMap:
                 nearest = paths.parts.get(gateway.speaker)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
                     paths.parts[gateway.speaker] = broker
+                entries = paths.entries.setdefault(gateway.speaker, {})
+                for slot in slots_of(gateway.near):
+                    other = entries.get(slot)
+                    if other is None or paths.costs[broker] < paths.costs[other]:
+                        entries[slot] = broker
         paths.former = self._former = dict(list({**self._former, **paths.parts}.items())[-FORMER_MAX:])
         return paths
+
+    def nearest(self, starts: list[BrokerId]) -> dict[BrokerId, BrokerId]:
+        """For each member of our cluster the nearest of these."""
+        return shortest(0, {**self.paths.inner, 0: dict.fromkeys(sorted(starts), 1)})[1]
 
     def _inner_edges(self) -> Edges:
         """Links between members of our cluster that both ends report."""
@@ -157,11 +190,21 @@ class NetworkMap:
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
+            speaker = gateway.speaker
             for other, cost in gateway.inside.items():
                 there = gateways.get(other)
-                if there is not None and there.speaker == gateway.speaker:
-                    neighbours[other] = min(cost, neighbours.get(other, cost))
+                if there is not None and there.speaker == speaker and cost <= neighbours.get(other, cost):
+                    neighbours[other] = cost
         return edges
+
+
+def slots_of(mask: int) -> list[int]:
+    """The bits that are set."""
+    slots = []
+    while mask:
+        slots.append((mask & -mask).bit_length() - 1)
+        mask &= mask - 1
+    return slots
 
 
 def _agree(one: Record, other: Record) -> bool:
@@ -177,6 +220,7 @@ def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[
     costs: dict[BrokerId, Cost] = {}
     steps: dict[BrokerId, BrokerId] = {}
     heap: list[tuple[Cost, BrokerId, BrokerId]] = [(0, start, start)]
+    best: dict[BrokerId, tuple[Cost, BrokerId]] = {}  # of those on the heap: what is worse need not be there
     while heap:
         cost, step, broker = heappop(heap)
         if broker in costs:
@@ -185,6 +229,9 @@ def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[
         steps[broker] = step
         for other, more in edges[broker].items() if broker in edges else ():
             if other not in costs:
-                heappush(heap, (cost + (more if more > 0 else 1), other if broker == start else step, other))
+                way = (cost + (more if more > 1 else 1), other if broker == start else step)
+                if other not in best or way < best[other]:
+                    best[other] = way
+                    heappush(heap, (*way, other))
     del steps[start]
     return costs, steps

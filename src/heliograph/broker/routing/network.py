@@ -24,16 +24,17 @@ from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.exchange import INNER, Exchange
 from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, Wish
-from heliograph.broker.routing.map import NetworkMap, Paths
+from heliograph.broker.routing.map import ENTRY, NetworkMap, Paths
 from heliograph.broker.routing.memory import Item, Memory
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
+from heliograph.broker.routing.pace import Pace
 from heliograph.broker.routing.peering import Peering
+from heliograph.broker.routing.slots import Slots
 from heliograph.broker.routing.speaker import Speaker, inbox_of
 from heliograph.broker.routing.waves import Waves
-from heliograph.errors import Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.model.subscription import Subscription, Wanted, filter_of
-from heliograph.notes import NeighbourLinked, Note, SlotChanged
+from heliograph.notes import NeighbourLinked, Note
 from heliograph.wire import network as wire
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.limits import CLUSTERS_MAX
@@ -41,7 +42,9 @@ from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Memb
 
 TTL = 64  # hops; a trace and the shortest way end a loop long before
 PLANS_MAX = 16_384  # remembered splits of targets
-SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all
+SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all …
+SETTLE_EACH_NS = 10_000  # … or, where more is known, so soon for each link: nobody thinks more than it works
+COSTS_NS = 50_000_000  # … and where only costs changed, so soon: no way is closed, and none is new
 
 
 def broker_id(name: str) -> int:
@@ -88,16 +91,23 @@ class Network:
         self.speaker = Speaker(self, config.interests_max)
         self.memory = Memory(self, timers, config.forget_ms)
         self.exchange = Exchange(self)
+        self.slots = Slots(self, timers)
         self.peering = Peering(config, self._myself, seed, links, outbox, timers)
+        self.peering.is_full = self.slots.is_full
         self._paths: Paths | None = None
         self.settled = -1  # the version of the map whose consequences are drawn
         self._settle_at: Instant = 0  # not before, unless it is urgent
-        self._is_waiting = False
+        self._settle_timer: Instant | None = None
+        self._costs_version = -1  # of the map, if nothing but costs changed since it was settled …
+        self._costs_at: Instant = 0  # … and when that is to be settled
+        self._pace = Pace()
+        self._is_unsaid = False  # our links are not as we told them
         self._ways: tuple[object, ...] = ()
         self._plans: dict[object, list[tuple[Neighbour, Targets]]] = {}  # until the ways change
         self.waves = Waves(self, timers)
         self.updates_heard = 0
         self.updates_told = 0
+        self.times_settled = 0
         self.cut_off: Callable[[Neighbour, Instant], None]  # told of a neighbour that no longer hears us
 
     def start(self, now: Instant) -> None:
@@ -141,47 +151,47 @@ class Network:
     # -- neighbours -----------------------------------------------------------------------------------------------
 
     def neighbour_up(self, neighbour: Neighbour, now: Instant) -> None:
-        """A neighbour is there: tell everybody."""
-        if self._is_full(neighbour):
-            self._links.hang_up(neighbour.link, Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
-            return
+        """A neighbour is there: tell everybody, soon."""
         self._outbox.note(NeighbourLinked(neighbour.link.id, neighbour.name, neighbour.cluster))
-        self._announce(now, renew=False)
-
-    def _is_full(self, neighbour: Neighbour) -> bool:
-        cluster = self.paths.cluster
-        return (
-            neighbour.cluster == self.map.me.cluster and neighbour.broker not in cluster and len(cluster) >= MEMBERS_MAX
-        )
+        self._announce_soon()
 
     def neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour costs more or less than was told, is suspected, or no longer."""
         neighbour.told_cost = neighbour.cost
-        self._announce(now, renew=False)
+        if neighbour.suspected:
+            self.announce(now)
+        else:
+            self._announce_soon()
 
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour is gone: tell the others, and no wave waits for it."""
-        self._announce(now, renew=False)
+        self.announce(now)
         self.waves.look_again(neighbour, now)
 
-    def _announce(self, now: Instant, renew: bool = True) -> None:
-        """Tell our own links as they are now; unless it is to be renewed, only if something about them is new."""
+    def _announce_soon(self) -> None:
+        """Our links are better than was told: that can wait for more of its kind."""
+        self._is_unsaid = True
+        self.map.version += 1
+
+    def announce(self, now: Instant, anew: bool = False) -> None:
+        """Tell what is new about ourselves; ``anew``: or what others have to hear once more."""
+        self._is_unsaid = False
         me = self.map.me
         links = self.linked(inside=True)
-        record = replace(me, number=me.number + 1, links=links, lives=self.lives(links))
-        if renew or (record.links, record.lives) != (me.links, me.lives):
-            self.tell_record(record, None)
-            self.map.learn(record)
-        else:
-            self.map.version += (
-                1  # links to other clusters are told by ``settle``, behind what a new speaker has to say
-            )
+        record = replace(me, links=links, lives=self.lives(links))
+        if record == me and not anew:
+            self.map.version += 1  # links to other clusters may have changed
+            return
+        record = replace(record, number=me.number + 1)
+        self._pace.told(now)
+        self.tell_record(record, None)
+        self.map.learn(record)  # links to other clusters are told by ``settle``, behind what a new speaker has to say
 
     def listen(self, address: str, now: Instant) -> None:
         """Clients can dial us there."""
         me = self.map.me
         self.map.learn(replace(me, address=address, number=me.number + 1))
-        self._announce(now)
+        self.announce(now, anew=True)
 
     def addresses(self, count: int) -> list[str]:
         """Where clients could go instead: other brokers' addresses, nearest first, our own cluster before others."""
@@ -223,14 +233,31 @@ class Network:
         if record.broker == self.me:
             self._outlive(record.incarnation, record.number, now)
             if isinstance(record, Gateway) and self.me not in self.map.gateways:
-                self.speaker.announce_gateway(renew=True)  # we were one in an earlier life, and others still believe it
+                self.speaker.announce_gateway(
+                    now, renew=True
+                )  # we were one in an earlier life, and others still believe it
             return
         if isinstance(record, Member) and record.cluster != self.map.me.cluster:
             return
+        is_cost = self._is_cost(record)
         if self.map.learn(record):
+            if is_cost:
+                self._costs_version = self.map.version
             self.tell_record(record, link, frame.payload)
-            if isinstance(record, Member):
-                self._settle_clash(record, now)
+
+    def _is_cost(self, record: Record) -> bool:
+        """True if nothing but costs would be new, by this record and since the map was settled."""
+        if self.map.version not in (self.settled, self._costs_version):
+            return False
+        if isinstance(record, Member):
+            member = self.map.members.get(record.broker)
+            return member is not None and _shape(member, member.links) == _shape(record, record.links)
+        gateway = self.map.gateways.get(record.broker)
+        return (
+            gateway is not None
+            and (gateway.near, gateway.inside.keys()) == (record.near, record.inside.keys())
+            and _shape(gateway, gateway.outside) == _shape(record, record.outside)
+        )
 
     def _outlive(self, incarnation: int, number: int, now: Instant) -> None:
         """Somebody has a record of an earlier life of ours that looks newer than this one: become newer still."""
@@ -243,28 +270,9 @@ class Network:
         self.voice.age = (incarnation + 1, self.voice.age[1])
         self.tell_interests(self.voice.snapshot(), None)
         self.speaker.outlive(incarnation + 1)
-        self._announce(now)
+        self.announce(now, anew=True)
         if self.me in self.map.gateways:
-            self.speaker.announce_gateway(renew=True)
-
-    def _settle_clash(self, other: Member, now: Instant) -> None:
-        """The same slot claimed twice: the older incarnation keeps it."""
-        me = self.map.me
-        if other.slot != me.slot or other.broker not in self.map.paths.cluster:
-            return
-        if (me.incarnation, me.broker) < (other.incarnation, other.broker):
-            return
-        taken = {member.slot for member in self.map.paths.cluster.values()}
-        free = next((slot for slot in range(MEMBERS_MAX) if slot not in taken), None)
-        if free is None:
-            for neighbour in list(self.neighbours.values()):
-                if neighbour.cluster == me.cluster:
-                    self._links.hang_up(neighbour.link, Reason.CLUSTER_FULL, "no slot is free")
-            return
-        epoch = (self.epoch + 1) & 0xFFFF
-        self._outbox.note(SlotChanged(me.slot, free))
-        self.map.learn(replace(me, slot=free, epoch=epoch, number=me.number + 1))
-        self._announce(now)
+            self.speaker.announce_gateway(now, renew=True)
 
     def tell_record(self, record: Record, source: Link | None, raw: bytes = b"") -> None:
         """Tell everybody whom it concerns, but not the one it came from."""
@@ -397,22 +405,39 @@ class Network:
 
     def settle_soon(self, now: Instant) -> None:
         """Something changed. Draw the consequences at once or, where that was done just now, together with others'."""
-        if now >= self._settle_at:
+        at = self._settle_at
+        if self.map.version == self._costs_version:
+            at = max(at, self._costs_at)
+        if now >= at:
             self.settle(now)
-        elif not self._is_waiting:
-            self._is_waiting = True
-            self._timers.set("settle", self._settle_at, self.settle)
+        elif self._settle_timer is None or at < self._settle_timer:
+            self._settle_timer = at
+            self._timers.set("settle", at, self.settle)
+
+    def look_again(self, at: Instant) -> None:
+        """Settle at that time, whatever comes: something waits to be told."""
+        self._timers.set(("look again", at), at, self._look_again)
+
+    def _look_again(self, _: Instant) -> None:
+        self.map.version += 1
 
     def settle(self, now: Instant) -> None:
         """Draw the consequences of what changed in the map since the last time."""
-        self._settle_at = now + SETTLE_NS
-        self._is_waiting = False
+        self._settle_timer = None
+        self.times_settled += 1
+        if self._is_unsaid and now >= self._pace.next_at:
+            self.announce(now)
+        elif self._is_unsaid:
+            self.look_again(self._pace.next_at)
         while self.settled != self.map.version:
             self.settled = self.map.version
             self._paths = self.map.paths
+            self.slots.settle(now)
             self.speaker.settle()
-            self.speaker.announce_gateway()
+            self.speaker.announce_gateway(now)
         paths = self.paths
+        self._settle_at = now + max(SETTLE_NS, SETTLE_EACH_NS * paths.links)
+        self._costs_at = now + COSTS_NS
         ways = (paths.steps, paths.members, paths.parts, self.epoch, tuple(self.neighbours))
         if ways != self._ways:
             self._ways = ways
@@ -422,6 +447,7 @@ class Network:
             self._forget_all()
         self._look_at_links(now)
         self.exchange.offer(self.memory.look(now))
+        self.waves.look_again(None, now)
 
     def _look_at_links(self, now: Instant) -> None:
         """A link that begins to count brings news to both sides. One that ends to count need not be broken."""
@@ -468,7 +494,7 @@ class Network:
         ``inside``: it came from another cluster, whose broker has seen to all clusters; ours is left.
         """
         members = 0
-        parts: dict[int, None] = {}
+        parts: dict[int, dict[int, None]] = {}
         groups: dict[int, list[Owner]] = {}
         paths = self.paths
         for wish in [*self.interests.match(topic), *wishes]:
@@ -482,12 +508,12 @@ class Network:
                 if owner not in owners:
                     owners.append(owner)
             elif owner.wide:
-                parts[owner.broker] = None
+                parts.setdefault(owner.broker, {})[wish.at] = None
             else:
                 members |= 1 << paths.cluster[owner.broker].slot
         for owners in groups.values():
             owners.sort(key=lambda owner: (self._cost_of(owner), owner.broker))
-        return Targets(members, tuple(sorted(parts))), groups
+        return Targets(members, tuple(sorted(paths.part(speaker, slots) for speaker, slots in parts.items()))), groups
 
     def _hops(self, targets: Targets) -> list[HopSink]:
         epoch = self.epoch
@@ -515,7 +541,7 @@ class Network:
             if step is not None:
                 members[step] = members.get(step, 0) | bit
         for part in targets.parts:
-            step = paths.next_to_part(part)
+            step = self._step_to(part)
             if step is not None:
                 parts.setdefault(step, []).append(part)
         found: list[tuple[Neighbour, Targets]] = []
@@ -530,10 +556,25 @@ class Network:
                 found.append((neighbour, Targets(mask, some, targets.groups)))
         return found
 
+    def _step_to(self, part: int) -> int | None:
+        """The neighbour that leads to a part, at the gateway where it is to be entered as long as that is in reach."""
+        step = self.paths.next_to_part(part)
+        if step is None and (gateway := self.map.gateways.get(part ^ ENTRY)) is not None:
+            step = self.paths.steps.get(gateway.broker) or self.paths.next_to_part(gateway.speaker)
+        return step
+
     def is_here(self, part: int) -> bool:
         """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
+        if part ^ ENTRY in self.paths.cluster:
+            return True
         # A part is named after its speaker. If that one has left, parcels are still on their way under its name.
         return part in self.paths.cluster or (part in self.map.members and part not in self.paths.parts)
+
+
+def _shape(record: Record, links: dict[int, int]) -> tuple[object, ...]:
+    """What a record says beside costs."""
+    place = (record.slot, record.epoch) if isinstance(record, Member) else (record.speaker,)
+    return (record.incarnation, record.address, record.lives, links.keys(), *place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
 from heliograph.model.identity import Role
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire.frames import VERSION, Frame, Kind, control
-from heliograph.wire.network import LinkUp, Proof, decode_link_up, decode_proof, encode
+from heliograph.wire.network import MEMBERS_MAX, LinkUp, Proof, decode_link_up, decode_proof, encode
 
 NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000
@@ -50,10 +50,11 @@ class Aim:
 class Greeting:
     """A handshake between brokers that is under way on a link."""
 
-    __slots__ = ("aim", "nonce", "other")
+    __slots__ = ("aim", "asked_at", "nonce", "other")
 
-    def __init__(self, nonce: str, aim: Aim | None) -> None:
+    def __init__(self, nonce: str, aim: Aim | None, now: Instant) -> None:
         self.nonce = nonce
+        self.asked_at = now
         self.aim = aim
         self.other: LinkUp | None = None
 
@@ -82,6 +83,7 @@ class Peering:
         self._dials: dict[Ticket, Aim] = {}
         self._greetings: dict[Link, Greeting] = {}
         self.neighbours: dict[int, Neighbour] = {}
+        self.is_full: Callable[[LinkUp, Instant], bool]
         self.up: Callable[[Neighbour, Instant], None]
         self.down: Callable[[Neighbour, Instant], None]
         self.changed: Callable[[Neighbour, Instant], None]
@@ -155,7 +157,7 @@ class Peering:
             self._links.hang_up(link, Reason.GOODBYE, "this link was removed")
             return True
         aim.link = link
-        greeting = self._greetings[link] = Greeting(self._nonce(), aim)
+        greeting = self._greetings[link] = Greeting(self._nonce(), aim, now)
         at = now + HANDSHAKE_MS * NS_PER_MS
         self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
         self._links.put(link, control(Kind.LINK, 0, encode(self._say(greeting.nonce))))
@@ -170,8 +172,8 @@ class Peering:
         if link.state == READY or link in self._greetings:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a LINK")
         other = decode_link_up(frame.payload)
-        self._check(other)
-        greeting = self._greetings[link] = Greeting(self._nonce(), None)
+        self._check(other, now)
+        greeting = self._greetings[link] = Greeting(self._nonce(), None, now)
         greeting.other = other
         if _is_certified(link):
             self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce))))
@@ -190,7 +192,7 @@ class Peering:
         if greeting is None or greeting.aim is None or greeting.other is not None:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "LINKED answers a LINK")
         other = greeting.other = decode_link_up(frame.payload)
-        self._check(other)
+        self._check(other, now)
         greeting.aim.broker = other.broker
         if not _is_certified(link):
             wanted = self._proof("listener", greeting.nonce, other.nonce)
@@ -210,11 +212,13 @@ class Peering:
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
         self._rise(link, greeting.other, False, now)
 
-    def _check(self, other: LinkUp) -> None:
+    def _check(self, other: LinkUp, now: Instant) -> None:
         if VERSION not in other.versions:
             raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"this broker speaks version {VERSION}")
         if other.broker == self._myself().broker:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
+        if self.is_full(other, now):  # before either side tells anybody that there is a link
+            raise ProtocolError(Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
 
     def _rise(self, link: Link, other: LinkUp, dialled: bool, now: Instant) -> None:
         """Both sides are proven: the link is between brokers from now on."""
@@ -228,10 +232,11 @@ class Peering:
                 self._links.hang_up(link, Reason.DUPLICATE, "these brokers have a link already")
                 return
             self._links.hang_up(known.link, Reason.TAKEN_OVER, "a newer link between these brokers")
-        greeting = self._greetings.pop(link, None)
-        if greeting is not None and greeting.aim is not None:
-            greeting.aim.retry_ms = RETRY_MS
+        greeting = self._greetings.pop(link)
         neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
+        if now > greeting.asked_at:  # the answer to our greeting shows the way's length before the first pong does
+            self._measure(neighbour, now - greeting.asked_at)
+            neighbour.told_cost = neighbour.cost
         link.neighbour = neighbour
         link.state = READY
         link.name = other.name
@@ -291,10 +296,24 @@ class Peering:
         round_trip = now - sent_at
         if not 0 <= round_trip < self._config.suspect_ms * NS_PER_MS:
             return  # an answer after a pause says nothing of the way
+        for aim in self._aims.values():
+            if aim.link is neighbour.link:
+                aim.retry_ms = RETRY_MS  # the link stands: if it breaks, it is worth while to try again soon
         first = not neighbour.round_trip_ns
-        outside = neighbour.cluster != self._myself().cluster
-        if neighbour.measure(round_trip, outside) or first:
+        if self._measure(neighbour, round_trip) or first:
             self.changed(neighbour, now)
+
+    def _measure(self, neighbour: Neighbour, round_trip_ns: int) -> bool:
+        return neighbour.measure(round_trip_ns, neighbour.cluster != self._myself().cluster)
+
+    def stand_back(self, cluster: str) -> None:
+        """This cluster has no room for us: end our links in it, and do not try again soon."""
+        for neighbour in list(self.neighbours.values()):
+            if neighbour.cluster == cluster:
+                for aim in self._aims.values():
+                    if aim.link is neighbour.link:
+                        aim.retry_ms = RETRY_MS_MAX
+                self._links.hang_up(neighbour.link, Reason.CLUSTER_FULL, "no slot is free")
 
     # -- going ----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from heliograph.broker.routing.map import slots_of
 from heliograph.broker.routing.network import Network
 
 
@@ -69,6 +70,7 @@ def describe(network: Network) -> dict[str, Any]:
                 "via": network.name_of(paths.steps[broker]) if broker in paths.steps else None,
                 "outside": {network.name_of(other): cost for other, cost in gateway.outside.items()},
                 "inside": {network.name_of(other): cost for other, cost in gateway.inside.items()},
+                "near": slots_of(gateway.near),
             }
             for broker, gateway in network.map.gateways.items()
         ],
@@ -86,6 +88,7 @@ def describe(network: Network) -> dict[str, Any]:
         "remembered": [f"{what} {network.name_of(broker)}" for what, broker in network.memory.lost],
         "updates_heard": network.updates_heard,
         "updates_told": network.updates_told,
+        "times_settled": network.times_settled,
     }
 
 

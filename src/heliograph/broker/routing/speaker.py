@@ -16,8 +16,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heliograph.broker.routing.interests import Difference, Owner, Voice, snapshot_of
+from heliograph.broker.routing.pace import Pace
+from heliograph.machine import Instant
+from heliograph.model.subscription import Wanted
 from heliograph.model.topics import INBOX_ROOT
-from heliograph.wire.network import Gateway
+from heliograph.wire.network import NOWHERE, Gateway
 
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
@@ -41,6 +44,7 @@ class Speaker:
         self._number = 0  # of the last word that we said for our part
         self._included: dict[int, None] = {}  # members whose interests are in the voice
         self._gateway_number = 0
+        self._pace = Pace()
 
     def settle(self) -> None:
         """The map changed, or somebody was heard: speak, go on, or leave it to another."""
@@ -79,6 +83,7 @@ class Speaker:
         me, incarnation = network.me, network.map.me.incarnation
         voice = self.voice = Voice(me, True, incarnation, self._interests_max)
         voice.age = (incarnation, self._number)
+        voice.where = self._where
         voice.change(list(network.voice.filters), [], network.voice.groups, [])
         self._included = self._others()
         for broker in self._included:
@@ -97,18 +102,20 @@ class Speaker:
         others = self._others()
         if self._network.paths.speaker != self._network.me:
             others = {broker: None for broker in self._included if broker in others}
+        difference = Difference()
         for broker in [*self._included, *others]:
             came, went = broker in others, broker in self._included
             if came is went:
                 continue
             owner = self._network.interests.owners.get((broker, False)) or Owner(broker, False)
-            difference = Difference()
             if came:
-                difference.came, difference.groups_came = list(owner.filters), list(owner.groups)
+                difference.came += owner.filters
+                difference.groups_came += owner.groups
             else:
-                difference.went, difference.groups_went = list(owner.filters), list(owner.groups)
-            self._change(difference)
+                difference.went += owner.filters
+                difference.groups_went += owner.groups
         self._included = others
+        self._change(difference)
 
     def _is_done(self) -> bool:
         """True if another speaks, and all gateways say so: what comes from other clusters is matched with its words."""
@@ -123,7 +130,16 @@ class Speaker:
         self.voice = None
         self._included = {}
         network = self._network
-        network.tell_interests(snapshot_of(network.me, True, (incarnation, self._number), [], []), None)
+        network.tell_interests(snapshot_of(network.me, True, (incarnation, self._number), {}, []), None)
+
+    def due_for(self, broker: int) -> tuple[int, int, int] | tuple[()] | None:
+        """If it is ours to speak: our words, by their number, once they include this member; empty until then."""
+        network = self._network
+        if network.map.paths.speaker != network.me or not network.gateways_here():
+            return None
+        if self.voice is None or not (broker == network.me or broker in self._included):
+            return ()
+        return (network.me, *self.voice.age)
 
     def hear(self, broker: int, difference: Difference) -> None:
         """A member of our cluster, or this broker itself, wants more or less than before."""
@@ -131,10 +147,16 @@ class Speaker:
             self._change(difference)
 
     def _change(self, difference: Difference) -> None:
-        assert self.voice is not None
-        change = self.voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
-        if change is not None:
-            self._network.tell_interests(self.voice.bodies(change), None)
+        voice = self.voice
+        assert voice is not None
+        change = voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
+        moved = voice.moved([*difference.came, *difference.went])
+        if change is None and moved:
+            voice.age = (voice.age[0], voice.age[1] + 1)
+        if change is not None or moved:
+            change = change or Difference()
+            change.came = list(dict.fromkeys([*change.came, *moved]))
+            self._network.tell_interests(voice.bodies(change), None)
         self._network.look_whether_settled()
 
     @property
@@ -147,6 +169,16 @@ class Speaker:
         if not self.is_settled:
             self._change(Difference())
 
+    def _where(self, wanted: Wanted) -> int:
+        """The slot of the only member that wants this, as it stands."""
+        network = self._network
+        found = [network.me] if wanted in network.voice.filters else []
+        for broker in self._included:
+            owner = network.interests.owners.get((broker, False))
+            if owner is not None and wanted in owner.filters:
+                found.append(broker)
+        return network.map.members[found[0]].slot if len(found) == 1 and found[0] in network.map.members else NOWHERE
+
     def outlive(self, incarnation: int) -> None:
         """We have a newer incarnation: what was said under the old one is said again."""
         self._gateway_number = 0
@@ -154,7 +186,7 @@ class Speaker:
             self.voice.age = (incarnation, self.voice.age[1])
             self._network.tell_interests(self.voice.snapshot(), None)
 
-    def announce_gateway(self, renew: bool = False) -> None:
+    def announce_gateway(self, now: Instant, renew: bool = False) -> None:
         """Tell our links to other clusters, if there are any or were, and if anything about them is new."""
         network = self._network
         me = network.map.me
@@ -174,12 +206,32 @@ class Speaker:
             inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
             lives=network.lives(outside),
+            near=self._district() if outside else 0,
         )
-        if not renew and known is not None and _says(known) == _says(record):
+        if not renew and not self._is_due(record, known, now):
             self._gateway_number -= 1
             return
+        self._pace.told(now)
         network.tell_record(record, None)
         network.map.learn(record)
+
+    def _is_due(self, record: Gateway, known: Gateway | None, now: Instant) -> bool:
+        """True if it is new, and is to be told now. The first one waits too: who begins finds its own cluster first."""
+        if known is None and not self._pace.next_at:
+            self._pace.told(now)
+        if known is not None and (_says(known) == _says(record) or _is_worse(record, known)):
+            return _says(known) != _says(record)
+        if now < self._pace.next_at:
+            self._network.look_again(self._pace.next_at)
+            return False
+        return True
+
+    def _district(self) -> int:
+        """The slots of members that have no nearer gateway than us."""
+        network = self._network
+        cluster = network.map.paths.cluster
+        nearest = network.map.nearest(list({**network.gateways_here(), network.me: None}))
+        return sum(1 << member.slot for broker, member in cluster.items() if nearest.get(broker) == network.me)
 
     def _ways_inside(self, told: dict[int, int]) -> dict[int, int]:
         network = self._network
@@ -189,7 +241,16 @@ class Speaker:
 
 
 def _says(gateway: Gateway) -> tuple[object, ...]:
-    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
+    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives, gateway.near)
+
+
+def _is_worse(now: Gateway, before: Gateway) -> bool:
+    """True if a way is closed that was open, or another speaks."""
+    return (
+        now.speaker != before.speaker
+        or not before.outside.keys() <= now.outside.keys()
+        or not before.inside.keys() <= now.inside.keys()
+    )
 
 
 def coarse(cost: int, told: int = 0) -> int:

@@ -7,7 +7,8 @@ Not here: what is told (network.py).
 
 A wave spreads over every link, and a broker answers to the one it heard it from first, once all others have answered
 it. Links keep order, so what was told before the wave is known where the wave has been. A broker has one question under
-way at a time; what is asked meanwhile is asked together, next.
+way at a time; what is asked meanwhile is asked together, next. While one speaker takes over from another, the one that
+is to speak answers when it does: a wave waits for its words, and for the ways to it.
 """
 
 from __future__ import annotations
@@ -125,9 +126,6 @@ class Waves:
     def _spread(self, wave: Wave, now: Instant) -> None:
         cluster = self._network.map.me.cluster
         body = wire.encode(wire.Wave(wave.key[0], wave.key[1], wave.wide, False, wave.need))
-        voice = self._network.speaker.voice
-        if not wave.wide and voice is not None:
-            wave.told = (self._network.me, *voice.age)
         for neighbour in self._network.neighbours.values():
             reached = wave.wide or neighbour.cluster == cluster
             if neighbour is not wave.source and reached and not neighbour.suspected:
@@ -138,15 +136,25 @@ class Waves:
     def _answered(self, wave: Wave, neighbour: Neighbour | None, now: Instant) -> None:
         if neighbour is not None:
             wave.waiting.pop(neighbour.broker, None)
-        if not wave.waiting and self._has_heard(wave.need):
+        if wave.waiting:
+            return
+        if not wave.wide and (due := self._network.speaker.due_for(wave.key[0])) is not None:
+            if not due:
+                return  # it has not said yet what the asker wants, but will
+            wave.told = max(wave.told, due)
+        if self._has_heard(wave.need):
             self._end_wave(wave, now)
 
     def _has_heard(self, need: tuple[int, int, int]) -> bool:
+        """True if these words were heard, and count: a way leads to their speaker, or another speaks by now."""
+        network = self._network
         speaker, *age = need
-        if not speaker or speaker == self._network.me:
+        if not speaker or speaker == network.me:
             return True
-        owner = self._network.interests.owners.get((speaker, True))
-        return owner is not None and owner.age >= tuple(age)
+        owner = network.interests.owners.get((speaker, True))
+        if owner is None or owner.age < tuple(age):
+            return False
+        return speaker in network.paths.parts or speaker in network.map.members or not owner.filters
 
     def _end_wave(self, wave: Wave, now: Instant) -> None:
         """It has passed, or was lost somewhere: nobody waits for ever."""

@@ -81,7 +81,8 @@ class Ways(Checker):
 
     def _on_the_way(self, atlas: Atlas, entry: str, topic: str) -> set[str]:
         targets = {broker for broker, pattern in self._wanted if matches(pattern.encode(), topic.encode())}
-        return {broker for target in sorted(targets) for broker in atlas.way(entry, target) or ()}
+        ways = [atlas.way(entry, target, alone) for target in sorted(targets) for alone in (True, False)]
+        return {broker for way in ways for broker in way or ()}
 
     def _look_at_costs(self, atlas: Atlas) -> None:
         brokers = sorted(atlas.reports)
@@ -119,6 +120,8 @@ class Atlas:
             for host, report in reports.items()
         }
         self._parts = {host: self._ways_to_parts(report) for host, report in reports.items()}
+        self._entries = {host: self._ways_to_entries(report) for host, report in reports.items()}
+        self._slots = {host: report["slot"] for host, report in reports.items()}
         self._speakers = {host: self._name(report["speaker"]) for host, report in reports.items()}
         self._shortest: dict[str, dict[int, int]] = {}
 
@@ -129,12 +132,27 @@ class Atlas:
         via = {row["broker"]: row["via"] for row in report["gateways"]}
         return {self._name(row["speaker"]): via[row["nearest_gateway"]] for row in report["clusters"]}
 
-    def way(self, start: str, target: str) -> list[str] | None:
-        """The brokers that a publication passes, from the first to the last; None if it does not get there."""
+    def _ways_to_entries(self, report: dict[str, Any]) -> dict[tuple[str, int], str]:
+        """To the gateway that is nearest to a member, by its cluster's speaker and its slot."""
+        rows = [row for row in report["gateways"] if row["via"] is not None]
+        found: dict[tuple[str, int], str] = {}
+        for row in sorted(rows, key=lambda row: (-row["cost"], row["broker"])):
+            found.update({(self._name(row["speaker"]), slot): row["via"] for slot in row["near"]})
+        return found
+
+    def way(self, start: str, target: str, alone: bool = True) -> list[str] | None:
+        """The brokers that a publication passes, from the first to the last; None if it does not get there.
+
+        ``alone``: nobody else in its cluster wants it, so that this is entered next to the target.
+        """
         way = [start]
         while way[-1] != target:
             here = way[-1]
-            step = self._members[here].get(target) or self._parts[here].get(self._speakers[target])
+            speaker = self._speakers[target]
+            part = self._parts[here].get(speaker)
+            if alone and part is not None:
+                part = self._entries[here].get((speaker, self._slots[target]), part)
+            step = self._members[here].get(target) or part
             if step is None or len(way) > HOPS_MAX:
                 return None
             way.append(self._name(step))

@@ -1,0 +1,84 @@
+"""Slots: which place this broker has in its cluster, and what happens where two claim one or all are taken.
+
+In:    the members of our part of the cluster, after each change of the map; brokers that want a link.
+Out:   a new slot for this broker, told to everybody; its links inside the cluster ended, if there is no slot for it.
+State: until when a broker that found no slot stays outside.
+Not here: what slots are for (parcels.py), the map (map.py).
+Paper: N4; slots before self-organisation.
+
+Who is longest there keeps its slot. The others take the free ones in the same order: so those who know the same never
+take the same one, and a cluster whose brokers all began at once needs one round, not one for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.machine import Instant, Timers
+from heliograph.notes import SlotChanged
+from heliograph.wire.network import MEMBERS_MAX, LinkUp, Member
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.network import Network
+
+OUTSIDE_MS = 60_000  # who found no slot comes back after so long: each time costs every member some updates
+
+
+class Slots:
+    """This broker's place in its cluster."""
+
+    def __init__(self, network: Network, timers: Timers) -> None:
+        self._network = network
+        self._timers = timers
+        self._outside_until: Instant = 0
+
+    def is_full(self, other: LinkUp, now: Instant) -> bool:
+        """True if this one must not become a member with us: there is no room for it, or none for us."""
+        if other.cluster != self._network.map.me.cluster:
+            return False
+        cluster = self._network.paths.cluster
+        return now < self._outside_until or (other.broker not in cluster and len(cluster) >= MEMBERS_MAX)
+
+    def settle(self, now: Instant) -> None:
+        """The map changed: move if an older member has our slot, leave if there is none."""
+        network = self._network
+        me, slot = network.map.me, self._due()
+        if slot == me.slot:
+            return
+        if slot is None:
+            self._timers.set("stand back", now, self._stand_back)  # not while consequences are drawn
+            return
+        network.note(SlotChanged(me.slot, slot))
+        epoch = (network.map.paths.epoch + 1) & 0xFFFF
+        network.map.learn(replace(me, slot=slot, epoch=epoch, number=me.number + 1))
+        network.announce(now, anew=True)
+
+    def _due(self) -> int | None:
+        """The slot that is ours, as things are."""
+        me, cluster = self._network.map.me, self._network.map.paths.cluster
+        return shared_out(cluster.values())[me.broker]
+
+    def _stand_back(self, now: Instant) -> None:
+        if self._due() is None:
+            self._outside_until = now + OUTSIDE_MS * NS_PER_MS
+            self._network.peering.stand_back(self._network.map.me.cluster)
+
+
+def shared_out(members: Iterable[Member]) -> dict[int, int | None]:
+    """Who is to have which slot; None for those who came when all were taken."""
+    slots: dict[int, int | None] = {}
+    taken: dict[int, None] = {}
+    by_age = sorted(members, key=lambda member: (member.incarnation, member.broker))
+    for member in by_age:
+        if member.slot not in taken:
+            taken[member.slot] = None
+            slots[member.broker] = member.slot
+    free = iter([slot for slot in range(MEMBERS_MAX) if slot not in taken])
+    for member in by_age:
+        if member.broker not in slots:
+            slots[member.broker] = next(free, None)
+    return slots
