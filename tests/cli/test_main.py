@@ -82,5 +82,5 @@ def test_the_version_is_told(run: Run) -> None:
 
     told = json.loads(ran.out)
     assert told["protocol"] == 1
-    line = f"heliograph {told['heliograph']} ({told['kernels']} kernels)\n"
+    line = f"heliograph {told['heliograph']} ({told['kernels']} kernels, {told['hot_path']} hot path)\n"
     assert run("version").out == run("--version").out == line

@@ -1,7 +1,8 @@
 """`heliograph version`: which version this is.
 
 In:    nothing.
-Out:   the version and which kernels match subscriptions; with --json also the protocol's and Python's version.
+Out:   the version, which kernels match subscriptions and which form the hot path has; with --json also the protocol's
+       and Python's version.
 State: none.
 Not here: the numbers themselves (pyproject.toml, wire/).
 """
@@ -22,18 +23,25 @@ def show(*, as_json: bool) -> None:
     """Print it."""
     from importlib.metadata import version
 
+    from heliograph.broker.hot import is_native
     from heliograph.matching.boxes.engines import in_use
 
-    ours, kernels = version("heliograph"), in_use()
+    ours, kernels, path = version("heliograph"), in_use(), "native" if is_native else "python"
     if not as_json:
-        print(f"heliograph {ours} ({kernels} kernels)")
+        print(f"heliograph {ours} ({kernels} kernels, {path} hot path)")
         return
     import json
     import platform
 
     from heliograph.wire.frames import VERSION
 
-    facts = {"heliograph": ours, "protocol": VERSION, "python": platform.python_version(), "kernels": kernels}
+    facts = {
+        "heliograph": ours,
+        "protocol": VERSION,
+        "python": platform.python_version(),
+        "kernels": kernels,
+        "hot_path": path,
+    }
     print(json.dumps(facts))
 
 
