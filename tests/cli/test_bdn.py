@@ -102,7 +102,10 @@ def test_a_network_has_a_directory_that_knows_its_brokers_and_ends_with_it(run: 
         view = json.loads(run("network", "map", "--json").out)
         (directory,) = view["directories"]
         assert directory["state"] == "running"
-        assert f"directory {directory['name']} at {directory['address']}" in ran.stderr.decode()
+        assert (
+            f"directory {directory['name']} knows them: `heliograph bdn list --at {directory['address']}`"
+            in ran.stderr.decode()
+        )
         rows = listed(run, directory["address"], 2)
         assert sorted(row["broker"] for row in rows) == [row["name"] for row in json.loads(ran.stdout)]
         assert f"directory bdn  {directory['address']}" in run("network", "map").out

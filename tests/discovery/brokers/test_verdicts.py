@@ -48,7 +48,9 @@ def test_who_was_not_waited_for_may_be_farther_and_is_not_called_dead() -> None:
 
 
 def test_who_is_alone_is_the_only_one_that_answered() -> None:
-    assert told(pinged(answer("b", 5), 10)) == {"b": "chosen: 10.00 ms, the only one that answered"}
+    alone = "chosen: 10.00 ms, the only one that answered"
+    assert told(pinged(answer("b", 5), 10)) == {"b": alone}
+    assert told(pinged(answer("b", 5, usage=HOT), 10)) == {"b": f"{alone}, though over the load limit: CPU at 95 %"}
 
 
 def test_where_all_are_over_the_load_limit_that_is_said_and_is_no_reason_against_the_others() -> None:
@@ -101,7 +103,7 @@ def test_a_choice_without_pings_is_one_by_score() -> None:
     assert dead.verdict == "pinged 7 times without an answer"
     assert hot.verdict == "over the load limit: CPU at 95 %"
     verdicts.explain_estimate([hot])
-    assert hot.verdict.endswith("all that answered are over the load limit, this one with CPU at 95 %")
+    assert hot.verdict.endswith(", though over the load limit: CPU at 95 %")
 
 
 def test_a_directory_says_how_many_brokers_it_knows() -> None:

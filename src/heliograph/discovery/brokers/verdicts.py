@@ -30,7 +30,7 @@ def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config
         else:
             too = "; over the load limit too" if candidate.loaded else ""
             candidate.verdict = (_equal(candidate, best) if candidate in near else _farther(candidate, best)) + too
-    best.verdict = f"chosen: {_ms(best)}, {_praise(candidates, ranked, near)}{_though(best, 'that answered pings')}"
+    best.verdict = f"chosen: {_ms(best)}, {_praise(candidates, ranked, near)}{_though(ranked, 'that answered pings')}"
 
 
 def explain_estimate(ranked: Sequence[Candidate]) -> None:
@@ -43,7 +43,7 @@ def explain_estimate(ranked: Sequence[Candidate]) -> None:
             candidate.verdict = f"{_times(candidate)} without an answer"
         else:
             candidate.verdict = f"its score of {candidate.score:.2f} is not above {best.score:.2f}"
-    best.verdict = f"chosen by its score of {best.score:.2f}: pings reached no broker{_though(best, 'that answered')}"
+    best.verdict = f"chosen by its score of {best.score:.2f}: pings reached no broker{_though(ranked, 'that answered')}"
 
 
 def _unpinged(candidate: Candidate, best: Candidate, by_landmarks: bool) -> str:
@@ -95,9 +95,12 @@ def _praise(candidates: Sequence[Candidate], ranked: Sequence[Candidate], near: 
     return f"{words} of those under the load limit" if hot else words
 
 
-def _though(best: Candidate, whoever: str) -> str:
+def _though(ranked: Sequence[Candidate], whoever: str) -> str:
     """The load limit comes first: who is over it is taken only where all are."""
-    return f"; all {whoever} are over the load limit, this one with {best.loaded}" if best.loaded else ""
+    loaded = ranked[0].loaded
+    if loaded and len(ranked) > 1:
+        return f"; all {whoever} are over the load limit, this one with {loaded}"
+    return f", though over the load limit: {loaded}" if loaded else ""
 
 
 def _others(count: int) -> str:
