@@ -67,6 +67,23 @@ def test_without_any_broker_it_fails_and_says_whom_it_asked(run: Run, monkeypatc
     assert "multicast" not in alone.err.partition("asked:")[2]
 
 
+@pytest.mark.live
+@pytest.mark.req("B13")
+def test_a_listed_broker_counts_only_if_it_is_there(run: Run, tmp_path: Path) -> None:
+    """Also one that answers no searches, and says so; whoever asks for nothing asks the usual port of this machine."""
+    nobody = run("discover", "broker", "--no-multicast", "--broker", NOBODY, "--timeout", "0.05", "--json")
+    told = json.loads(nobody.out)
+    assert (nobody.code, told["found"], told["reason"]) == (1, False, "broker_not_found")
+    assert told["tried"][0].endswith("no answer, and it takes no links")
+
+    with broker(tmp_path, "--no-discovery") as (_, url):
+        address = url.removeprefix("heliograph://").replace("localhost", "127.0.0.1")
+        ran = run("discover", "broker", "--no-multicast", "--broker", address, "--explain")
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out.startswith(f"heliograph://{address}  unproven: ")
+        assert f"listed broker {address}: takes links, but answers no searches" in ran.out
+
+
 def test_what_makes_no_sense_is_told_at_once(run: Run) -> None:
     ran = run("discover", "broker", "--bdn", "a:b:c", "--broker", "nowhere")
     assert ran.code == 2

@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.client.discover import LOCAL_TIMEOUT_MS, TIMEOUT_MS, Discover, Trust, targets_of
 from heliograph.discovery.brokers.result import Finding, Result
-from heliograph.errors import UsageError
+from heliograph.errors import Reason, UsageError
 
 NEAR = "127.0.0.1:4717"
 
@@ -100,3 +100,9 @@ def test_the_static_list_is_used_as_the_program_wrote_it() -> None:
     unproven = Result(urls=("heliograph://192.0.2.1:4717",))
     assert written(unproven, ("broker.example.org:4717",)) == ["heliograph://broker.example.org:4717"]
     assert written(unproven, ("broker.example.org:4717",), vouched=True) == ["heliographs://broker.example.org:4717"]
+
+
+def test_the_static_list_is_dialled_also_if_nobody_was_found_as_one_of_it_may_start_only_now() -> None:
+    nobody = Result(reason=Reason.BROKER_NOT_FOUND)
+    assert written(nobody, ("broker.example.org:4717",)) == ["heliograph://broker.example.org:4717"]
+    assert written(nobody) == []

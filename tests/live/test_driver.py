@@ -66,6 +66,25 @@ def test_bytes_pass_a_pipe_by_reference(run: Any) -> None:
     run(main())
 
 
+def test_what_a_shortcut_writes_to_a_pipe_is_received_at_once_and_not_with_the_next_input(run: Any) -> None:
+    class Short(Recorder):
+        def shortcut(self, link: int, data: bytes, now: int) -> tuple[int, bytes]:
+            return 1, data
+
+    async def main() -> None:
+        one, other = Short(), Recorder()
+        driver = Driver({"broker": one, "service": other}, [Pipe("broker", "service")])
+        driver.start()
+        _, writer = await asyncio.open_connection(*await driver.listen("broker", LOCAL))
+        writer.write(b"alone")
+        await until(lambda: other.received[2] or driver.work)
+        assert other.received == {2: b"alone"}
+        writer.close()
+        await driver.stop()
+
+    run(main())
+
+
 def test_machines_that_never_stop_talking_do_not_starve_the_loop(run: Any) -> None:
     async def main() -> None:
         one, other = Echo(), Echo()

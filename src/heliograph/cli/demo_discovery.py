@@ -62,5 +62,5 @@ async def _search(network: Network) -> Result:
 def _show(result: Result) -> None:
     print(f"   {len(result.findings)} brokers answered; {result.text}")
     for finding in result.findings[:SHOWN_MAX]:
-        away = "not pinged" if finding.round_trip_ms is None else f"{finding.round_trip_ms:.2f} ms away"
+        away = "not measured" if finding.round_trip_ms is None else f"{finding.round_trip_ms:.2f} ms away"
         print(f"      {finding.broker:<4} {away}, idle {finding.idle:.2f}: {finding.verdict}")

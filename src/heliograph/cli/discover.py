@@ -160,7 +160,7 @@ def _explained(result: Result) -> Iterator[str]:
     for words in result.tried or ("nobody",):
         yield f"  {cell(words)}"
     if times := result.times_ms:
-        yield "times: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items())
+        yield "times since the start: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items())
 
 
 def _row(finding: Finding) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _row(finding: Finding) -> dict[str, Any]:
         "broker": finding.broker,
         "round_trip_ms": "" if trip is None else f"{trip:.2f}",
         "estimate_ms": f"{finding.delay_ms:.1f}±{finding.delay_error_ms:.1f}",
-        "cpu": f"{usage['cpu_permille'] / 10:.0f} %",
+        "cpu": f"{usage['cpu_permille'] / 10:.0f} %" if total else "",  # it has just started and told nothing yet
         "memory": f"{100 * usage['memory_used'] // total} %" if total else "",
         "clients": usage["connections"],
         "links": usage["links"],

@@ -170,7 +170,7 @@ def targets_of(result: Result, trust: Trust, brokers: Sequence[str] = ()) -> tup
     found: dict[Target, None] = {}
     for finding in result.findings:
         found.update(dict.fromkeys(_targets(finding.urls, trust, named, is_loopback(_host(finding)))))
-    if not result.findings and result.found:  # the static list, as the program wrote it
+    if not result.findings:  # the static list, as the program wrote it: one of them may start only now
         scheme = SECURE if trust.vouched else PLAIN
         found.update(dict.fromkeys(_targets([f"{scheme}://{text}" for text in brokers], trust, named, True)))
     return tuple(found)[:TARGETS_MAX]

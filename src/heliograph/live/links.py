@@ -197,7 +197,7 @@ class PipeEnd:
     def __init__(self, network: Network, runner: Runner) -> None:
         self._network = network
         self._runner = runner
-        self.number = network.add(self, self._write, lambda data: self._write([data]))
+        self.number = network.add(self, self._write, self._write_alone)
         self.other: PipeEnd = self
         self._detached = False
 
@@ -214,6 +214,11 @@ class PipeEnd:
 
     def _write(self, frames: list[bytes]) -> None:
         self._network.driver.work.append((self.other._runner, self.other._receive, (frames,)))
+
+    def _write_alone(self, data: bytes) -> None:
+        """For a shortcut, which is no input that work is looked for after: it would wait for the next one."""
+        self._write([data])
+        self._network.driver.go_on()
 
     def _receive(self, frames: list[bytes], now: int) -> None:
         receive = self._runner.machine.receive

@@ -277,7 +277,7 @@ class Driver:
             self._join(self.runners[pipe.broker], self.runners[pipe.service])
         self._tell_time()
         self.settling = False
-        self._go_on()
+        self.go_on()
 
     def tell(self, name: str, command: Any) -> None:
         """Give a machine a command. UsageError if it makes no sense."""
@@ -334,9 +334,10 @@ class Driver:
                 runner.carry_out()
             except Exception as error:
                 self.crash(runner.name, error)
-        self.loop.call_soon(self._go_on)
+        self.loop.call_soon(self.go_on)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Work off what waits, unless that is being done."""
         if self.work and not self.settling:
             self.settling = True
             self.work_off()

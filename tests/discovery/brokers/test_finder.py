@@ -312,11 +312,20 @@ def test_the_static_list_comes_last() -> None:
     ]
 
 
-def test_when_nobody_answers_the_static_list_is_what_is_left_unproven() -> None:
-    result = Stage([]).find(replace(NOBODY, brokers=("b7:4717",), timeout_ms=500))
+def test_where_nobody_answers_a_listed_broker_that_takes_links_is_what_is_left_unproven() -> None:
+    stage = Stage([Plan("b7", 5, responder=replace(ALONE, policy="silent"))])
+    result = stage.find(replace(NOBODY, brokers=("b7:4717", "b8:4717"), timeout_ms=500))
     assert result.found
     assert not result.proven
     assert result.urls == ("heliograph://b7:4717",)
+    assert result.text.startswith("unproven: ")
+
+
+def test_where_no_listed_broker_takes_links_there_is_none() -> None:
+    result = Stage([]).find(replace(NOBODY, brokers=("b7:4717",), timeout_ms=500))
+    assert not result.found
+    assert result.reason is Reason.BROKER_NOT_FOUND
+    assert result.tried == ("listed broker b7:4717: asked 4 times, no answer, and it takes no links",)
 
 
 @pytest.mark.req("B13")

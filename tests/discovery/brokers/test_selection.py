@@ -180,21 +180,11 @@ def test_a_hot_broker_is_taken_only_if_there_is_no_other() -> None:
     assert names(selection.rank([hot], CONFIG)) == ["hot"]
 
 
-def test_every_candidate_is_told_why() -> None:
-    best, tie = pinged(answer("best", 5), 10), pinged(answer("tie", 5, usage=BUSY), 10.1)
-    far, dead = pinged(answer("far", 50), 100), pinged(answer("dead", 9))
-    dead.pings = 7
-    hot, rest = pinged(answer("hot", 5, usage=Usage(cpu_permille=950)), 3), answer("rest", 90)
-    everybody = [best, tie, far, dead, hot, rest]
-    selection.judge(everybody, CONFIG)
-    selection.explain(everybody, selection.rank(everybody, CONFIG), CONFIG)
-    words = {candidate.name: candidate.verdict for candidate in everybody}
-    assert words["best"] == "chosen: 10.00 ms, as near as 1 other and the least busy"
-    assert words["tie"].startswith("as near as best, but busier")
-    assert words["far"] == "farther: 100.00 ms against 10.00 ms"
-    assert words["dead"] == "pinged 7 times without an answer"
-    assert words["hot"] == "over the load limit: CPU at 95 %"
-    assert words["rest"].startswith("not pinged")
+def test_where_all_are_over_the_load_limit_the_least_busy_of_the_nearest_is_taken() -> None:
+    hot, hotter = (pinged(answer(f"at{cpu}", 1, usage=Usage(0, 1, cpu)), 2) for cpu in (910, 990))
+    far = pinged(answer("far", 1, usage=Usage(0, 1, 905)), 9)
+    selection.judge([hotter, hot, far], CONFIG)
+    assert names(selection.rank([hotter, hot, far], CONFIG)) == ["at910", "at990", "far"]
 
 
 def test_a_broker_behind_nat_is_reached_where_we_saw_it_too() -> None:

@@ -52,7 +52,7 @@ def test_a_listed_broker_that_takes_links_and_answers_no_searches_is_taken_soon(
     listing.wait(1)
     result = listing.finder.result
     assert result is not None
-    assert result.urls == ("heliograph://198.51.100.2:4717", "heliograph://198.51.100.1:4717")
+    assert result.urls == ("heliograph://198.51.100.2:4717",)
     assert not result.proven
     assert "listed broker 198.51.100.2:4717: takes links, but answers no searches" in result.tried
 
@@ -65,6 +65,19 @@ def test_a_listed_broker_that_takes_no_links_is_no_reason_to_end() -> None:
     assert listing.finder.result is None
     listing.wait(400)
     assert listing.finder.result is not None
+    assert not listing.finder.result.found
+
+
+def test_a_listed_broker_that_starts_during_the_search_is_found() -> None:
+    listing = Listing()
+    for ticket, _ in listing.start.dials:
+        listing.finder.failed(ticket, Reason.DIAL_FAILED, listing.now)
+    listing.wait(200)
+    tickets = {(dial.host, dial.port): ticket for ticket, dial in listing.take().dials}
+    listing.attach(tickets["198.51.100.2", 4717])
+    result = listing.finder.result
+    assert result is not None
+    assert result.urls == ("heliograph://198.51.100.2:4717",)
 
 
 def test_on_one_computer_it_is_a_tenth_of_a_second_and_elsewhere_the_time_out() -> None:

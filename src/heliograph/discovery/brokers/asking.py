@@ -62,14 +62,16 @@ class Ask:
             some = "an answer" if self.answers == 1 else f"{self.answers} answers"
             return f"{name}: {some}"
         if self.acknowledged_at is not None:
-            return f"{name}: acknowledged after {(self.acknowledged_at - start) / 1e6:.1f} ms"
+            knows = {0: "no broker", 1: "1 broker"}.get(self.brokers, f"{self.brokers} brokers")
+            return f"{name}: acknowledged after {(self.acknowledged_at - start) / 1e6:.1f} ms, knows {knows}"
         if self.takes_links:
             return f"{name}: takes links, but answers no searches"
         if self.round_trip_ns is not None:
             return f"{name}: heard, but it answered nothing more"
         if not self.sent:
             return f"{name}: could not be asked"
-        return f"{name}: asked {'once' if self.sent == 1 else f'{self.sent} times'}, no answer"
+        links = ", and it takes no links" if self.how == STATIC else ""
+        return f"{name}: asked {'once' if self.sent == 1 else f'{self.sent} times'}, no answer{links}"
 
 
 class Asking:
@@ -164,15 +166,13 @@ class Asking:
 
     @property
     def reachable(self) -> list[Address]:
-        """The brokers of the static list, those that take links first."""
-        listed = [ask for ask in self.asked if ask.how == STATIC]
-        return [ask.address for ask in sorted(listed, key=lambda ask: not ask.takes_links)]
+        """The brokers of the static list that take links."""
+        return [ask.address for ask in self.asked if ask.takes_links]
 
     @property
     def quiet(self) -> bool:
         """True if nobody has said a word, but a listed broker takes links."""
-        said = any(ask.round_trip_ns is not None for ask in self.asked)
-        return not said and any(ask.takes_links for ask in self.asked)
+        return bool(self.reachable) and all(ask.round_trip_ns is None for ask in self.asked)
 
     @property
     def expected(self) -> int:

@@ -1,7 +1,7 @@
 """Candidates: brokers that answered, and what is known of each.
 
 In:    a response, where it came from and when.
-Out:   Candidate, which selection.py fills in and result.py explains; the addresses where clients reach it.
+Out:   Candidate, which selection.py fills in and verdicts.py explains; the addresses where clients reach it.
 State: one candidate's measurements.
 Not here: judging it (selection.py).
 """
@@ -52,7 +52,7 @@ class Candidate:
     )
     usage: float = 0.0  # 0 (busy) to 1 (idle)
     score: float = 0.0
-    loaded: str = ""  # why it is taken only if there is no other
+    loaded: str = ""  # over the load limit by what: then it is taken only if there is no other
     target: bool = False
     pings: int = 0
     round_trips_ns: list[int] = field(default_factory=list)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from heliograph.discovery.brokers import messages, selection
+from heliograph.discovery.brokers import messages, selection, verdicts
 from heliograph.discovery.brokers.answers import Answers
 from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
@@ -195,7 +195,7 @@ class Finder:
         if ask.how == LINK and ask.link is None:
             self._dial(ask)
             return
-        if ask.how == STATIC and not ask.sent:
+        if ask.how == STATIC and not ask.takes_links:
             self._dial(ask)  # it may take links and still not answer searches
         ask.sent += 1
         ask.sent_at = now
@@ -406,14 +406,14 @@ class Finder:
         candidates = list(self._candidates.values())
         ranked = selection.rank(candidates, self._config)
         if ranked:
-            selection.explain(candidates, ranked, self._config)
+            verdicts.explain(candidates, ranked, self._config)
             best = ranked[0]
             self._end(now, best, ranked, True, f"{best.name}: {best.verdict}")
         else:
             self._ping_next(now)  # the first ten died meanwhile, or their pongs got lost
 
     def _choose_unpinged(self, now: Instant) -> None:
-        """Nobody answers pings. While there is time, ask again; else take the best estimate: links may still work."""
+        """Nobody answers pings. While there is time, ask again; else take the best score: links may still work."""
         if now < self._start + self._config.timeout_ms * NS_PER_MS and not self._only_relayed():
             self._answers.clear()
             self._pinging = None
@@ -431,8 +431,7 @@ class Finder:
         candidates = list(self._candidates.values())
         selection.judge(candidates, self._config)
         ranked = sorted(candidates, key=lambda one: (bool(one.loaded), one.pings > 0, -one.score, one.name))
-        ranked[0].verdict = "chosen by its estimated delay: no broker answered pings"
-        selection.explain(candidates, [], self._config)
+        verdicts.explain_estimate(ranked)
         self._end(now, ranked[0], ranked, False, f"{ranked[0].name}: {ranked[0].verdict}")
 
     def _give_up(self, now: Instant) -> None:
@@ -461,7 +460,7 @@ class Finder:
 
     def _finish_listed(self, now: Instant) -> None:
         urls = tuple(f"heliograph://{written(address)}" for address in self._asking.reachable)
-        text = "nobody answered; these are the brokers of the static list, unproven"
+        text = "unproven: nobody answered the search, but this broker of the static list takes links"
         self._finish(now, Result(urls=urls, text=text))
 
     def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:

@@ -1,9 +1,9 @@
 """Selection: from the brokers that answered to the one to use.
 
 In:    candidates; weights and limits of the config.
-Out:   the same candidates with delay, usage, score and verdict; a target set; a ranking.
+Out:   the same candidates with delay, usage and score; a target set; a ranking.
 State: none: functions only.
-Not here: asking and pinging (finder.py), showing the outcome (result.py).
+Not here: asking and pinging (finder.py), the reasons in words (verdicts.py), the outcome (result.py).
 Paper: [brokers] §6 and §9. Its weight adds megabytes to ratios; here every quantity is a number from 0 to 1.
 
 The delay of an answer is its arrival less its timestamp, less the difference of our clock and the network's. That
@@ -77,12 +77,12 @@ def usage_of(usage: Usage, weights: WeightsConfig) -> float:
 
 
 def overload_of(usage: Usage, config: DiscoveryConfig) -> str:
-    """Why a broker is too busy to be chosen while there is another; empty if it is not."""
+    """What makes a broker too busy to be chosen while there is another; empty if it is not."""
     if usage.cpu_permille > config.cpu_permille_max:
-        return f"over the load limit: CPU at {usage.cpu_permille / 10:.0f} %"
+        return f"CPU at {usage.cpu_permille / 10:.0f} %"
     free = usage.memory_total - usage.memory_used
     if usage.memory_total and free * 1_000 < config.memory_free_permille_min * usage.memory_total:
-        return f"over the load limit: {max(0, free) * 100 // usage.memory_total} % of its memory free"
+        return f"{max(0, free) * 100 // usage.memory_total} % of its memory free"
     return ""
 
 
@@ -132,56 +132,15 @@ def rank(pinged: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate
     measured.sort(key=lambda candidate: (bool(candidate.loaded), candidate.round_trip_ns, candidate.name))
     if not measured:
         return []
-    tie_ns = tie_limit(measured[0].round_trip_ns or 0, config)
-    equals = [
-        candidate
-        for candidate in measured
-        if candidate.loaded == measured[0].loaded and (candidate.round_trip_ns or 0) <= tie_ns
-    ]
+    equals = as_near(measured, config)
     equals.sort(key=lambda candidate: (-candidate.usage, candidate.round_trip_ns, candidate.name))
     return equals + [candidate for candidate in measured if candidate not in equals]
 
 
-def tie_limit(round_trip_ns: int, config: DiscoveryConfig) -> int:
-    """Up to what round trip a broker counts as near as this one."""
-    return int(max(round_trip_ns * config.tie_ratio, round_trip_ns + config.tie_us * 1_000))
-
-
-def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config: DiscoveryConfig) -> None:
-    """Say of every candidate why it was or was not taken."""
-    best = ranked[0] if ranked else None
-    for candidate in candidates:
-        candidate.verdict = candidate.verdict or _verdict(candidate, best, config)
-    if best is not None:
-        best.verdict = _praise(best, ranked, config)
-
-
-def _verdict(candidate: Candidate, best: Candidate | None, config: DiscoveryConfig) -> str:
-    if not candidate.target and candidate.apart_ns is not None:
-        return candidate.loaded or "not pinged: others see the landmarks more as we do, so they are nearer"
-    if not candidate.target:
-        return candidate.loaded or f"not pinged: its score of {candidate.score:.2f} is not among the best"
-    if not candidate.round_trips_ns:
-        return f"pinged {candidate.pings} times without an answer"
-    if candidate.loaded:
-        return candidate.loaded
-    assert best is not None
-    mine, least = candidate.round_trip_ns or 0, best.round_trip_ns or 0
-    if mine <= tie_limit(least, config):
-        return f"as near as {best.name}, but busier ({candidate.usage:.2f} against {best.usage:.2f})"
-    return f"farther: {mine / 1e6:.2f} ms against {least / 1e6:.2f} ms"
-
-
-def _praise(best: Candidate, ranked: Sequence[Candidate], config: DiscoveryConfig) -> str:
-    least = min(candidate.round_trip_ns or 0 for candidate in ranked if candidate.loaded == best.loaded)
-    near = [
-        candidate
-        for candidate in ranked
-        if candidate.loaded == best.loaded and (candidate.round_trip_ns or 0) <= tie_limit(least, config)
-    ]
-    words = f"chosen: {(best.round_trip_ns or 0) / 1e6:.2f} ms"
-    if len(ranked) == 1:
-        return f"{words}, the only one that answered pings"
-    if len(near) > 1:
-        return f"{words}, as near as {len(near) - 1} other{'s' if len(near) > 2 else ''} and the least busy"
-    return f"{words}, the lowest delay"
+def as_near(measured: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
+    """Those that count as near as the nearest: among them load decides. Over the load limit only where all are."""
+    hot = all(candidate.loaded for candidate in measured)
+    trips = [(candidate, candidate.round_trip_ns or 0) for candidate in measured if hot or not candidate.loaded]
+    least_ns = min(trip for _, trip in trips)
+    limit_ns = int(max(least_ns * config.tie_ratio, least_ns + config.tie_us * 1_000))
+    return [candidate for candidate, trip in trips if trip <= limit_ns]
