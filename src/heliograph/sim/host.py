@@ -17,7 +17,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import Reason
-from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Ticket, no_shortcut
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Ticket
 from heliograph.sim.clock import WallClock
 from heliograph.sim.digest import PARTS_MAX, TAKE, WRITE
 from heliograph.sim.loop import NEVER
@@ -59,7 +59,7 @@ class Seat:
         self.name = name
         self.machine = machine
         self.receive = machine.receive  # called most
-        self.shortcut: Shortcut = getattr(machine, "shortcut", no_shortcut)
+        self.shortcut: Shortcut | None = getattr(machine, "shortcut", None)
         self.take = machine.take
         self.number = number  # in the digest
         self.dirty = False  # it had an input since its last take
@@ -140,7 +140,8 @@ class Host:
         if far.pressed and pending <= far.low:
             world.network.relieve(far)
         seat = end.seat
-        written = seat.shortcut(end.link, data, instant + self.shift)
+        shortcut = seat.shortcut
+        written = None if shortcut is None else shortcut(end.link, data, instant + self.shift)
         if written is None:
             seat.receive(end.link, data, instant + self.shift)
             self._carry_out(seat, instant)
