@@ -45,6 +45,7 @@ class Frame(NamedTuple):
 def take_apart(raw: bytes) -> Frame:
     """The fields of a whole frame."""
     _, kind, flags, topic_length, origin, sequence, header_length = HEAD.unpack_from(raw)
+    topic_length = 0 if kind == PARCEL else topic_length
     top, body = 28 + topic_length, 28 + topic_length + header_length
     return Frame(raw, kind, flags, origin, sequence, raw[28:top], raw[top:body], raw[body:])
 
@@ -66,6 +67,7 @@ def put_together(
 def check_head(buffer: bytes) -> int:
     """The size of the frame at the start of this buffer, which holds at least its head."""
     length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(buffer)
+    topic_length = 0 if kind == PARCEL else topic_length  # there it is the cluster's epoch
     if length < 24:
         raise EndError("frame_too_short")
     if length + 4 > BYTES_MAX.get(kind, CONTROL_BYTES_MAX):
