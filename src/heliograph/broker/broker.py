@@ -2,13 +2,14 @@
 
 In:    everything in machine.py.
 Out:   everything in machine.py.
-State: none of its own; each room has its own.
+State: reads that are not worked off; each room has its own.
 Not here: the rooms: sessions (handshake, life), subscriptions (who wants what), links (writing, pressure), publications
           (off the fast path), timing (network time), arrivals (from other brokers), requests (services), orders
           (reports), access, credentials, routing/ (other brokers).
 
-One publication travels: ``receive`` → wire/scan.py finds runs with the same route → each run is appended to the links
-of its route → ``take`` puts one prefix before them. See ARCHITECTURE.md.
+A publication alone in its read takes the shortcut (shortcut.py). Others travel: ``receive`` → wire/scan.py finds runs
+with the same route → each run is appended to the links of its route → ``take`` puts one prefix before them. See
+ARCHITECTURE.md.
 """
 
 from __future__ import annotations

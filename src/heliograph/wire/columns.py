@@ -29,7 +29,8 @@ _structs: dict[tuple[str, int], Struct] = {}
 
 
 class Mixed:
-    """Frames whose topics have different routes, in order: it stands where a run's route stands."""
+    """Frames whose topics have different routes: it stands where a run's route stands. In order; or, where no two
+    routes share a link, joined by route (broker/_native.c), which is the same to every link."""
 
     __slots__ = ("frames", "routes")
     one = None

@@ -8,8 +8,7 @@ Not here: anything that is not a plain EVENT with a valid topic. The scan stops 
 
 This is the hot path. Frame by frame it costs one struct read, one slice and one dict look-up, and no object per frame.
 Where many frames of the same length follow each other (wire/columns.py), they are read as columns, several times
-faster. Everything it touches is flat (a dict, two ints), so that a native twin can take its place;
-tests/conformance compares with a slow oracle.
+faster. broker/_native.c has a compiled twin, which means the same; tests/conformance compares both with a slow oracle.
 """
 
 from __future__ import annotations
