@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -134,6 +135,27 @@ def test_ten_thousand_answers_cost_no_more_than_fifty() -> None:
         talk.answer(number)
     assert talk.finder.report("overview")["candidates"] == talk.config.answers_max == 50
     assert len(talk.pings()) == talk.config.targets_max
+
+
+def peak_bytes(answers: int) -> int:
+    """What a search takes at most while so many brokers answer."""
+    talk = Talk()
+    talk.acknowledge(brokers=answers)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(answers):
+            talk.answer(number)
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.req("B10")
+def test_ten_thousand_answers_take_no_more_memory_than_a_hundred() -> None:
+    peak_bytes(100)  # what is made once, on first use
+    assert peak_bytes(10_000) <= 1.2 * peak_bytes(100)
 
 
 @pytest.mark.req("B12")
