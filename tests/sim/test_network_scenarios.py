@@ -73,7 +73,7 @@ def test_nothing_is_lost_while_links_break_and_there_is_another_way(seed: int) -
 
 @pytest.mark.slow
 @pytest.mark.req("N4", "N8")
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [*range(1, 5), 115])  # 115: a gateway loses its last link outside while it is alone
 def test_a_network_holds_while_brokers_links_and_clients_come_and_go(seed: int) -> None:
     result = play(load("network-churn"), seed)
     assert result.ok, why(result)

@@ -74,16 +74,17 @@ class Exchange:
             if ours is None or theirs > ours:
                 wants.append((what, broker))
             elif theirs < ours and not self._network.in_reach(what, broker):
-                self._send(neighbour, what, broker)
+                self.send(neighbour, what, broker)
         self.ask(neighbour, wants)
         for what, broker in sync.wants[:SYNC_PER_BODY_MAX]:
             if self._concerns(neighbour, what):
-                self._send(neighbour, what, broker)
+                self.send(neighbour, what, broker)
 
     def _concerns(self, neighbour: Neighbour, what: What) -> bool:
         return what not in INNER or neighbour.cluster == self._network.map.me.cluster
 
-    def _send(self, neighbour: Neighbour, what: What, broker: int) -> None:
+    def send(self, neighbour: Neighbour, what: What, broker: int) -> None:
+        """Tell the newest word about it, if there is one."""
         network = self._network
         if what in ("member", "gateway"):
             records = network.map.members if what == "member" else network.map.gateways

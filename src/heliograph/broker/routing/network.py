@@ -232,10 +232,8 @@ class Network:
         self.updates_heard += 1
         if record.broker == self.me:
             self._outlive(record.incarnation, record.number, now)
-            if isinstance(record, Gateway) and self.me not in self.map.gateways:
-                self.speaker.announce_gateway(
-                    now, renew=True
-                )  # we were one in an earlier life, and others still believe it
+            if isinstance(record, Gateway):
+                self._correct(record, link, now)
             return
         if isinstance(record, Member) and record.cluster != self.map.me.cluster:
             return
@@ -273,6 +271,14 @@ class Network:
         self.announce(now, anew=True)
         if self.me in self.map.gateways:
             self.speaker.announce_gateway(now, renew=True)
+
+    def _correct(self, record: Gateway, link: Link, now: Instant) -> None:
+        """Somebody believes that we are still a gateway. What is out of reach is offered to nobody, so say it again."""
+        known = self.map.gateways.get(self.me)
+        if known is None:
+            self.speaker.announce_gateway(now, renew=True)
+        elif record.age < known.age and not known.outside and link.neighbour is not None:
+            self.exchange.send(link.neighbour, "gateway", self.me)
 
     def tell_record(self, record: Record, source: Link | None, raw: bytes = b"") -> None:
         """Tell everybody whom it concerns, but not the one it came from."""
