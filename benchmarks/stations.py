@@ -20,11 +20,13 @@ from heliograph.wire.frames import Kind, control, event
 
 PERIOD_NS = 1_000_000
 PAYLOAD = b"x" * 64
-NOTHING = Effects()
+NOTHING = Outbox().empty(None)
 
 
 class Station:
     """Dials its broker and says hello."""
+
+    __slots__ = ("_broker", "_dialled", "bytes_in", "link", "outbox", "secret", "wake_at", "wants")
 
     def __init__(self, broker: str, name: str) -> None:
         self.outbox = Outbox()
@@ -34,18 +36,21 @@ class Station:
         self.secret = sha256(f"{broker}/{name}".encode()).digest()
         self._broker = broker
         self._dialled = False
+        self.wants = False  # something, at the next take
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The first input of all: time to begin."""
         if not self._dialled:
             self._dialled = True
             self.outbox.dial(Dial(self._broker, DEFAULT_PORT))
+            self.wants = True
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
         """Say hello."""
         self.link = link
         hello = bodies.Hello(versions=[1], secret=self.secret.hex(), keep_alive_ms=120_000)
         self.outbox.writes.append((link, [control(Kind.HELLO, 0, bodies.encode(hello))]))
+        self.wants = True
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """Count."""
@@ -53,10 +58,10 @@ class Station:
 
     def take(self) -> Effects:
         """What is wanted; mostly nothing, which is one and the same object."""
-        outbox = self.outbox
-        if outbox.writes or outbox.dials or self.wake_at is not None:
-            return outbox.empty(self.wake_at)
-        return NOTHING
+        if not self.wants:
+            return NOTHING
+        self.wants = self.wake_at is not None
+        return self.outbox.empty(self.wake_at)
 
     def wake(self, now: Instant) -> None:
         """Nothing to do."""
@@ -88,6 +93,8 @@ class Station:
 class Subscriber(Station):
     """Wants everything that a filter matches."""
 
+    __slots__ = ("_pattern",)
+
     def __init__(self, broker: str, pattern: str, number: int) -> None:
         super().__init__(broker, f"subscriber/{pattern}/{number}")
         self._pattern = pattern
@@ -101,6 +108,8 @@ class Subscriber(Station):
 
 class Publisher(Station):
     """Publishes every millisecond."""
+
+    __slots__ = ("_number", "_origin", "_sequence", "_topic")
 
     def __init__(self, broker: str, topic: bytes, number: int) -> None:
         super().__init__(broker, f"publisher/{number}")

@@ -279,11 +279,9 @@ class Outbox:
         """Hand over everything. This runs once per read, so what is mostly empty is looked at together."""
         effects = Effects()
         effects.wake_at = wake_at
-        if self.writes:
-            effects.writes = self.writes
-            self.writes = []
-        if any(self._rare) or self.stop:
-            effects.rare = True
+        effects.writes, self.writes = self.writes, []
+        effects.rare = rare = self.stop or any(self._rare)
+        if rare:
             effects.notes, self.notes = self.notes, []
             effects.holds, self.holds = self.holds, []
             effects.hangups, self.hangups = self.hangups, []

@@ -20,7 +20,7 @@ def test_an_emptied_outbox_is_the_same_outbox_with_nothing_in_it() -> None:
     assert effects.hangups == [(1, Reason.GOODBYE)]
     assert [given for given, _ in effects.dials] == [ticket]
     assert effects.wake_at == 7
-    assert outbox.empty(None).writes == ()
+    assert not outbox.empty(None).writes
 
 
 def test_tickets_are_never_given_twice() -> None:

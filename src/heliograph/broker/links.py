@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from heliograph.broker.config import LimitsConfig
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
 NOTE_EVERY_NS = 1_000_000_000
+SMALL_BYTES = 1 << 16  # what every sink takes at once
 VOIDS_MAX = 64  # empty entries in a backlog before it is swept
 
 NO_ROUTES = Routes()
@@ -194,6 +195,26 @@ class Links:
         out += (b"", chunk)
         link.sink = sink
 
+    def fan_out(self, publisher: Link, sinks: Sequence[Sink], chunk: bytes, now: Instant) -> None:
+        """Send whole frames to many sinks; to that of the publisher's own link, what it wants of them."""
+        touched = self.touched
+        for sink in sinks:
+            link = sink.link
+            if link is publisher and sink.own is not True:
+                if sink.own is False:
+                    continue
+                sink = sink.own
+            if link.sink is sink:
+                link.out.append(chunk)
+            elif link.touched or link.pressed or link.backlog or link.state != READY:
+                self.deliver(publisher, sink, chunk, now)
+            else:  # mostly: nothing else was gathered for it, and nothing waits
+                link.touched = True
+                touched.append(link)
+                link.out = [b"", chunk]
+                link.mark = 0
+                link.sink = sink
+
     def ready(self, sink: Sink) -> Callable[[bytes], None] | None:
         """Open a delivery to a sink, and say how to add chunks to it until anything else is sent to its link.
 
@@ -226,9 +247,15 @@ class Links:
         writes = self._outbox.writes
         for link in self.touched:
             link.touched = False
-            if link.sink is not None:
-                self._close(link)
-            writes.append((link.id, link.out))
+            out, sink = link.out, link.sink
+            if sink is not None:
+                if len(out) == 2 and (size := len(chunk := out[1])) <= SMALL_BYTES:  # mostly: one chunk
+                    link.sink = None
+                    link.deliveries += 1
+                    out[0] = sink.prefix(size, [chunk])
+                else:
+                    self._close(link)
+            writes.append((link.id, out))
             link.out = []
         self.touched.clear()
 

@@ -166,17 +166,7 @@ class Publications:
                 self.spread(publisher, route.content.route(raw), raw, now)
                 start = end
             return
-        deliver = self._links.deliver
-        for sink in route.sinks:
-            link = sink.link
-            if link is publisher and sink.own is not True:
-                if sink.own is False:
-                    continue
-                sink = sink.own
-            if link.sink is sink:
-                link.out.append(chunk)
-            else:
-                deliver(publisher, sink, chunk, now)
+        self._links.fan_out(publisher, route.sinks, chunk, now)
         if publisher.neighbour is None:  # groups are decided where a publication enters
             for share in route.shares:
                 self.share_out(publisher, share, chunk, TTL, (), now)

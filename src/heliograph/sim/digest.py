@@ -8,7 +8,7 @@ Not here: what is worth reading about a run (journal.py).
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from hashlib import sha256
 from struct import Struct
 
 import msgspec
@@ -32,7 +32,7 @@ class Digest:
     __slots__ = ("_hash", "parts")
 
     def __init__(self) -> None:
-        self._hash = blake2b(digest_size=32)
+        self._hash = sha256()
         self.parts: list[bytes] = []
 
     def add_rest(self, instant: Instant, machine: int, effects: Effects) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from heliograph.errors import Reason
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Ticket
 from heliograph.sim.clock import WallClock
-from heliograph.sim.digest import PARTS_MAX, TAKE, WRITE
+from heliograph.sim.digest import TAKE
 from heliograph.sim.loop import NEVER
 from heliograph.sim.network import End
 
@@ -33,7 +33,7 @@ LINGER_NS_MAX = 50_000  # how long an idle host may wait for more input before i
 SPINS_MAX = 100_000  # wakes in a row that ask for another one at once: the machine will never end
 SPIN_NS = 1_000_000  # in a row: less than a millisecond apart
 
-_pack_take, _pack_write = TAKE.pack, WRITE.pack
+_pack_take = TAKE.pack
 
 Handler = Callable[[Any, Any, Instant], None]
 Build = Callable[[int], "Node"]
@@ -126,31 +126,29 @@ class Host:
         if self.turning or self.free_at > instant:
             self.offer(self._receive, end, data)
             return
-        if world.draw() < world.linger:
+        draw = world.draw
+        if draw() < world.linger:
             self.inbox.append((self._receive, end, data))
             self._linger()
             return
-        self.turning = True
         world.acting = self
-        loop = self.loop
-        loop.step += 1
-        self.free_at = instant = instant + self.service_ns
+        self.loop.step += 1
+        self.free_at = instant = instant + self.service_ns  # what is offered meanwhile finds the host busy
         far = end.far
         far.pending = pending = far.pending - len(data)
         if far.pressed and pending <= far.low:
             world.network.relieve(far)
         seat = end.seat
-        shortcut = seat.shortcut
-        written = None if shortcut is None else shortcut(end.link, data, instant + self.shift)
-        if written is None:
-            seat.receive(end.link, data, instant + self.shift)
-            self._carry_out(seat, instant)
-        else:
-            self._write(seat, written, instant)
-        if self.inbox:
-            loop.at(instant, Host.turn, self)
-        else:
-            self.turning = False
+        shortcut, receive, take = seat.shortcut, seat.receive, seat.take  # faster than a call of an attribute
+        if shortcut is not None:
+            written = shortcut(end.link, data, instant + self.shift)
+            if written is not None:
+                self._write(seat, written, instant)
+                return
+        receive(end.link, data, instant + self.shift)
+        effects = take()
+        if effects.writes or effects.rare or effects.wake_at != seat.asked or seat.after:
+            self._carry_out(seat, effects, instant)
 
     def receive_datagram(self, door: Door, source: Address, data: bytes) -> None:
         """A datagram arrived at a socket."""
@@ -232,7 +230,7 @@ class Host:
         for seat in self.seats:
             if seat.dirty and not seat.gone:
                 seat.dirty = False
-                self._carry_out(seat, done_at)
+                self._carry_out(seat, seat.take(), done_at)
         if inbox and self.up:
             loop = world.loop
             loop.count += 1
@@ -305,42 +303,19 @@ class Host:
     def _write(self, seat: Seat, written: tuple[LinkId, bytes], instant: int) -> None:
         """The one write of a shortcut; in the digest it is what it would be among effects."""
         link, data = written
-        parts = self.world.digest.parts
-        parts.append(_pack_take(instant, seat.number, -1 if seat.asked is None else seat.asked))
-        end = self.ends.get(link)
-        if end is None or end.writer is not seat:
-            end = self._own_end(seat, link, "writes to")
-        if end is not None:
-            parts.append(_pack_write(link, len(data)))
-            parts.append(data)
-            self.world.network.write(end, data, instant)
-        if len(parts) > PARTS_MAX:
-            self.world.digest.feed()
-        if seat.departed:
-            seat.departed.clear()
+        world = self.world
+        world.digest.parts.append(_pack_take(instant, seat.number, -1 if seat.asked is None else seat.asked))
+        world.network.send(self, seat, [(link, [data])], instant)
         if seat.after is not None:
             seat.after()
 
-    def _carry_out(self, seat: Seat, instant: int) -> None:
-        """Do what a machine wants. The hot path: what has not changed since the last take costs nothing."""
+    def _carry_out(self, seat: Seat, effects: Effects, instant: int) -> None:
+        """Do what a machine wants."""
         world = self.world
-        effects = seat.take()
-        if effects.writes or effects.wake_at != seat.asked:
-            parts = world.digest.parts
-            wake_at = effects.wake_at
-            parts.append(_pack_take(instant, seat.number, -1 if wake_at is None else wake_at))
-            for link, frames in effects.writes:
-                end = self.ends.get(link)
-                if end is None or end.writer is not seat:
-                    end = self._own_end(seat, link, "writes to")
-                    if end is None:
-                        continue
-                data = frames[0] if len(frames) == 1 else b"".join(frames)
-                parts.append(_pack_write(link, len(data)))
-                parts.append(data)
-                world.network.write(end, data, instant)
-            if len(parts) > PARTS_MAX:
-                world.digest.feed()
+        wake_at = effects.wake_at
+        if effects.writes or wake_at != seat.asked:
+            world.digest.parts.append(_pack_take(instant, seat.number, -1 if wake_at is None else wake_at))
+            world.network.send(self, seat, effects.writes, instant)
             if wake_at != seat.asked:
                 self._ask_to_be_woken(seat, wake_at, instant)
         if effects.rare:
@@ -358,11 +333,11 @@ class Host:
         for note in effects.notes:
             world.journal.write("note", self.name, note)
         for link, hold in effects.holds:
-            end = self._own_end(seat, link, "holds")
+            end = self.own_end(seat, link, "holds")
             if end is not None:
                 world.network.hold(end, hold)
         for link, reason in effects.hangups:
-            end = self._own_end(seat, link, "hangs up")
+            end = self.own_end(seat, link, "hangs up")
             if end is not None:
                 world.journal.write("hung_up", self.name, link, reason.word)
                 world.network.hang_up(end, reason, instant)
@@ -381,7 +356,7 @@ class Host:
         if effects.datagrams:
             world.datagrams.send(seat, effects.datagrams, instant)
 
-    def _own_end(self, seat: Seat, link: LinkId, verb: str) -> End | None:
+    def own_end(self, seat: Seat, link: LinkId, verb: str) -> End | None:
         """The end that an effect is about; None if it was detached after the machine asked for the effect."""
         end = self.ends.get(link)
         if end is not None and end.writer is seat:

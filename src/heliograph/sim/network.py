@@ -12,7 +12,7 @@ whose buffer fills when the far side does not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from heapq import heappush
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from heliograph.errors import Reason
 from heliograph.machine import Dial, LinkId, Peer, Ticket
+from heliograph.sim.digest import PARTS_MAX, WRITE, Digest
 from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
 from heliograph.sim.tamper import without_frame
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 FLUSH_NS_MAX = SECOND  # how long a driver waits for the last writes of a link that was hung up
 DIAL_NS_MAX = 5 * SECOND  # how long a driver waits for an answer to a dial
 MARK_BYTES_MIN = 512
+
+_pack_write = WRITE.pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Distance:
         return found
 
 
+Writes = Sequence[tuple[LinkId, list[bytes]]]
 Flight = list[tuple[int, bytes | Reason]]
 """Chunks with their arrival, oldest first; a Reason ends the stream. A list, not a deque: that takes 600 bytes each."""
 
@@ -142,7 +146,7 @@ class Listener:
 class Network:
     """All links of a world. ``offer`` and the handlers are the world's: they give inputs to machines."""
 
-    def __init__(self, settings: NetworkSettings, loop: Loop, random: Random) -> None:
+    def __init__(self, settings: NetworkSettings, loop: Loop, random: Random, digest: Digest) -> None:
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.blocked: dict[tuple[str, str], int] = {}  # (from host, to host) -> how many partitions stop it
         self.links_made = 0
@@ -151,9 +155,10 @@ class Network:
         self.tap: Callable[[End, bytes], None] | None = None  # sees what is written to links made after it was set
         self._settings = settings
         self._loop = loop
+        self._digest = digest
         self._draw = random.random
         self._arrives = self._arrive  # bound once: it is pushed for every chunk
-        self._jitter = self.jitter_ns = int(settings.jitter_ms * MILLISECOND)
+        self.jitter_ns = float(int(settings.jitter_ms * MILLISECOND))
         self._delay = int(settings.delay_ms * MILLISECOND)
         self._delays: dict[tuple[str, str], int] = {}  # of pairs of hosts, once asked for
         self.ruler: Callable[[str, str], float] | None = None  # one-way ms between hosts, in place of the settings
@@ -182,7 +187,7 @@ class Network:
     def dial(self, seat: Seat, ticket: Ticket, dial: Dial, instant: int) -> None:
         """Try to open a link; one round trip later the dialler knows."""
         there = self.delay_ns(seat.host.name, dial.host) + self.delay_ns(dial.host, seat.host.name)
-        trip = there + 2 * (int(self._jitter * self._draw()) + MICROSECOND)
+        trip = there + 2 * (int(self.jitter_ns * self._draw()) + MICROSECOND)
         self._loop.at(instant + trip, self._answer_dial, (seat, ticket, dial))
 
     def _answer_dial(self, dialled: tuple[Seat, Ticket, Dial], instant: int) -> None:
@@ -245,46 +250,51 @@ class Network:
 
     # Bytes travel.
 
-    def write(self, end: End, data: bytes, instant: int) -> None:
-        """Put bytes on their way to the far end. Called for every write, so it draws no more than it must."""
-        if end.odd:
-            instant, data = self._prepare(end, data, instant)
-        size = len(data)
-        if not size:
-            return
-        end.pending = pending = end.pending + size
-        if pending > end.high and not end.pressed:
-            end.pressed = True
-            self._loop.at(instant, self._press, end)
-        draw = self._draw
-        flight = end.flight
-        arrival = instant + end.delay + int(self._jitter * draw())
-        if arrival < end.last:
-            arrival = end.last  # it cannot overtake: it arrives together with the chunk before
-        fate = draw()
-        if fate < self._split_or_join:
-            if fate >= self._split:
-                data = self._join(flight, data)
-            elif size > 1:
-                cut = 1 + int((size - 1) * draw())
-                flight.append((arrival, data[:cut]))
-                data = data[cut:]
-                arrival += 1 + int(self._jitter * draw())
-        flight.append((arrival, data))
-        end.last = arrival
-        if not end.scheduled:
-            end.scheduled = True
-            loop = self._loop
-            loop.count += 1
-            heappush(loop.heap, (flight[0][0], loop.count, self._arrives, end))
+    def send(self, host: Host, seat: Seat, writes: Writes, instant: int) -> None:
+        """Put what a machine wrote on its way, and into the digest. The hot path: it does no more than it must."""
+        ends, loop, parts = host.ends, self._loop, self._digest.parts
+        draw, jitter, split_or_join, arrives = self._draw, self.jitter_ns, self._split_or_join, self._arrives
+        for link, frames in writes:
+            end = ends.get(link)
+            if end is None or end.writer is not seat:
+                end = host.own_end(seat, link, "writes to")
+                if end is None:
+                    continue
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            size = len(data)
+            parts.append(_pack_write(link, size))
+            parts.append(data)
+            leaves = instant
+            if end.odd:
+                leaves, data = self._prepare(end, data, instant)
+                size = len(data)
+            if not size:
+                continue
+            end.pending = pending = end.pending + size
+            if pending > end.high and not end.pressed:
+                end.pressed = True
+                loop.at(leaves, self._press, end)
+            first = arrival = leaves + end.delay + int(jitter * draw())
+            if arrival < end.last:
+                first = arrival = end.last  # it cannot overtake: it arrives together with the chunk before
+            fate = draw()
+            if fate < split_or_join:
+                arrival, data = (self._cut if fate < self._split else self._join)(end, arrival, data)
+            end.flight.append((arrival, data))
+            end.last = arrival
+            if not end.scheduled:
+                end.scheduled = True
+                loop.count += 1
+                heappush(loop.heap, (first, loop.count, arrives, end))
+        if len(parts) > PARTS_MAX:
+            self._digest.feed()
 
     def _prepare(self, end: End, data: bytes, instant: int) -> tuple[int, bytes]:
         """What is left of a write to an unusual link, and when it leaves."""
         if end.over:
             return instant, b""  # the link is gone and the machine does not know yet
         if end.pipe:
-            end.pending += len(data)
-            end.far.host.receive(end.far, data, self._loop.now)
+            self.put_through(end, data)
             return instant, b""
         if end.tamper:
             data = self._tampered(end, data)
@@ -294,12 +304,26 @@ class Network:
             instant = end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
         return instant, data
 
-    def _join(self, flight: Flight, data: bytes) -> bytes:
+    def put_through(self, end: End, data: bytes) -> None:
+        """A pipe takes no time."""
+        end.pending += len(data)
+        end.far.host.receive(end.far, data, self._loop.now)
+
+    def _cut(self, end: End, arrival: int, data: bytes) -> tuple[int, bytes]:
+        """A first part arrives then, the rest a little later."""
+        if len(data) == 1:
+            return arrival, data
+        cut = 1 + int((len(data) - 1) * self._draw())
+        end.flight.append((arrival, data[:cut]))
+        return arrival + 1 + int(self.jitter_ns * self._draw()), data[cut:]
+
+    def _join(self, end: End, arrival: int, data: bytes) -> tuple[int, bytes]:
         """The chunk before waits for this one, if it is still on its way."""
+        flight = end.flight
         if flight and isinstance(before := flight[-1][1], bytes):
             flight.pop()
-            return before + data
-        return data
+            return arrival, before + data
+        return arrival, data
 
     def _arrive(self, end: End, instant: int) -> None:
         """What is due at the far end of this stream arrives there, in one piece."""
@@ -307,11 +331,11 @@ class Network:
         flight = end.flight
         if end.stops or not flight:
             return  # whoever lets it go on calls ``resume``
-        due, data = flight[0]
+        due, data = flight.pop(0)
         if due > instant:  # it was joined with a later chunk, or the one before was lost
+            flight.insert(0, (due, data))
             self.resume(end)
             return
-        del flight[0]
         if type(data) is not bytes:
             self._end_stream(end, data)  # type: ignore[arg-type]  # not bytes: a Reason
             return
@@ -421,7 +445,7 @@ class Network:
     def break_link(self, end: End, keep: float) -> None:
         """Reset a link: of each direction a share ``keep`` of what is in flight still arrives, the suffix is lost."""
         for side in (end, end.far):
-            self._cut(side, keep)
+            self._shorten(side, keep)
             side.flight.append((max(side.last, self._loop.now + side.delay), Reason.RESET))
             self.resume(side)
 
@@ -441,12 +465,12 @@ class Network:
         if end.pipe:
             return
         self._lose_flight(end.far)
-        self._cut(end, keep)
+        self._shorten(end, keep)
         if not silent:
             end.flight.append((max(end.last, self._loop.now + end.delay), Reason.RESET))
         self.resume(end)
 
-    def _cut(self, end: End, keep: float) -> None:
+    def _shorten(self, end: End, keep: float) -> None:
         """Keep this share of the bytes in flight, in order; lose the rest."""
         chunks = [(arrival, data) for arrival, data in end.flight if isinstance(data, bytes)]
         room = int(keep * sum(len(data) for _, data in chunks))

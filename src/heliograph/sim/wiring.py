@@ -120,4 +120,4 @@ class Wiring:
         if host.up:
             pipe = next(end for end in host.ends.values() if end.pipe and end.seat.name == BROKER)
             frame = service(b"broker", json.dumps(order).encode(), ORDER)
-            self._world.network.write(pipe.far, frame, self._world.loop.now)
+            self._world.network.put_through(pipe.far, frame)

@@ -78,7 +78,7 @@ class World:
         self.loop = Loop()
         self.journal = Journal(self.loop, keep_all=keep_journal)
         self.digest = Digest()
-        self.network = Network(network or NetworkSettings(), self.loop, self.random("network"))
+        self.network = Network(network or NetworkSettings(), self.loop, self.random("network"), self.digest)
         self.datagrams = Datagrams(self, datagrams or DatagramSettings())
         self.hosts: dict[str, Host] = {}
         self.acting: Host | None = None  # whose turn it is

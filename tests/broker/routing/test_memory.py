@@ -105,3 +105,22 @@ def test_a_gateway_that_is_none_any_more_and_a_speaker_that_is_silent_are_forgot
     network = mesh["c"].broker._network
     assert [gateway.name for gateway in network.map.gateways.values() if gateway.cluster == "x"] == ["b"]
     assert [owner for owner in network.interests.owners if owner[1]] == [(mesh["low139"].broker._network.me, True)]
+
+
+def test_a_gateway_that_lost_its_last_link_while_it_was_alone_is_not_taken_for_one_when_it_is_back() -> None:
+    clusters = {"a": "x", "b": "x", "g": "x", "c": "y"}
+    mesh = Mesh({"g": ["b", "c"], "b": ["a"], "a": ["c"]}, clusters, **TIMES)
+    mesh.stalled.add(frozenset("gb"))
+    mesh.pass_time(2_500)
+    mesh["g"].broker._network.peering.drop(LinkConfig(host="c"))
+    mesh["g"].take()
+    mesh.pass_time(100)
+    network = mesh["b"].broker._network
+    for item in network.memory.lost:  # as if b had begun anew: it learns the old record from a
+        network.forget(*item)
+    mesh.stalled.clear()
+    mesh.pass_time(1_500)
+    assert names(mesh, "b") == ["a", "b", "c", "g"]
+    for name in "abc":
+        gateways = mesh[name].broker._network.map.gateways.values()
+        assert sorted(gateway.name for gateway in gateways if gateway.outside) == ["a", "c"], name

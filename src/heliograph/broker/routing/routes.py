@@ -35,6 +35,8 @@ FORGET_STEPS_MAX = 4_096  # a filter that touches more is cheaper to serve by fo
 EVICTED_AT_ONCE = 1_024
 SHARED_MAX = 4_096
 
+_pack_length = LENGTH.pack
+
 
 class Sink:
     """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow."""
@@ -60,7 +62,7 @@ class Sink:
         if dropped != self._dropped:
             self._dropped = dropped
             self._rest = HEAD.pack(0, 3, 0, 0, dropped, 0, len(self.numbers))[4:] + self.numbers
-        return LENGTH.pack(self._length + size) + self._rest
+        return _pack_length(self._length + size) + self._rest
 
 
 class Share:
