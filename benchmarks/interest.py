@@ -87,7 +87,10 @@ def _result(field: Field, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         | {"ratios": {figure: {peer: one["spread"] for peer, one in compared[figure].items()} for figure in TIMES}},
         "budget": [
             budget("in force at the other end, ours", ours.get("in_force_ms"), LIMIT_MS, "ms"),
-            budget("with a publication from there delivered, ours", ours.get("arrived_ms"), LIMIT_MS, "ms"),
+            *(
+                budget(f"with a publication from there delivered, ours by {peer}", entry["ratio"], 1.0, "")
+                for peer, entry in compared["arrived_ms"].items()
+            ),
         ],
     }
 
