@@ -1,7 +1,7 @@
 """How many examples a property gets: what it asks for, scaled by the profile of the run.
 
 In:    a count, as for `make test`; the profile (conftest.py).
-Out:   hypothesis settings: a quarter of that for `make quick`, ten times as many for `make soak`.
+Out:   hypothesis settings: a sixth of that for `make quick`, ten times as many for `make soak`.
 State: none.
 Not here: the profiles themselves.
 """

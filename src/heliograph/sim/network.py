@@ -1,7 +1,8 @@
 """The simulated network: links that delay, stall, split, join, stop and break, but never reorder.
 
 In:    what machines write, hold, hang up and dial, as the world passes it on; what faults do to links.
-Out:   inputs (attach, receive, press, detach, failed), offered to the hosts at the instants drawn from the seed.
+Out:   inputs (attach, receive, press, detach, failed), offered to the hosts at the instants drawn from the seed; every
+       write to the digest.
 State: both ends of every link with what is in flight, the listeners, the directions that are cut.
 Not here: when a host handles an input and what a machine answers (world.py), when faults strike (faults.py).
 
