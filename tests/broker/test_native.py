@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker import hot
@@ -16,6 +16,7 @@ from heliograph.broker.routing.seen import Seen
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import event
 from heliograph.wire.scan import frames_of, scan
+from tests.examples import examples
 
 pytestmark = pytest.mark.skipif(not hot.is_native, reason="the compiled parts are not installed or not wanted")
 
@@ -93,7 +94,7 @@ damage = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=
 firsts = st.sampled_from([-1, 0, 5, (1 << 62) - 3, (1 << 63) - 4, (1 << 63) - 1, (1 << 64) - 4])
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(plan, damage, firsts, st.integers(0, 60), st.sampled_from([100, 1 << 20]), st.booleans(), st.booleans())
 def test_it_finds_what_the_scan_in_python_finds(
     plan: list, damage: list, first: int, cut: int, payload_bytes_max: int, shared_link: bool, interleaved: bool
@@ -143,7 +144,7 @@ def test_an_error_of_ours_is_raised_and_not_swallowed() -> None:
         hot.scan(event(b"a", b"", ORIGIN, 0), 0, routes, Seen(ORIGIN, 1), 1 << 20, [])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["put", "drop", "find", "clear"] * 5 + ["put"] * 30), st.integers(0, 400)),
