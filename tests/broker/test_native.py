@@ -91,7 +91,7 @@ plan = st.lists(
     max_size=12,
 )
 damage = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=2)
-firsts = st.sampled_from([-1, 0, 5, (1 << 62) - 3, (1 << 63) - 4, (1 << 63) - 1, (1 << 64) - 4])
+firsts = st.sampled_from([0, 5, (1 << 62) - 3, (1 << 63) - 4, (1 << 63) - 1, (1 << 64) - 4])
 
 
 @examples(600)
@@ -100,7 +100,7 @@ def test_it_finds_what_the_scan_in_python_finds(
     plan: list, damage: list, first: int, cut: int, payload_bytes_max: int, shared_link: bool, interleaved: bool
 ) -> None:
     events: list[bytes] = []
-    sequence = max(first, 0)
+    sequence = first
     for topic, jump, size, origin, flags, headers, times in plan:
         for n in range(times):
             sequence = min(max(0, sequence + (jump if n == 0 else 0)), (1 << 64) - 1)

@@ -93,7 +93,7 @@ def test_the_shortcut_does_what_the_long_way_does(form: str, clusters: dict, mon
             short[name] += mesh[name].short
 
     compare()
-    assert min(short.values()) > 10  # where a publication enters, on its way, and where it arrives
+    assert all(short.values())  # where a publication enters, on its way, and where it arrives
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -79,7 +79,7 @@ class Subscription:
 class Numbers:
     """What is remembered of one origin: the highest sequence, and the spans below it that never came."""
 
-    highest: int
+    highest: int = -1
     gaps: list[tuple[int, int]] = field(default_factory=list)  # oldest first
 
     def admit(self, sequence: int, gaps_max: int) -> bool:
@@ -231,10 +231,7 @@ class Oracle:
         publisher.told.append(topic)
 
     def _is_new(self, event: Frame) -> bool:
-        if event.origin not in self.origins:
-            self.origins[event.origin] = Numbers(event.sequence)
-            return True
-        return self.origins[event.origin].admit(event.sequence, self.settings.gaps_max)
+        return self.origins.setdefault(event.origin, Numbers()).admit(event.sequence, self.settings.gaps_max)
 
     def _is_expired(self, event: Frame) -> bool:
         expiry = grammar.expiry_of(event.headers) if event.flags & grammar.EXPIRES else None

@@ -64,7 +64,7 @@ def test_a_network_holds_whatever_goes_wrong(first: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.req("N5", "N8")
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", [*range(1, 7), 394])  # 394: an origin's first two publications come in the wrong order
 def test_nothing_is_lost_while_links_break_and_there_is_another_way(seed: int) -> None:
     result = play(load("network-links"), seed)
     assert result.ok, why(result)
@@ -138,7 +138,7 @@ names = ["maps", "delivery", "duplicates", "order", "bounded", "convergence"]
 
 @pytest.mark.slow
 @pytest.mark.req("N5", "N8")
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", [*range(1, 7), 394])  # 394: an origin's first two publications come in the wrong order
 def test_nothing_is_lost_while_the_member_that_speaks_for_its_cluster_leaves_and_comes_back(seed: int) -> None:
     result = play(parse(SPEAKER), seed)
     assert result.ok, why(result)

@@ -346,7 +346,7 @@ static int find(const char *data, Py_ssize_t size, PyObject *routes, PyObject *s
     long long next;
     if (next_of(seen, &next) < 0) return FAILED;
     found->sequence = read64(data + 16);
-    if (next == ASK || (next >= 0 && found->sequence < (uint64_t)next)) return NO;
+    if (next == ASK || found->sequence < (uint64_t)next) return NO;
     PyObject *origin = borrow(seen, n_origin);
     if (origin == NULL) return FAILED;
     if (PyLong_AsUnsignedLongLong(origin) != read64(data + 8)) return PyErr_Occurred() ? FAILED : NO;
@@ -358,7 +358,7 @@ static int find(const char *data, Py_ssize_t size, PyObject *routes, PyObject *s
 }
 
 static int keep(Found *found) {
-    if (found->next >= 0 && found->sequence == (uint64_t)found->next)
+    if (found->sequence == (uint64_t)found->next)
         return write_int(found->seen, n_next, found->next + 1) < 0 ? -1 : add_int(found->seen, n_accepted, 1);
     PyObject *sequence = PyLong_FromUnsignedLongLong(found->sequence);
     PyObject *is_new = sequence == NULL ? NULL : PyObject_CallMethodObjArgs(found->seen, n_admit, sequence, NULL);

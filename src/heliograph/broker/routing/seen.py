@@ -6,9 +6,10 @@ State: per origin the next expected number and a bounded list of gaps; a bounded
 Not here: reading numbers from frames (wire/scan.py, on the fields of Seen), who may use an origin (sessions.py).
 Paper: [grid] §1.2, traces and event ids against echoes.
 
-A number above the highest is new, and the numbers between become a gap. A lower number is new only if it lies in a
-remembered gap. When the list of gaps is full the oldest gap is closed: its numbers then count as seen. All doubt errs
-toward a counted loss, never toward a duplicate.
+A number above the highest is new, and the numbers between become a gap. Below the first that comes there is a gap too:
+publications may take different ways and overtake each other. A lower number is new only if it lies in a remembered gap.
+When the list of gaps is full the oldest gap is closed: its numbers then count as seen. All doubt errs toward a counted
+loss, never toward a duplicate.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ NS_PER_MS = 1_000_000
 
 
 class Seen:
-    """What one origin has published. ``next`` is -1 until the first number sets the base."""
+    """What one origin has published. ``next`` is above every number that came."""
 
     __slots__ = ("_firsts", "_lasts", "accepted", "duplicates", "gaps_closed", "gaps_max", "late", "next", "origin")
 
     def __init__(self, origin: int, gaps_max: int) -> None:
         self.origin = origin
-        self.next = -1
+        self.next = 0
         # Missing numbers, ascending. A publisher of several topics leaves a gap with each one that is not wanted here,
         # so this is packed: 16 bytes each.
         self._firsts = array("Q")
@@ -43,7 +44,7 @@ class Seen:
     def admit(self, sequence: int) -> bool:
         """True if this number is new; from now on it is not. ``accepted`` and ``duplicates`` count."""
         if sequence >= self.next:
-            if self.next >= 0 and sequence > self.next:
+            if sequence > self.next:
                 self._open_gap(self.next, sequence)
             self.next = sequence + 1
         elif not self._fill(sequence):
