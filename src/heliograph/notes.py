@@ -275,11 +275,12 @@ class DatagramsUnsent(Note, frozen=True, tag="datagrams_unsent"):
 
 
 class DialFailed(Note, frozen=True, tag="dial_failed"):
-    """A client could not reach a broker; it tries again."""
+    """A client, or a broker that is to have a link there, could not reach a broker; it tries again."""
 
     address: str
     reason: Reason
     retry_ms: int
+    detail: str = ""
 
     @property
     def level(self) -> str:

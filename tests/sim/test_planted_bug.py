@@ -10,9 +10,32 @@ import pytest
 
 from heliograph.cli.simulate import simulate
 from heliograph.sim.run import play
-from heliograph.sim.scenario import load
+from heliograph.sim.scenario import load, parse
 
 SCENARIO = Path(__file__).with_name("dropped-frame.toml")
+TWO = """
+[scenario]
+name = "two"
+duration_s = 12
+settle_s = 3
+[topology]
+links = [["a", "b"]]
+[topology.brokers.a]
+[topology.brokers.b]
+[topology.clients.feed]
+broker = "a"
+[topology.clients.reader]
+broker = "b"
+[[workload]]
+client = "feed"
+publish = ["x"]
+rate_per_s = 20
+flush_every = 2
+from_s = 1
+[[workload]]
+client = "reader"
+subscribe = ["x"]
+"""
 
 
 @pytest.mark.req("O7")
@@ -31,6 +54,24 @@ def test_a_dropped_publication_and_a_dropped_delivery_are_both_caught(target: st
     result = play(load(str(file)), 5)
 
     assert [violation.checker for violation in result.violations] == ["delivery"]
+
+
+@pytest.mark.parametrize("target", ["a > b", "b > reader"])
+def test_a_loss_is_found_even_if_the_subscriber_is_cut_off_long_after_it(target: str) -> None:
+    fault = f"""
+[[fault]]
+kind = "drop_frame"
+target = "{target}"
+at_s = 3
+[[fault]]
+kind = "crash"
+target = "b"
+at_s = 9
+for_s = 1
+"""
+    result = play(parse(TWO + fault), 1)
+    assert [violation.checker for violation in result.violations] == ["delivery"]
+    assert result.violations[0].instant < 4e9
 
 
 @pytest.mark.req("O7")

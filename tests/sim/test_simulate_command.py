@@ -85,3 +85,12 @@ def test_the_command_line_lists_runs_and_refuses() -> None:
     assert runner.invoke(app, ["simulate", "access", "--seed", "2", "--json"]).exit_code == 0
     assert runner.invoke(app, ["simulate", BUGGY]).exit_code == 1
     assert isinstance(runner.invoke(app, ["simulate"]).exception, UsageError)
+
+
+def test_a_journal_that_does_not_go_back_far_enough_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "long.toml"
+    file.write_text(Path(BUGGY).read_text().replace("duration_s = 3", "duration_s = 15").replace("= 50", "= 1000"))
+    assert simulate(str(file), 1) == 1
+    printed = capsys.readouterr().out
+    assert "the journal does not go back to step" in printed
+    assert "the journal up to step" not in printed

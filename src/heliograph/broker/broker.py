@@ -411,6 +411,9 @@ class Broker:
     def _dispatch(self, link: Link, raw: bytes, now: Instant) -> None:
         frame = Frame(raw)
         kind = frame.kind
+        if link.state == NEW and kind == Kind.GOODBYE and link.peer.ticket is not None:
+            self._network.peering.receive_goodbye(link, frame, now)
+            return
         if link.state == NEW and kind not in OPENING:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "the first frame must be a HELLO or a LINK")
         if link.is_pipe and kind not in (ON_PIPES if link.seen is None else ON_PIPES_WITH_SESSION):

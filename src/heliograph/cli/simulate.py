@@ -166,8 +166,12 @@ class _Report:
         if result.crash:
             print(result.crash.rstrip())
         first = min(violation.step for violation in result.violations)
-        print(f"the journal up to step {first}:")
-        for line in result.journal.lines(LINES_MAX, first):
+        if lines := list(result.journal.lines(LINES_MAX, first)):
+            print(f"the journal up to step {first}:")
+        else:
+            print(f"the journal does not go back to step {first}; its end (--journal keeps and prints all of it):")
+            lines = list(result.journal.lines(LINES_MAX))
+        for line in lines:
             print(f"  {line}")
         print(f"digest {result.digest} after {result.inputs} steps, {result.virtual_s:.6f} virtual s")
         print(f"replay: {self._replay(result.seed)}")

@@ -84,10 +84,10 @@ class Journal:
             watcher(who, *details)
 
     def lines(self, last: int | None = None, step: int | None = None) -> Iterator[str]:
-        """The entries as text, oldest first: all, or the ``last`` so many, up to ``step`` if it is still known."""
+        """The entries as text, oldest first: all, or the ``last`` so many, or those of them up to ``step``."""
         entries = list(self.entries)
         if step is not None:
-            entries = [entry for entry in entries if entry[1] <= step] or entries
+            entries = [entry for entry in entries if entry[1] <= step]
         for instant, at_step, kind, who, details in entries if last is None else entries[-last:]:
             shown = " ".join(map(_shown, details))
             yield f"{instant / SECOND:12.6f} {at_step:>8}  {who:<14} {kind:<13} {shown}".rstrip()

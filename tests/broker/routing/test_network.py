@@ -7,7 +7,7 @@ import pytest
 from heliograph.broker.commands import Reload
 from heliograph.broker.config import LinkConfig
 from heliograph.errors import Reason
-from heliograph.notes import BrokersLost, BrokersReached, NeighbourSuspected, SettingsReloaded
+from heliograph.notes import BrokersLost, BrokersReached, DialFailed, NeighbourSuspected, SettingsReloaded
 from heliograph.wire.frames import Kind, control, event, parcel
 from tests.broker.routing.mesh import Mesh
 
@@ -193,6 +193,17 @@ def test_a_broker_with_another_key_is_refused() -> None:
     mesh.run()
     assert mesh.report("a", "map")["neighbours"] == []
     assert mesh.report("z", "overview")["refused"].get("credential_wrong") == 1
+
+
+@pytest.mark.req("N18")
+def test_a_broker_that_is_refused_says_for_what_reason() -> None:
+    mesh = Mesh({"a": []}, key=b"")
+    mesh.add("z", ["a"])
+    refusal = next(note for note in mesh["z"].notes if isinstance(note, DialFailed))
+    assert refusal.address == "a:4717"
+    assert refusal.reason is Reason.ROLE_MISSING
+    assert "a network key" in refusal.detail
+    assert mesh.report("z", "overview")["refused"] == {"goodbye": 1}
 
 
 @pytest.mark.req("N18")

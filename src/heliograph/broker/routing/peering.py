@@ -26,6 +26,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
 from heliograph.model.identity import Role
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
+from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.network import MEMBERS_MAX, LinkUp, Proof, decode_link_up, decode_proof, encode
 
@@ -33,17 +34,19 @@ NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000
 RETRY_MS = 100
 RETRY_MS_MAX = 5_000
+TEXT_MAX = 200  # of a peer's words that are written down
 
 
 class Aim:
     """An address that this broker keeps a link to."""
 
-    __slots__ = ("broker", "config", "link", "retry_ms")
+    __slots__ = ("broker", "config", "link", "refused", "retry_ms")
 
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
         self.broker = 0  # who answers there, once known
         self.link: Link | None = None
+        self.refused: tuple[Reason, str] | None = None  # why the broker there would not have us, the last time
         self.retry_ms = RETRY_MS
 
 
@@ -119,13 +122,13 @@ class Peering:
         ticket = self._outbox.dial(Dial(config.host, config.port, config.secure))
         self._dials[ticket] = aim
 
-    def _dial_later(self, aim: Aim, reason: Reason, now: Instant) -> None:
+    def _dial_later(self, aim: Aim, reason: Reason, now: Instant, detail: str = "") -> None:
         key = (aim.config.host, aim.config.port)
         if key not in self._aims:
             return
         wait_ms = self._random.randint(aim.retry_ms // 2, aim.retry_ms)
         aim.retry_ms = min(2 * aim.retry_ms, RETRY_MS_MAX)
-        self._outbox.note(DialFailed(f"{key[0]}:{key[1]}", reason, wait_ms))
+        self._outbox.note(DialFailed(f"{key[0]}:{key[1]}", reason, wait_ms, detail))
         self._timers.set(("aim", *key), now + wait_ms * NS_PER_MS, lambda now: self._try_again(aim, now))
 
     def _try_again(self, aim: Aim, now: Instant) -> None:
@@ -201,6 +204,14 @@ class Peering:
             proof = self._proof("dialler", greeting.nonce, other.nonce)
             self._links.put(link, control(Kind.PROOF, 0, encode(Proof(proof))))
         self._rise(link, other, True, now)
+
+    def receive_goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
+        """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
+        goodbye = bodies.decode(bodies.Goodbye, frame.payload)
+        greeting = self._greetings.get(link)
+        if greeting is not None and greeting.aim is not None:
+            greeting.aim.refused = (bodies.reason_of(goodbye.code), f"the broker there says: {goodbye.text[:TEXT_MAX]}")
+        self._links.hang_up(link, Reason.GOODBYE)
 
     def receive_proof(self, link: Link, frame: Frame, now: Instant) -> None:
         """The dialling broker's proof."""
@@ -328,7 +339,9 @@ class Peering:
             aims.append(greeting.aim)
         for aim in aims:
             aim.link = None
-            self._dial_later(aim, Reason.CLOSED, now)
+            reason, detail = aim.refused or (Reason.CLOSED, "")
+            aim.refused = None
+            self._dial_later(aim, reason, now, detail)
 
     def lose(self, link: Link, now: Instant) -> None:
         """A neighbour's link is gone, or about to be: nothing goes that way any more."""

@@ -9,8 +9,9 @@ Not here: repetitions (duplicates.py), order (order.py).
 Paper: [grid] §1; N15, what happens to a slow consumer is counted.
 
 A publication is due to a subscription that was in force before it was published. It is excused if the subscription
-ended, or the subscriber's link broke, before it was read: brokers keep nothing for those who are away. It is due for
-certain once the publisher's flush was confirmed.
+ended, or the subscriber's link broke, before it was read: brokers keep nothing for those who are away. But what was
+overtaken by a later one of the same publisher was lost before that. It is due for certain once the publisher's flush
+was confirmed.
 
 Across brokers it is due only while the route is stable: the network was settled (maps.py) when it was published and
 for GRACE after the flush was confirmed, and the subscription was in force for SPREAD before, so that all brokers knew.
@@ -22,12 +23,14 @@ from bisect import bisect_left
 
 from heliograph.model.publication import Headers
 from heliograph.model.topics import matches
+from heliograph.notes import Note, PublicationsDropped
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import may, people
 from heliograph.sim.conditions import Comparisons, comparisons_of, fits
 from heliograph.sim.loop import SECOND
 
 GRACE_NS = SECOND
+OVERTAKEN_NS = 5 * SECOND  # so long after its flush, what came from another broker is not just late
 SPREAD_NS = SECOND
 
 Key = tuple[str, int]
@@ -52,6 +55,9 @@ class Delivery(Checker):
         self._confirmed: dict[str, list[tuple[int, int]]] = {}  # publisher -> spans [first, last]
         self._flushes: dict[str, list[tuple[int, int]]] = {}  # publisher -> (number, when it was confirmed)
         self._began: dict[Key, int] = {}  # when it came into force
+        self._newest: dict[Key, dict[str, int]] = {}  # the highest number that was read, by publisher
+        self._overtaken: dict[str, dict[tuple[str, int], tuple[str, int, int]]] = {}  # lost by a client, as in _due
+        self._droppers: dict[str, None] = {}  # brokers that said that they drop something
         self._settled = False
         self._stable: dict[Key, dict[tuple[str, int], None]] = {}  # of what is due: what came from other brokers
 
@@ -99,13 +105,36 @@ class Delivery(Checker):
         if key in self._filters and key not in self._due:
             self._due[key] = {}
             self._stable[key] = {}
+            self._newest[key] = {}
             self._began[key] = self.journal.instant
             self._takers.clear()
 
     def _end(self, key: Key) -> None:
         self._stable.pop(key, None)
-        if self._due.pop(key, None) is not None:
+        due = self._due.pop(key, None)
+        if due is not None:
             self._takers.clear()
+            self._keep_overtaken(key, due)
+
+    def _keep_overtaken(self, key: Key, due: dict[tuple[str, int], tuple[str, int, int]]) -> None:
+        """What was overtaken is not on its way any more. Where something was dropped, it may have been this."""
+        who, newest = key[0], self._newest[key]
+        here = self._people[who].broker
+        if here in self._droppers or self._lost_by_inbox(who):
+            return
+        for (publisher, number), published in due.items():
+            if number > newest.get(publisher, 0) or not self._is_confirmed(publisher, number):
+                continue
+            if self._people[publisher].broker != here:
+                age = self.journal.instant - self._entered_by(publisher, number)
+                if self._droppers or age < OVERTAKEN_NS:
+                    continue
+            self._overtaken.setdefault(who, {})[publisher, number] = published
+
+    def on_note(self, who: str, note: Note) -> None:
+        """A broker, or a client, wrote something down."""
+        if isinstance(note, PublicationsDropped):
+            self._droppers[who] = None
 
     def _forget(self, who: str) -> None:
         for key in [key for key in self._filters if key[0] == who]:
@@ -139,6 +168,8 @@ class Delivery(Checker):
         if due is not None:
             due.pop((publisher, number), None)
             self._stable[who, subscription].pop((publisher, number), None)
+            newest = self._newest[who, subscription]
+            newest[publisher] = max(number, newest.get(publisher, 0))
 
     def on_settled(self, _: str) -> None:
         """All brokers know the network as it is."""
@@ -187,7 +218,7 @@ class Delivery(Checker):
 
     def end(self) -> None:
         """Everything that is confirmed and still due is missing, but for what was counted as lost."""
-        missing: dict[str, dict[tuple[str, int], tuple[str, int, int]]] = {}
+        missing = {who: dict(publications) for who, publications in self._overtaken.items()}
         for (who, _), due in self._due.items():
             for publication, published in due.items():
                 if self._is_confirmed(*publication):
@@ -208,5 +239,8 @@ class Delivery(Checker):
         """What this client's present link and inboxes have lost, as the broker and the session count it."""
         links = self.ask(self._people[who].broker, "links") or []
         at_broker = sum(link["dropped"] for link in links if link["name"] == who)
+        return int(at_broker) + self._lost_by_inbox(who)
+
+    def _lost_by_inbox(self, who: str) -> int:
         session = self.ask(who, "overview") or {}
-        return int(at_broker) + int(session["lost"]["inbox"] if session else 0)
+        return int(session["lost"]["inbox"]) if session else 0
