@@ -28,7 +28,7 @@ from heliograph.wire.times import FEATURE as TIME
 FEATURES: tuple[str, ...] = (TIME,)  # what a client may ask for; names are added here and in the protocol
 NAME_LENGTH_MAX = 128
 GAPS_RESTING_MAX = 16  # missing spans remembered of a session that has no link
-CLAIMS_MAX = 32  # tokens being checked; two workers need 0.8 to 1.6 s for them, and a handshake has 2 s
+CLAIMS_MAX = 16  # tokens being checked: two workers need about 0.8 s, on a busy computer 2 s, as a handshake has
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
