@@ -7,10 +7,12 @@ import pytest
 from heliograph.broker.broker import Broker
 from heliograph.broker.commands import Drain, LoadSettings, Reload, Stop
 from heliograph.broker.config import AccessConfig, BrokerConfig, LimitsConfig, ListenerConfig, RuleConfig
+from heliograph.broker.credentials import CheckToken
+from heliograph.broker.sessions import CLAIMS_MAX
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Machine, Peer
 from heliograph.model.identity import Identity, Role
-from heliograph.notes import ActionDenied, PeerRefused, SettingsReloaded
+from heliograph.notes import ActionDenied, Note, PeerRefused, SettingsReloaded
 from heliograph.trust.tokens import hash_token
 from heliograph.wire.frames import Flag, Kind, ServiceFlag, control, event, service
 from tests.broker.talk import Talk, frames
@@ -341,13 +343,60 @@ def test_a_token_that_nobody_could_check_is_not_called_wrong() -> None:
     assert talk.heard[1].goodbye == "links_over_limit"
 
 
-def test_a_wrong_token_is_refused() -> None:
+def refused(entity: str, right: bool | None = None) -> tuple[list[bytes], list[Note], dict[str, int], CheckToken]:
+    """What a wrong token leads to: words on the wire, notes, counters, and the work that was done for it."""
     talk = Talk(TOKEN_CONFIG)
-    talk.join(1, entity="sensor-7", token="wrong")
+    talk.join(1, entity=entity, token="wrong")
     [(ticket, job)] = talk.jobs
-    talk.broker.done(ticket, job.run(), talk.now)
+    talk.broker.done(ticket, job.run() if right is None else right, talk.now)
     talk.take()
     assert talk.heard[1].goodbye == "credential_wrong"
+    return (
+        [frame.payload for frame in talk.heard[1].answers],
+        talk.notes,
+        talk.broker.report("overview")["refused"],
+        job,
+    )
+
+
+def test_nothing_tells_an_unknown_entity_from_a_wrong_token() -> None:
+    """Neither words, notes and counters nor the work, which is what takes the time."""
+    *known, known_job = refused("sensor-7")
+    *unknown, unknown_job = refused("sensor-8")
+    assert unknown == known
+    assert PeerRefused(1, Reason.CREDENTIAL_WRONG, "unknown entity or wrong token") in known[1]
+    assert known[2] == {"credential_wrong": 1}
+    for part in ("salt", "digest"):
+        assert len(getattr(unknown_job, part)) == len(getattr(known_job, part))
+
+
+def test_an_unknown_entity_is_nobody_whatever_its_check_says() -> None:
+    refused("sensor-8", right=True)
+
+
+def test_a_broker_without_tokens_hashes_nothing() -> None:
+    talk = Talk(BrokerConfig(listeners=(ListenerConfig(auth="token"),)))
+    talk.join(1, entity="sensor-7", token=TOKEN)
+    assert talk.heard[1].goodbye == "credential_wrong"
+    assert talk.jobs == []
+
+
+def test_tokens_beyond_what_can_be_checked_in_time_are_sent_away_to_try_again() -> None:
+    """Known and unknown names share one bound, so neither is a cheaper way to keep the workers busy."""
+    talk = Talk(TOKEN_CONFIG)
+    for link in range(1, CLAIMS_MAX + 1):
+        talk.join(link, entity=("sensor-7", "sensor-8")[link % 2], token="wrong")
+        talk.leave(link)  # the work was asked for and cannot be taken back
+    talk.join(100, entity="sensor-7", token=TOKEN)
+    talk.join(101, entity="sensor-8", token=TOKEN)
+    assert talk.heard[100].goodbye == talk.heard[101].goodbye == "links_over_limit"
+    assert len(talk.jobs) == CLAIMS_MAX
+    talk.broker.done(talk.jobs[0][0], False, talk.now)
+    talk.join(102, entity="sensor-7", token=TOKEN)
+    ticket, job = talk.jobs[-1]
+    talk.broker.done(ticket, job.run(), talk.now)
+    talk.take()
+    assert talk.heard[102].order == ["WELCOME"]
 
 
 def test_a_listener_that_asks_for_credentials_refuses_those_without() -> None:

@@ -174,6 +174,16 @@ def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:
     assert not any(runs(pid) for pid in pids)
 
 
+def test_the_brokers_of_a_network_use_the_kernels_that_its_launcher_was_told(tmp_path: Path) -> None:
+    more = {"HELIOGRAPH_KERNELS": "python", "HELIOGRAPH_LIMITS__LINKS_MAX": "1"}
+    with started(tmp_path, "network", "up", "2", **more) as terminal:
+        terminal.line()
+        for _ in range(2):
+            variables = psutil.Process(int(terminal.line().split()[4])).environ()
+            assert variables["HELIOGRAPH_KERNELS"] == "python"
+            assert "HELIOGRAPH_LIMITS__LINKS_MAX" not in variables, "settings are for the user's own broker"
+
+
 def _wait_for(run: Run, url: str, names: list[str]) -> None:
     for _ in range(100):
         found = json.loads(run("broker", "link", "list", "--json", "--url", url).out)

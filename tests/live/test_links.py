@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -198,6 +199,36 @@ def test_a_link_that_is_refused_while_it_attaches_ends(run: Any) -> None:
             writer.close()
             await until(lambda: machine.detached)
             assert machine.detached == {1: Reason.LINKS_OVER_LIMIT}
+
+    run(main())
+
+
+@pytest.mark.req("O6")
+def test_peers_do_not_get_the_last_descriptors_of_a_process(run: Any) -> None:
+    async def main() -> None:
+        machine = Echo()
+        heard: list[Any] = []
+        async with driving(machine, heard=lambda name, note: heard.append(note)) as (driver, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"1")
+            assert await reader.readexactly(1) == b"1"
+            room, driver.network.peers_max = driver.network.peers_max, 0
+            turned_away, other = await asyncio.open_connection(*address)
+            with suppress(ConnectionResetError):
+                assert await turned_away.read() == b""
+            await until(lambda: heard)
+            assert heard[0].reason is Reason.LINKS_OVER_LIMIT
+            assert "ulimit -n" in heard[0].detail
+            other.close()
+            writer.write(b"2")
+            assert await reader.readexactly(1) == b"2"
+            driver.network.peers_max = room
+            late_reader, late_writer = await asyncio.open_connection(*address)
+            late_writer.write(b"3")
+            assert await late_reader.readexactly(1) == b"3"
+            assert list(machine.peers) == [1, 2]
+            writer.close()
+            late_writer.close()
 
     run(main())
 

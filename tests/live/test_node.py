@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import resource
 import signal
 import socket
 import ssl
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from heliograph.broker.config import ListenerConfig
@@ -228,6 +231,45 @@ def test_bad_and_silent_peers_do_not_harm_a_good_one(tmp_path: Path) -> None:
         assert node.process.poll() is None
         bad.close()
         silent.close()
+
+
+FEW_FILES = """
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+runpy.run_module("heliograph.cli.main", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("O6")
+def test_silent_peers_that_take_all_descriptors_do_not_end_a_broker(tmp_path: Path) -> None:
+    options = ("broker", "run", "--listen", "127.0.0.1:0", "--log-format", "json")
+    with Process(tmp_path, *options, program=FEW_FILES) as node:
+        port = node.port
+        one = client(port)
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+        assert "ulimit -n" in node.line("links_over_limit")["detail"]
+        one.subscribe(1, "a/#", language="xpath", where="//b")  # whose module has to be found, opened and loaded
+        one.publish("a/b", b"<b/>")
+        assert one.event().frame.payload == b"<b/>"
+        for each in silent:
+            each.settimeout(10)
+            with suppress(ConnectionResetError):
+                while each.recv(1 << 16):  # until the handshake is too slow, and the usage was sampled twice
+                    pass
+            each.close()
+        client(port).goodbye()
+        one.goodbye()
+        node.send(signal.SIGTERM)
+        assert node.wait() == 0
+
+
+def test_a_broker_lets_itself_have_as_many_descriptors_as_the_system_allows(tmp_path: Path) -> None:
+    program = FEW_FILES.replace("(128, 128)", "(128, resource.getrlimit(resource.RLIMIT_NOFILE)[1])")
+    with Process(tmp_path, "broker", "run", "--listen", "127.0.0.1:0", "--log-format", "json", program=program) as node:
+        assert node.port
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        assert psutil.Process(node.process.pid).rlimit(psutil.RLIMIT_NOFILE) == (most, most)
 
 
 @pytest.mark.req("N14", "O6")

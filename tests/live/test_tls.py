@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +265,29 @@ def test_too_many_handshakes_at_once_are_cut_at_once(
             assert await asyncio.wait_for(reader.read(), 5) == b""
             for _, each in [*silent, (reader, writer)]:
                 each.transport.abort()
+
+    run(main())
+
+
+@both_loops
+@pytest.mark.req("O6")
+def test_a_peer_for_whom_no_descriptor_is_left_is_cut_before_its_handshake(
+    run: Any, authority: Authority, server: TlsContexts, refused: list[Any]
+) -> None:
+    async def main() -> None:
+        async with driving(Echo(), SECURE, tls=server, heard=hearing(refused)) as (driver, address):
+            room, driver.network.peers_max = driver.network.peers_max, 0
+            reader, writer = await asyncio.open_connection(*address)
+            with suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+            writer.close()
+            await until(lambda: not driver.network._raw)
+            assert [note.reason for note in refused] == [Reason.LINKS_OVER_LIMIT]
+            assert driver.network._doors[0].handshakes == 0
+            driver.network.peers_max = room
+            async with secured(address, authority.files("sensor-7")) as (reader, writer):
+                writer.write(b"hello")
+                assert await reader.readexactly(5) == b"hello"
 
     run(main())
 

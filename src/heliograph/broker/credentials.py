@@ -15,9 +15,11 @@ from hmac import compare_digest
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Peer
 from heliograph.model.identity import ANONYMOUS, Identity, Role
-from heliograph.trust.tokens import TokenRecord, token_digest
+from heliograph.trust.tokens import DIGEST_BYTES, SALT_BYTES, TokenRecord, token_digest
 from heliograph.wire.bodies import Hello
 
+WRONG = "unknown entity or wrong token"
+NOBODY = TokenRecord("", (), bytes(SALT_BYTES), bytes(DIGEST_BYTES))  # whom an unknown entity is compared with
 REMEMBERED_MAX = 4_096  # tokens found right, so that a reconnect storm does not cost a hash each
 
 
@@ -36,10 +38,10 @@ class CheckToken:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A token that still has to be checked; ``identity`` is who it is if the check succeeds."""
+    """A token that still has to be checked; ``identity`` is who it is if the check succeeds, None if nobody is."""
 
     job: CheckToken
-    identity: Identity
+    identity: Identity | None
     memory: bytes
 
 
@@ -52,7 +54,7 @@ class Credentials:
         self._remembered: dict[bytes, None] = {}
 
     def judge(self, peer: Peer, hello: Hello, auth: str) -> Identity | Claim:
-        """Who this is; ProtocolError if the listener demands more than was shown, or the token is unknown."""
+        """Who this is or may be; ProtocolError if the listener demands more than was shown, or has no tokens."""
         if hello.token:
             return self._judge_token(peer, hello, auth)
         if peer.identity is not None and auth != "token":
@@ -70,12 +72,13 @@ class Credentials:
             return Identity("local-admin", (Role.CLIENT, Role.ADMIN), "local")
         if auth == "certificate":
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this listener asks for a certificate, not a token")
-        record = self._tokens.get(hello.entity)
-        if record is None:
-            raise ProtocolError(Reason.CREDENTIAL_WRONG, "unknown entity or wrong token")
-        identity = Identity(record.entity, record.roles, "token")
+        if not self._tokens:
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, WRONG)
+        # An unknown entity costs a hash too: how long the answer takes must not tell which names there are.
+        record = self._tokens.get(hello.entity, NOBODY)
+        identity = None if record is NOBODY else Identity(record.entity, record.roles, "token")
         memory = sha256(record.salt + record.digest + hello.token.encode()).digest()
-        if memory in self._remembered:
+        if identity is not None and memory in self._remembered:
             return identity
         return Claim(CheckToken(hello.token, record.salt, record.digest), identity, memory)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
-from heliograph.broker.credentials import Claim, Credentials
+from heliograph.broker.credentials import WRONG, Claim, Credentials
 from heliograph.broker.links import GONE, NEW, PROVING, READY, Link, Links
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.subscriptions import Subscriptions
@@ -20,7 +20,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Ticket, Timers
 from heliograph.model.identity import Identity, Role
 from heliograph.model.origin import SECRET_BYTES_MAX, SECRET_BYTES_MIN, origin_of
-from heliograph.notes import DrainEnded, DrainStarted, OriginsForgotten, SessionWelcomed
+from heliograph.notes import DrainEnded, DrainStarted, OriginsForgotten, PeerRefused, SessionWelcomed
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.times import FEATURE as TIME
@@ -28,6 +28,7 @@ from heliograph.wire.times import FEATURE as TIME
 FEATURES: tuple[str, ...] = (TIME,)  # what a client may ask for; names are added here and in the protocol
 NAME_LENGTH_MAX = 128
 GAPS_RESTING_MAX = 16  # missing spans remembered of a session that has no link
+CLAIMS_MAX = 16  # tokens being checked: two workers need about 0.8 s, on a busy computer 2 s, as a handshake has
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
@@ -103,6 +104,8 @@ class Sessions:
         if isinstance(verdict, Identity):
             self._welcome(link, hello, verdict, now)
             return
+        if len(self._claims) >= CLAIMS_MAX:
+            raise ProtocolError(Reason.LINKS_OVER_LIMIT, "too many tokens are being checked; try again")
         ticket = self._outbox.job(verdict.job)
         self._claims[ticket] = (link, hello, verdict)
         link.state = PROVING
@@ -120,8 +123,9 @@ class Sessions:
         if right is None:  # a client would not try a wrong credential again, and this one may be right
             self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, "the credential could not be checked; try again")
             return True
-        if not right:
-            self._links.hang_up(link, Reason.CREDENTIAL_WRONG, "unknown entity or wrong token")
+        if not right or claim.identity is None:
+            self._outbox.note(PeerRefused(link.id, Reason.CREDENTIAL_WRONG, WRONG))
+            self._links.hang_up(link, Reason.CREDENTIAL_WRONG, WRONG)
             return True
         self._credentials.remember(claim)
         self._outbox.holds.append((link.id, False))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from heliograph.errors import HeliographError
+from heliograph.live.runtime import node_environment
 
 START_S_MAX = 20.0  # a loaded machine may take seconds to start Python
 STOP_S_MAX = 10.0
@@ -85,8 +86,8 @@ async def broker_process(folder: Path) -> AsyncIterator[BrokerProcess]:
     """A broker on a free port of this machine. Nothing of the user's own settings reaches it."""
     settings = folder / "heliograph.toml"
     settings.write_text(SETTINGS)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-    environment["HELIOGRAPH_RUNTIME_DIR"] = os.environ["HELIOGRAPH_RUNTIME_DIR"] = str(folder)
+    environment = node_environment(folder)
+    os.environ["HELIOGRAPH_RUNTIME_DIR"] = str(folder)
     arguments = ["broker", "run", "--config", str(settings), "--listen", "127.0.0.1:0", "--log-format", "json"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "heliograph.cli.main", *arguments, env=environment, stderr=asyncio.subprocess.PIPE

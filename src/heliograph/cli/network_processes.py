@@ -12,7 +12,6 @@ and find them in their settings if they are started again.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import secrets
 import signal
@@ -35,6 +34,7 @@ from heliograph.cli.network_state import HOST, LocalBroker, LocalDirectory, Loca
 from heliograph.cli.topology import Topology
 from heliograph.discovery.brokers.config import DIRECTORY_PORT
 from heliograph.errors import HeliographError, UsageError
+from heliograph.live.runtime import node_environment
 
 if TYPE_CHECKING:
     from heliograph.live.client import Client
@@ -140,15 +140,13 @@ class Network:
         self._remember({broker.name: broker.port for broker in self.topology.brokers})
 
     def _run(self, name: str, what: str) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-        environment["HELIOGRAPH_RUNTIME_DIR"] = str(state.default_folder().parent)
         settings = str(state.settings_of(self.folder, name))
         with state.log_of(self.folder, name).open("wb") as log:
             # A session of its own: Ctrl-C is ours to handle.
             self.processes[name] = subprocess.Popen(  # noqa: S603 our own program with our own arguments
                 [sys.executable, "-m", "heliograph.cli.main", what, "run", "--config", settings],
                 cwd=self.folder,
-                env=environment,
+                env=node_environment(state.default_folder().parent),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

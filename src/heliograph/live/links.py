@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from heliograph.errors import Reason
 from heliograph.live.clock import now_ns
 from heliograph.live.tls import peer_identity, reason_of
-from heliograph.machine import LinkId, Peer, Ticket
+from heliograph.machine import LinkId, Peer, Ticket, TurnedAway
 
 if TYPE_CHECKING:
     from heliograph.live.loop import Runner
@@ -73,12 +73,27 @@ class Link(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The link is up (with TLS: after its handshake)."""
         self._transport = link = cast(asyncio.Transport, transport)
+        if self.finds_no_room(link):
+            return
         link.set_write_buffer_limits(high=PRESS_BYTES, low=RELIEF_BYTES)
         link.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.number = self._network.add(self, outlet_of(link), link.write)
         self._deaf = False
         machine = self._runner.machine
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
+
+    def finds_no_room(self, transport: asyncio.Transport) -> bool:
+        """True if the peer dialled in and no descriptor is left for peers: its link ends at once."""
+        if self._listener is None or transport.get_extra_info("socket").fileno() < self._network.peers_max:
+            return False
+        self.turn_away(transport, Reason.LINKS_OVER_LIMIT, "no more files may be opened for peers; raise ulimit -n")
+        transport.abort()
+        return True
+
+    def turn_away(self, transport: asyncio.Transport, reason: Reason, why: str) -> None:
+        """Tell the machine of a peer that did not get so far as to be a link."""
+        where = f"{format_address(transport.get_extra_info('peername'))} on listener {self._listener}"
+        self._runner.tell(TurnedAway(reason, f"{where}: {why}"))
 
     def data_received(self, data: bytes) -> None:
         """A read is complete. Mostly it is one publication for one link: that is the shortest way through a node."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason
+from heliograph.live.descriptors import peers_max
 from heliograph.live.links import FLUSH_S, LINGER_S, End, Link, Outlet, PipeEnd, format_address
 from heliograph.live.secure import Door, SecureLayer
 from heliograph.live.tls import TlsContexts, reason_of
@@ -46,6 +47,7 @@ class Network:
         self._tasks: set[asyncio.Task[None]] = set()
         self._next: LinkId = 1
         self._closing = False
+        self.peers_max = peers_max()  # above the highest descriptor that a peer who dials in may take
         self._empty = asyncio.Event()
 
     def add(self, end: End, outlet: Outlet, write: Callable[[bytes], None]) -> LinkId:
@@ -144,7 +146,7 @@ class Network:
     def _secure(
         self, runner: Runner, listener: ListenerConfig, context: ssl.SSLContext
     ) -> Callable[[], asyncio.BaseProtocol]:
-        door = Door(runner, listener.name)
+        door = Door()
         self._doors.append(door)
         return lambda: SecureLayer(Link(runner, self, listener=listener.name), self, context, door=door)
 

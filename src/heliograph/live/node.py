@@ -26,6 +26,7 @@ from heliograph.discovery.brokers.directory import ReloadDirectory
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
+from heliograph.live.descriptors import raise_limit
 from heliograph.live.directories import look_up
 from heliograph.live.links import format_address
 from heliograph.live.loop import Driver, describe_crash
@@ -168,6 +169,7 @@ async def run_node(
 ) -> int:
     """Run a node until it ends; the process's exit code."""
     services = services or Services()
+    raise_limit()
     running = Running(node, log, tls, load_settings)
     try:
         if not await running.open(listeners, services.directory_listener):

@@ -1,7 +1,8 @@
 """The runtime directory: where a running node leaves the token for this machine's administrator.
 
 In:    the node's port; the environment.
-Out:   a token file that only its owner can read; the token, for command-line tools of the same user.
+Out:   a token file that only its owner can read; the token, for command-line tools of the same user; the environment
+       of nodes that we start, which leave their tokens where we look.
 State: files ``admin-<port>.token``, from the node's start to its stop.
 Not here: what the token allows (broker/credentials.py), tokens of clients (trust/).
 """
@@ -15,6 +16,8 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from heliograph import kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,17 @@ def runtime_dir(environment: Mapping[str, str] | None = None) -> Path:
     if session := environment.get("XDG_RUNTIME_DIR"):
         return Path(session) / "heliograph"
     return Path.home() / ".cache" / "heliograph" / "run"
+
+
+def node_environment(folder: Path) -> dict[str, str]:
+    """The variables of a node that we start with settings of our own, and with this runtime directory.
+
+    The user's HELIOGRAPH_ variables are settings of another node, or speak of a client's credentials; only the choice
+    of kernels is about the machine.
+    """
+    ours = [name for name in os.environ if name.startswith("HELIOGRAPH_") and name != kernels.VARIABLE]
+    kept = {name: text for name, text in os.environ.items() if name not in ours}
+    return {**kept, "HELIOGRAPH_RUNTIME_DIR": str(folder)}
 
 
 def write_token(port: int, token: LocalToken) -> Path:

@@ -17,12 +17,10 @@ import ssl
 from typing import TYPE_CHECKING, Any, cast
 
 from heliograph.errors import Reason
-from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, Link, format_address
+from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, Link
 from heliograph.live.tls import explain, reason_of
-from heliograph.machine import TurnedAway
 
 if TYPE_CHECKING:
-    from heliograph.live.loop import Runner
     from heliograph.live.network import Network
 
 HANDSHAKE_S = 2.0
@@ -35,15 +33,8 @@ _RECEIVED = memoryview(bytearray(1 << 18))  # one for all links: a read is copie
 class Door:
     """What the links of one secure listener share."""
 
-    def __init__(self, runner: Runner, listener: str) -> None:
-        self._runner = runner
-        self._listener = listener
+    def __init__(self) -> None:
         self.handshakes = 0
-
-    def turn_away(self, transport: asyncio.Transport, reason: Reason, why: str) -> None:
-        """A peer was not let in."""
-        where = f"{format_address(transport.get_extra_info('peername'))} on listener {self._listener}"
-        self._runner.tell(TurnedAway(reason, f"{where}: {why}"))
 
 
 class SecureLayer(asyncio.BufferedProtocol):
@@ -80,9 +71,12 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._network.add_raw(self)
         if self._door is not None:
             self._door.handshakes += 1
+            if self._link.finds_no_room(self._transport):
+                self._over()
+                return
             if self._door.handshakes > HANDSHAKES_MAX:
                 self._over()
-                self._door.turn_away(self._transport, Reason.LINKS_OVER_LIMIT, "too many TLS handshakes at once")
+                self._link.turn_away(self._transport, Reason.LINKS_OVER_LIMIT, "too many TLS handshakes at once")
                 self.abort()
                 return
         self._patience = self._network.driver.loop.call_later(self._handshake_s, self._too_slow)
@@ -165,7 +159,7 @@ class SecureLayer(asyncio.BufferedProtocol):
             if not self.ready.done():
                 self.ready.set_exception(error)
         elif self._transport is not None:
-            self._door.turn_away(self._transport, reason_of(error), explain(error))
+            self._link.turn_away(self._transport, reason_of(error), explain(error))
 
     def _too_slow(self) -> None:
         if self._shaking:

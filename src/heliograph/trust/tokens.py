@@ -18,7 +18,7 @@ from typing import Any
 from heliograph.errors import ConfigError
 from heliograph.model.identity import Role, entity_is_valid
 
-# About 50 ms and 16 MiB per try. They are constants: a digest made with others could not be told from a wrong token.
+# 50 to 100 ms and 16 MiB per try. They are constants: a digest made with others could not be told from a wrong token.
 SCRYPT_N = 2**14
 SCRYPT_R = 8
 SCRYPT_P = 1

@@ -33,8 +33,8 @@ from heliograph.discovery.brokers.messages import (
     Spread,
 )
 from heliograph.errors import ProtocolError, Reason, UsageError
-from heliograph.machine import Peer
-from heliograph.notes import DirectoryReloaded
+from heliograph.machine import Peer, TurnedAway
+from heliograph.notes import DirectoryReloaded, PeerRefused
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage, star
@@ -395,6 +395,13 @@ def test_a_guest_that_is_quiet_or_one_too_many_loses_its_link() -> None:
     talk.now += 2 * SECOND
     talk.directory.wake(talk.now)
     assert talk.directory.take().hangups == [(1, Reason.SILENT)]
+
+
+def test_a_guest_whom_the_driver_turned_away_is_counted_and_noted() -> None:
+    talk = Talk()
+    talk.directory.tell(TurnedAway(Reason.LINKS_OVER_LIMIT, "192.0.2.7:1: no room"), talk.now)
+    assert talk.directory.take().notes == [PeerRefused(0, Reason.LINKS_OVER_LIMIT, "192.0.2.7:1: no room")]
+    assert talk.directory.report("overview")["counts"] == {"links_over_limit": 1}
 
 
 def test_only_answers_to_requests_that_were_asked_here_are_relayed_and_no_more_than_wanted() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -133,11 +135,65 @@ def test_a_hostile_document_matches_nothing(payload: bytes, told: str) -> None:
     assert told in document_of(one, None)
 
 
-def test_names_that_are_kept_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_with_ever_new_names_are_read_and_nothing_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert selects("//known", b"<known/>")
+    kept = len(documents._names)
+    monkeypatch.setattr(documents, "NAMES_MAX", kept)
+    text = "declare namespace s = 'urn:shop'; //never-seen[s:inner/@of > 3 and text() = 'é']/s:inner = 'y'"
+    for number in range(20):
+        inner = "<s:inner xmlns:s='urn:shop' of='4'>y</s:inner>"
+        payload = f"<n{number}><never-seen a{number}='1'>é{inner}</never-seen></n{number}>"
+        assert selects(text, payload.encode())
+        assert selects(f"local-name(/*) = 'n{number}'", payload.encode())
+        assert not selects("//known", payload.encode())
+    assert len(documents._names) == kept
+    assert selects("//known", b"<known/>")
+
+
+def test_where_there_is_no_thread_left_only_documents_with_new_names_match_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_thread(call: object) -> None:
+        raise RuntimeError("can't start new thread")
+
     assert selects("//known", b"<known/>")
     monkeypatch.setattr(documents, "NAMES_MAX", len(documents._names))
+    monkeypatch.setattr(documents, "run_apart", no_thread)
+    assert "can't start new thread" in document_of(event(b"<never-seen/>"), None)
     assert not selects("//never-seen", b"<never-seen/>")
     assert selects("//known", b"<known/>")
+
+
+PUBLISHES_NEW_NAMES = """
+import sys
+import psutil
+from heliograph.matching.languages.documents import NAMES_MAX, read_document
+
+def name(number):
+    return f"<n{number:07}{'x' * 90}/>"
+
+def blanks(number):
+    return f"<b>{number:059b}</b>".replace("0", " ").replace("1", chr(9))
+
+def rise(first, last, part):
+    before = psutil.Process().memory_info().rss
+    for number in range(first, last, 500):
+        parts = "".join(part(inner) for inner in range(number, number + 500))
+        assert not isinstance(read_document(f"<r>{parts}</r>".encode()), str)
+    return psutil.Process().memory_info().rss - before
+
+kept = NAMES_MAX + 10_000
+rise(0, kept, globals()[sys.argv[1]])
+print(rise(kept, kept + 100_000, globals()[sys.argv[1]]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["name", "blanks"])
+def test_ever_new_names_and_blank_texts_take_no_memory(part: str) -> None:
+    """100,000 of them, which take 8 to 15 MB where libxml2 keeps them."""
+    ran = subprocess.run([sys.executable, "-c", PUBLISHES_NEW_NAMES, part], capture_output=True, check=True)
+    assert int(ran.stdout) < 4_000_000
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,10 @@ from heliograph.machine import (
     SocketOpened,
     Ticket,
     Timers,
+    TurnedAway,
 )
 from heliograph.model.identity import Role
-from heliograph.notes import DirectoryReloaded
+from heliograph.notes import DirectoryReloaded, PeerRefused
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 
@@ -471,9 +472,12 @@ class Directory:
                 self._announce(now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """ReloadDirectory; SocketOpened and SocketFailed from the driver."""
+        """ReloadDirectory; SocketOpened, SocketFailed and TurnedAway from the driver."""
         if isinstance(command, ReloadDirectory):
             self._reload(command.config, now)
+        elif isinstance(command, TurnedAway):
+            self._counts[command.reason.word] += 1
+            self._outbox.note(PeerRefused(0, command.reason, command.detail))
         elif not isinstance(command, SocketOpened | SocketFailed):
             raise UsageError(f"a directory does not know the command {command!r}")
 

@@ -19,6 +19,7 @@ from time import monotonic
 
 from heliograph.errors import HeliographError
 from heliograph.evaluation.live.relays import LOCAL
+from heliograph.live.runtime import node_environment
 from heliograph.machine import Address
 
 START_S_MAX = 60.0  # a busy computer may take long to start Python several times
@@ -53,14 +54,12 @@ class Processes:
         """Start a broker or a bdn."""
         file = self._folder / f"{name}.toml"
         file.write_text(settings)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
-        environment["HELIOGRAPH_RUNTIME_DIR"] = str(self._folder)
         with self._log(name).open("wb") as log:
             # A session of its own: Ctrl-C is ours to handle.
             self._running[name] = subprocess.Popen(  # noqa: S603 our own program with our own arguments
                 [sys.executable, "-m", "heliograph.cli.main", what, "run", "--config", str(file)],
                 cwd=self._folder,
-                env=environment,
+                env=node_environment(self._folder),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

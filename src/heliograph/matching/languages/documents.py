@@ -2,29 +2,35 @@
 
 In:    bytes of a payload or header; path expressions that the XPath room has checked.
 Out:   read_document() → a Document, or a text that says why there is none; compile_path() → an evaluator.
-State: the names that libxml2 was shown: it keeps every name for the life of the process, so their number is bounded.
+State: the names that libxml2 was shown on our own thread: it keeps them as long as that lives, so they are bounded.
 Not here: which expressions are allowed (xpath_grammar.py), what is compared with what (xpath_values.py).
 
 Expat surveys a document before libxml2 builds it: no document type (so no entities and nothing external), a bounded
 number of nodes and levels. Only UTF-8 is read; comments, processing instructions and blank text between elements are
-left out.
+left out. lxml has one dictionary of names per thread. A document whose new names do not fit ours any more is parsed in
+a thread of its own, and its names are forgotten with it: strangers can make their own documents slower, nothing else.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from xml.parsers import expat
 
 from lxml import etree  # type: ignore[import-untyped]
 
+from heliograph.apart import run_apart
 from heliograph.matching.languages.xpath_values import CANDIDATES_MAX, Candidates, Evaluate, Values
 
 BYTES_MAX = 1 << 16
 NODES_MAX = 4_096  # elements and attributes
 DEPTHS = (4, 8, 16, 32)
 DEPTH_MAX = DEPTHS[-1]
-NAMES_MAX = 1 << 16  # distinct names of elements, attributes and namespaces in the life of a process
+NAMES_MAX = 1 << 14  # distinct names of elements, attributes and namespaces that are kept: 2 MiB; long names, 21
 NAME_CHARACTERS_MAX = 256
+
+# libxml2 keeps a text of 16 to 59 blanks between tags as it keeps a name; a line end may have been two characters.
+_BLANKS = re.compile(r">([ \t\r\n]{16,118})<")
 
 _names: set[str] = set()  # only asked for membership, never iterated over
 
@@ -72,26 +78,19 @@ def read_document(data: bytes) -> Document | str:
     if len(data) > BYTES_MAX:
         return f"{len(data)} bytes, at most {BYTES_MAX} are read"
     try:
-        if "\0" in data.decode():  # so that both parsers read the same characters, whatever the document declares
+        text = data.decode()
+        if "\0" in text:  # so that both parsers read the same characters, whatever the document declares
             return "not XML in UTF-8: it has zero bytes"
         survey = _Survey(data)
-        parser = etree.XMLParser(
-            encoding="utf-8",
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-            collect_ids=False,
-            remove_comments=True,
-            remove_pis=True,
-            remove_blank_text=True,
-        )
-        root = etree.fromstring(data, parser)
+        survey.names |= {blanks: None for blanks in _BLANKS.findall(text) if blanks not in _names}
+        root = _parse(data) if _keep(survey.names) else run_apart(lambda: _parse(data))
         return Document(root, survey.nodes, _depth(root))
     except _RefusedError as error:
         return str(error)
     except (expat.ExpatError, etree.XMLSyntaxError, ValueError) as error:
         return f"not XML in UTF-8: {error}"
+    except RuntimeError as error:
+        return f"names beyond the {NAMES_MAX} that are kept, and {error}"
 
 
 def compile_path(expression: str, namespaces: dict[str, str]) -> Evaluate:
@@ -104,21 +103,41 @@ def compile_path(expression: str, namespaces: dict[str, str]) -> Evaluate:
     return evaluate
 
 
+def _keep(names: dict[str, None]) -> bool:
+    """Keep these new names, if there is room for all of them."""
+    if len(_names) + len(names) > NAMES_MAX:
+        return False
+    _names.update(names)
+    return True
+
+
+def _parse(data: bytes) -> Any:
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        collect_ids=False,
+        remove_comments=True,
+        remove_pis=True,
+        remove_blank_text=True,
+    )
+    return etree.fromstring(data, parser)
+
+
 class _Survey:
     """Counts what a document has, before anything is built of it."""
 
     def __init__(self, data: bytes) -> None:
         self.nodes = 0
-        self._new: dict[str, None] = {}
+        self.names: dict[str, None] = {}  # those that are not kept yet
         reader = expat.ParserCreate("utf-8")
         reader.ordered_attributes = True
         reader.StartDoctypeDeclHandler = self._doctype
         reader.StartElementHandler = self._start
         reader.ProcessingInstructionHandler = self._instruction
         reader.Parse(data, True)
-        if len(_names) + len(self._new) > NAMES_MAX:
-            raise _RefusedError(f"new names, and {NAMES_MAX} are known already")
-        _names.update(self._new)
 
     def _start(self, name: str, attributes: list[str]) -> None:
         if name not in _names:
@@ -142,7 +161,7 @@ class _Survey:
         if name not in _names:
             if len(name) > NAME_CHARACTERS_MAX:
                 raise _RefusedError(f"a name of more than {NAME_CHARACTERS_MAX} characters")
-            self._new[name] = None
+            self.names[name] = None
 
 
 def _text(element: Any) -> str:

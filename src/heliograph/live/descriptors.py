@@ -1,0 +1,32 @@
+"""Descriptors: how many files and sockets this process may have open, and how many of them are left to peers.
+
+In:    the system's limits for this process (``ulimit -n``).
+Out:   a higher limit, where the system allows one; the number from which on a peer's socket is not kept.
+State: none.
+Not here: the broker's own limits on links (broker/config.py).
+
+Who runs out of descriptors can open no file, load no module and dial nobody. So the last ones are not for peers, who
+need no credential to take them: the system numbers descriptors from below, and a socket with a high number is closed.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+RESERVED = 64  # for files, modules and dials
+
+
+def raise_limit() -> None:
+    """Let this process have as many as it may; the limit it starts with is mostly made for programs with few."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (OSError, ValueError):
+        pass  # where "no limit" is not really one; the usual limit will do
+
+
+def peers_max() -> int:
+    """A peer's socket has a lower number than this, or is closed."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else max(limit - RESERVED, limit // 2)
