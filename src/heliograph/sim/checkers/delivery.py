@@ -13,8 +13,9 @@ ended, or the subscriber's link broke, before it was read: brokers keep nothing 
 overtaken by a later one of the same publisher was lost before that. It is due for certain once the publisher's flush
 was confirmed.
 
-Across brokers it is due only while the route is stable: the network was settled (maps.py) when it was published and
-for GRACE after the flush was confirmed, and the subscription was in force for SPREAD before, so that all brokers knew.
+Across brokers it is due only while there is a way, and this is stable: the network was settled (maps.py) when it was
+published and for GRACE after the flush was confirmed, and the subscription was in force for SPREAD before, so that all
+brokers knew.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from heliograph.model.publication import Headers
 from heliograph.model.topics import matches
 from heliograph.notes import Note, PublicationsDropped
 from heliograph.sim.checkers.base import Checker
+from heliograph.sim.checkers.maps import Graph, reach
 from heliograph.sim.checkers.rules import may, people
 from heliograph.sim.conditions import Comparisons, comparisons_of, fits
 from heliograph.sim.loop import SECOND
@@ -58,6 +60,8 @@ class Delivery(Checker):
         self._newest: dict[Key, dict[str, int]] = {}  # the highest number that was read, by publisher
         self._overtaken: dict[str, dict[tuple[str, int], tuple[str, int, int]]] = {}  # lost by a client, as in _due
         self._droppers: dict[str, None] = {}  # brokers that said that they drop something
+        self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
+        self._reached: dict[str, set[str]] = {}  # from a broker, by the links that there are; worked out when asked for
         self._settled = False
         self._stable: dict[Key, dict[tuple[str, int], None]] = {}  # of what is due: what came from other brokers
 
@@ -158,9 +162,31 @@ class Delivery(Checker):
                     continue
                 if self._people[key[0]].broker == here:
                     self._due[key][who, number] = published
-                elif self._settled and now - self._began[key] >= SPREAD_NS:
+                elif (
+                    self._settled
+                    and now - self._began[key] >= SPREAD_NS
+                    and self._people[key[0]].broker in self._reach(here)
+                ):
                     self._due[key][who, number] = published
                     self._stable[key][who, number] = None
+
+    def on_linked(self, one: str, other: str) -> None:
+        """Two brokers have a link from now on."""
+        self._links[one, other] = None
+        self._reached.clear()
+
+    def on_unlinked(self, one: str, other: str) -> None:
+        """… and have it no longer."""
+        del self._links[one, other]
+        self._reached.clear()
+
+    def _reach(self, broker: str) -> set[str]:
+        if broker not in self._reached:
+            graph: Graph = {name: {} for name in self.scenario.topology.brokers}
+            for one, other in self._links:
+                graph[one][other] = graph[other][one] = None
+            self._reached[broker] = reach(broker, graph)
+        return self._reached[broker]
 
     def on_received(self, who: str, subscription: int, publisher: str, _session: int, number: int, *_: object) -> None:
         """A program read a publication."""

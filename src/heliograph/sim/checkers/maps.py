@@ -17,8 +17,11 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.sim.checkers.base import Checker
+from heliograph.sim.loop import SECOND
 
 AT_ONCE = ("reset", "drop_frame", "link", "unlink")  # over as soon as they have struck; a link's end is told as well
+
+SPREAD_NS = SECOND // 10  # in this time, at the latest, everybody knows what a client wants
 
 Graph = dict[str, dict[str, None]]
 
@@ -33,7 +36,24 @@ class Maps(Checker):
         self._clusters = {name: plan.cluster for name, plan in self.scenario.topology.brokers.items()}
         self._active = 0
         self._settled = False
+        self._moved_at = -SPREAD_NS  # when a client last came, went or wanted something else
         self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
+
+    def on_attached(self, who: str, *_: object) -> None:
+        """A client or a broker has a link more …"""
+        self._moved_at = self.journal.instant
+
+    def on_detached(self, who: str, *_: object) -> None:
+        """… or one less."""
+        self._moved_at = self.journal.instant
+
+    def on_unsubscribing(self, who: str, *_: object) -> None:
+        """A client wants something no longer …"""
+        self._moved_at = self.journal.instant
+
+    def on_subscribing(self, who: str, *_: object) -> None:
+        """… or from now on."""
+        self._moved_at = self.journal.instant
 
     def on_linked(self, one: str, other: str) -> None:
         """A link was added."""
@@ -76,15 +96,15 @@ class Maps(Checker):
             self.journal.write("settled", "the network")
 
     def end(self) -> None:
-        """After the last fault they must have."""
-        for complaint in self.complaints():
+        """After the last fault they must have; but what a client wants since a moment ago may be on its way."""
+        for complaint in self.complaints(self.journal.instant - self._moved_at >= SPREAD_NS):
             self.blame(complaint)
 
-    def complaints(self) -> list[str]:
+    def complaints(self, with_interests: bool = True) -> list[str]:
         """What is wrong in the brokers' maps."""
         reports = {host: self.ask(host, "map") for host in self._clusters}
         silent = [f"{host} does not run" for host, report in reports.items() if report is None]
-        return silent or _Truth(self._clusters, self._links, reports).complaints()
+        return silent or _Truth(self._clusters, self._links, reports).complaints(with_interests)
 
 
 class _Truth:
@@ -112,14 +132,14 @@ class _Truth:
     def _speaker(self, name: str) -> str:
         return min(reach(name, self.inside), key=lambda each: int(self.reports[each]["slot"]))
 
-    def complaints(self) -> list[str]:
+    def complaints(self, with_interests: bool) -> list[str]:
         """Everything in which a map differs from the truth."""
         found = []
         for name, report in self.reports.items():
             found += self._about_neighbours(name, report)
             found += self._about_members(name, report)
             found += self._about_gateways(name, report)
-        if not found:
+        if with_interests and not found:
             found = self._about_interests()
         return found
 
