@@ -90,7 +90,7 @@ def run_broker(
         code = _run(config, options)
     except ConfigError as error:
         # Who has no file is helped by the option's name.
-        raise ConfigError(
+        raise type(error)(
             [each.replace(".allow_open = true", ".allow_open = true (--allow-open)") for each in error.problems]
         ) from None
     if code:

@@ -132,7 +132,7 @@ def load(folder: Path) -> LocalNetwork | None:
         found = None
     problems: list[str] = []
     network = read_table(LocalNetwork, found, "", problems)
-    if network is None:
+    if network is None or problems:
         raise UsageError(f"{path} is not what `heliograph network up` wrote; end its processes by hand and remove it")
     return network
 
