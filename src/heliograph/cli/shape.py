@@ -58,5 +58,5 @@ def fail_with(error: HeliographError | OSError) -> NoReturn:
         fail(str(error), NOT_UNDERSTOOD)
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
-        fail(f"{where}{error.strerror}")
+        fail(f"{where}{error.strerror}", NOT_UNDERSTOOD if isinstance(error, FileNotFoundError) else FAILED)
     fail(str(error))
