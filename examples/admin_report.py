@@ -1,6 +1,11 @@
-"""Ask a running broker about itself. Only administrators get an answer: name a token file in $HELIOGRAPH_TOKEN_FILE.
+"""Ask a running broker about itself. Only administrators get an answer.
 
-Run a broker (`heliograph broker run`), then: python examples/admin_report.py [heliograph://host:port]
+A broker leaves a token for the user who runs it, which the command line shows by itself: admin-PORT.token in
+$HELIOGRAPH_RUNTIME_DIR, else $XDG_RUNTIME_DIR/heliograph, else ~/.cache/heliograph/run. Its entity is local-admin.
+Run a broker (`heliograph broker run`), then:
+
+    export HELIOGRAPH_ENTITY=local-admin HELIOGRAPH_TOKEN_FILE=~/.cache/heliograph/run/admin-4717.token
+    python examples/admin_report.py heliograph://127.0.0.1:4717
 """
 
 import asyncio

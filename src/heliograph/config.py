@@ -27,7 +27,7 @@ from heliograph.client.discover import Discover
 from heliograph.config_discovery import DirectorySection, DiscoverySection, JoinConfig, is_loopback
 from heliograph.config_keys import KEYS, LISTS, LogConfig, NetworkKeyConfig, TlsConfig, TokensConfig, section_fields
 from heliograph.config_sources import Draft, Given, Option, listener_path
-from heliograph.errors import ConfigError
+from heliograph.errors import ConfigError, UnreadableError
 from heliograph.trust.network_key import KEY_BYTES_MAX, key_fault, key_of
 from heliograph.trust.tokens import load_tokens
 
@@ -99,16 +99,19 @@ def parse_settings(
     """Settings from the text of a file; nothing is read from disk, and any text gives Settings or ConfigError."""
     draft = Draft()
     draft.read_file(text)
+    draft.problems = [_in_file(problem, file) for problem in draft.problems]
     draft.read_environment(environment or {})
     draft.read_options(options)
     if not draft.listeners:
         draft.listeners.append({})
-    problems = [_in_file(problem, file) for problem in draft.problems]
+    problems = draft.problems
     for path in _PATHS:
         _complete(draft.values, path, file.parent if file is not None else folder, folder)
     for list_path, elements in draft.lists.items():
         for number, element in enumerate(elements):
-            problems += _missing(list_path, number, element)
+            is_in_file = all(given.source == "file" for given in element.values())
+            for problem in _missing(list_path, number, element):
+                problems.append(_in_file(problem, file if is_in_file else None))
     network = _section(draft.values, "network")
     settings = Settings(
         broker=BrokerConfig(
@@ -136,7 +139,7 @@ def parse_settings(
         file=file,
         origins=tuple(_origins(draft)),
     )
-    problems += [_with_origin(problem, settings.origins) for problem in _checks(settings)]
+    problems += [_with_origin(problem, settings) for problem in _checks(settings)]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return settings
@@ -147,9 +150,10 @@ def load_discover(file: Path | None, environment: Mapping[str, str]) -> Discover
     draft = Draft()
     if file is not None:
         draft.read_file(_read(file, "the settings file"), only="discover")
+        draft.problems = [_in_file(problem, file) for problem in draft.problems]
     draft.read_environment(environment)
     options = Discover(**_section(draft.values, "discover"))
-    problems = [_in_file(problem, file) for problem in draft.problems] + options.problems()
+    problems = draft.problems + options.problems()
     if problems:
         raise ConfigError(problems)
     return options
@@ -162,9 +166,9 @@ def with_files(settings: Settings) -> Settings:
         section, name = path.split(".")
         value = getattr(getattr(settings, section), name)
         if value and not Path(value).is_file():
-            problems.append(_with_origin(f"{path} = {value!r}: there is no such file", settings.origins))
+            problems.append(_with_origin(f"{path} = {value!r}: there is no such file", settings))
     if problems:
-        raise ConfigError(problems)
+        raise UnreadableError(problems)
     broker = settings.broker
     if settings.network.key_file:
         broker = replace(broker, network=replace(broker.network, key=_network_key(settings)))
@@ -182,16 +186,14 @@ def _network_key(settings: Settings) -> bytes:
     told = f"network.key_file = {str(file)!r}"
     try:
         if file.stat().st_mode & _OTHERS:
-            raise ConfigError(
-                [_with_origin(f"{told}: others can read this key; run: chmod 600 {file}", settings.origins)]
-            )
+            raise ConfigError([_with_origin(f"{told}: others can read this key; run: chmod 600 {file}", settings)])
         with file.open("rb") as opened:
             key = key_of(opened.read(KEY_BYTES_MAX + 2))
     except OSError as error:
-        raise ConfigError([f"{told} cannot be read: {error.strerror or error}"]) from None
+        raise UnreadableError([f"{told} cannot be read: {error.strerror or error}"]) from None
     fault = key_fault(key)
     if fault is not None:
-        raise ConfigError([_with_origin(f"{told}: {fault}; `heliograph network key` makes one", settings.origins)])
+        raise ConfigError([_with_origin(f"{told}: {fault}; `heliograph network key` makes one", settings)])
     return key
 
 
@@ -283,16 +285,20 @@ def _origins_of(section: str, path: str, values: Mapping[str, Given], prefix: st
             yield Origin(f"{path}.{known.name}", given.value, given.source, given.typed)
 
 
-def _with_origin(problem: str, origins: Iterable[Origin]) -> str:
-    """Name the variables and options behind a problem: its own path is the file's, which is not what the user typed."""
+def _with_origin(problem: str, settings: Settings) -> str:
+    """Say where a problem comes from: the variables and options that the user typed, or else the file."""
     words = {word.rstrip(":;,") for word in problem.split()}
-    typed = [each.typed for each in origins if each.source in ("environment", "option") and each.key in words]
-    return f"{problem} (from {', '.join(typed)})" if typed else problem
+    table = problem.split()[0].rstrip(":") + "."
+    concerned = [each for each in settings.origins if each.key in words or each.key.startswith(table)]
+    typed = [each.typed for each in concerned if each.source in ("environment", "option") and each.key in words]
+    if typed:
+        return f"{problem} (from {', '.join(typed)})"
+    return _in_file(problem, settings.file if any(each.source == "file" for each in concerned) else None)
 
 
 def _in_file(problem: str, file: Path | None) -> str:
-    """A document that is no TOML at all has no key to name, so name the file."""
-    return f"{file}: {problem}" if file is not None and problem.startswith("not TOML") else problem
+    """A problem of what stands in this file."""
+    return f"{file}: {problem}" if file is not None else problem
 
 
 def _complete(values: dict[str, Given], path: str, beside_file: Path, folder: Path) -> None:
@@ -328,6 +334,6 @@ def _read(file: Path, what: str) -> str:
             raise ConfigError([f"{what} {file} is larger than {FILE_BYTES_MAX} bytes"])
         return data.decode()
     except OSError as error:
-        raise ConfigError([f"{what} {file} cannot be read: {error.strerror or error}"]) from None
+        raise UnreadableError([f"{what} {file} cannot be read: {error.strerror or error}"]) from None
     except UnicodeDecodeError as error:
         raise ConfigError([f"{what} {file} is not UTF-8: {error.reason} at byte {error.start}"]) from None

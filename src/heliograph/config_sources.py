@@ -11,11 +11,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from heliograph.config_keys import KEYS, LISTS, PREFIX, SECTIONS, Key, section_fields
 from heliograph.model.identity import entity_is_valid
+from heliograph.spelling import nearest
 
 # Variables that belong to commands, not to the settings file.
 OTHER_VARIABLES = (
@@ -199,16 +199,16 @@ class Draft:
             self.problems.append(f"{typed} = {shown(text)}: {fault}")
 
     def _unknown(self, typed: str, name: str, choices: list[str], what: str) -> None:
-        near = get_close_matches(name[:_SHOWN_MAX], choices, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(choices)}"
+        near = nearest(name, choices)
+        hint = f"did you mean {near!r}?" if near else f"there is {', '.join(choices)}"
         self.problems.append(f"{typed}: unknown {what}; {hint}")
 
     def _unknown_variable(self, variable: str, starts: Iterable[str] = ()) -> None:
         choices = [start + key.path.rpartition(".")[2].upper() for start in starts for key in KEYS.values()]
         if not choices:
             choices = [*(key.in_environment for key in KEYS.values()), *OTHER_VARIABLES]
-        near = get_close_matches(variable[: 2 * _SHOWN_MAX], choices, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "`heliograph config explain` lists all keys"
+        near = nearest(variable, choices)
+        hint = f"did you mean {near}?" if near else "`heliograph config explain` lists all keys"
         self.problems.append(f"{shown(variable, quote=False)}: unknown variable; {hint}")
 
 

@@ -157,6 +157,10 @@ class ConfigError(HeliographError):
         self.problems = list(problems)
 
 
+class UnreadableError(UsageError, ConfigError):
+    """A file that somebody named is not there, or cannot be read."""
+
+
 class RefusedError(HeliographError):
     """The broker said no; ``reason`` says why and the text says what to do."""
 

@@ -27,11 +27,28 @@ def test_check_lists_every_problem_and_fails(run: Run, tmp_path: Path) -> None:
     ran = run("config", "check")
 
     assert ran.code == 1
+    file = tmp_path / "heliograph.toml"
     assert ran.err.splitlines() == [
-        "heliograph: limits.link_max: unknown key; did you mean 'links_max'?",
-        "heliograph: limits.links_max = 'x': must be a whole number (above 0)",
-        "heliograph: log.level = 'loud': must be one of debug, info, warning, error",
+        f"heliograph: {file}: limits.link_max: unknown key; did you mean 'links_max'?",
+        f"heliograph: {file}: limits.links_max = 'x': must be a whole number (above 0)",
+        f"heliograph: {file}: log.level = 'loud': must be one of debug, info, warning, error",
     ]
+
+
+def test_check_takes_the_file_as_show_does(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[broker]\nname = "b"\n')
+
+    assert run("config", "check", "mine.toml").out == run("config", "check", "--config", "mine.toml").out
+
+    both = run("config", "check", "mine.toml", "--config", "mine.toml")
+    assert (both.code, "not both" in both.err) == (2, True)
+
+
+def test_check_of_a_file_that_is_not_there_is_not_understood(run: Run) -> None:
+    ran = run("config", "check", "gone.toml")
+
+    assert ran.code == 2
+    assert "the settings file gone.toml cannot be read: No such file or directory" in ran.err
 
 
 def test_check_looks_into_the_certificate_files(run: Run, tmp_path: Path) -> None:
@@ -104,3 +121,20 @@ def test_explain_suggests_a_key_for_a_misspelt_one(run: Run) -> None:
 
     assert ran.code == 2
     assert "did you mean limits.links_max?" in ran.err
+
+
+@pytest.mark.parametrize("key", ["limits.foo", "nothing", "broker.zzz", "HELIOGRAPH_LIMITS__FOO"])
+def test_explain_suggests_nothing_far_fetched(run: Run, key: str) -> None:
+    ran = run("config", "explain", key)
+
+    assert ran.code == 2
+    assert "did you mean" not in ran.err
+
+
+@pytest.mark.parametrize("section", ["limits", "[limits]", "network.links"])
+def test_explain_lists_the_keys_of_a_section(run: Run, section: str) -> None:
+    ran = run("config", "explain", section)
+
+    known = [key for key in KEYS if key.startswith(f"{section.strip('[]')}.")]
+    assert [line.split()[0] for line in ran.out.splitlines()] == known
+    assert list(json.loads(run("config", "explain", section, "--json").out)) == known

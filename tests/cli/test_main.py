@@ -84,3 +84,25 @@ def test_the_version_is_told(run: Run) -> None:
     assert told["protocol"] == 1
     line = f"heliograph {told['heliograph']} ({told['kernels']} kernels, {told['hot_path']} hot path)\n"
     assert run("version").out == run("--version").out == line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("publish a/# x", "'a/#' is not a topic: a topic to publish on has no wildcards"),
+        ("request a/+ x", "'a/+' is not a topic: a topic to publish on has no wildcards"),
+        ("subscribe good a+", "'a+' is not a topic filter: '+' stands alone in its level"),
+        ("reply a# --echo", "'a#' is not a topic filter: '#' stands alone and last"),
+        ("simulate gone.toml", "gone.toml cannot be read: No such file or directory"),
+        ("simulate gone", "gone: no such file, and no scenario of that name"),
+        ("ca show gone.crt", "gone.crt cannot be read: No such file or directory"),
+        ("publish a x --certificate gone.crt --key gone.key --url heliographs://127.0.0.1:1", "there is no such file"),
+        ("publish a x --entity e --token-file gone.token --url heliograph://127.0.0.1:1", "gone.token"),
+    ],
+)
+def test_what_no_broker_could_help_with_is_told_before_one_is_looked_for(run: Run, arguments: str, told: str) -> None:
+    ran = run(*arguments.split())
+
+    assert ran.code == 2
+    assert told in ran.err
+    assert "dial_failed" not in ran.err

@@ -129,6 +129,11 @@ def test_all_problems_of_a_file_are_told_at_once() -> None:
     ]
     assert "did you mean 'links'?" in wrong_types[0]
 
+    both = problems_of('links = [["a", "x"]]\ncolour = 1\n[[brokers]]\nname = "a"\nslot = "one"\nport = 70000\n')
+    assert [problem.split()[0].rstrip(":") for problem in both] == [
+        "colour", "brokers[0].slot", "brokers[0].port", "links[0]",
+    ]  # fmt: skip
+
     wrong_graph = problems_of(
         'links = [["a", "a"], ["a", "x"], ["a", "b"], ["b", "a"]]\n'
         '[[brokers]]\nname = "a"\nslot = 64\nport = 70000\n'

@@ -111,11 +111,12 @@ def test_the_key_is_read_from_its_file_and_shown_nowhere(tmp_path: Path) -> None
     ],
 )
 def test_a_bad_key_file_is_refused_by_name(tmp_path: Path, key: str | bytes, mode: int, told: str) -> None:
+    file = settings_file(tmp_path, key, mode)
     with pytest.raises(ConfigError) as caught:
-        load_settings(settings_file(tmp_path, key, mode), {}, tmp_path)
+        load_settings(file, {}, tmp_path)
 
     (problem,) = caught.value.problems
-    assert problem.startswith(f"network.key_file = '{tmp_path}/network.key': ")
+    assert problem.startswith(f"{file}: network.key_file = '{tmp_path}/network.key': ")
     assert told in problem
 
 

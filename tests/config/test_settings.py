@@ -263,8 +263,23 @@ def test_files_that_are_named_must_be_there(tmp_path: Path) -> None:
         load_settings(file, {}, tmp_path)
 
     assert caught.value.problems == [
-        f"tls.certificate = '{tmp_path}/a.crt': there is no such file",
-        f"tokens.file = '{tmp_path}/b.toml': there is no such file",
+        f"{file}: tls.certificate = '{tmp_path}/a.crt': there is no such file",
+        f"{file}: tokens.file = '{tmp_path}/b.toml': there is no such file",
+    ]
+
+
+def test_a_problem_names_the_file_or_what_else_it_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "heliograph.toml"
+    text = '[brocker]\n[limits]\nlinks_max = 0\n[[access.rules]]\nverbs = ["publish"]\n'
+
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(text, {"HELIOGRAPH_LOG__LEVEL": "loud"}, file=file)
+
+    assert caught.value.problems == [
+        f"{file}: brocker: unknown section; did you mean 'broker'?",
+        f"{file}: access.rules[0].effect is missing: must be allow or deny",
+        f"{file}: limits.links_max = 0: must be above 0",
+        "log.level = 'loud': must be one of debug, info, warning, error (from HELIOGRAPH_LOG__LEVEL)",
     ]
 
 

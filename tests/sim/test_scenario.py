@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,27 @@ def test_all_problems_are_told_at_once() -> None:
     found = problems(GOOD.replace("duration_s = 5", "durations = 5").replace("count = 2", "count = 'two'"))
 
     assert len(found) == 2
+
+    found = problems(
+        GOOD.replace('name = "small"', 'name = "small"\ncolour = "red"')
+        .replace("duration_s = 5", 'duration_s = "5"')
+        .replace('kind = "stall"', 'kind = "stal"')
+        .replace("at_s = 1", "at_s = 60")  # whether this is too late cannot be said
+        .replace('publish = ["plant/{n}/{k}"]', 'publish = ["plant/#"]')
+    )
+
+    assert [problem.split()[0].rstrip(":") for problem in found] == [
+        "scenario.colour", "scenario.duration_s", "workload[0].publish", "fault[0].kind",
+    ]  # fmt: skip
+
+
+def test_problems_of_a_file_name_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    for text, said in (("a = [", "not TOML"), ("colour = 1", "colour: unknown key")):
+        file.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            load(str(file))
+        assert caught.value.problems[0].startswith(f"{file}: {said}")
 
 
 @pytest.mark.parametrize("text", ["", "[scenario]", "not toml", "a = [" * 5_000, 'x = "\\ud800"', "[[topology]]"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = group("Run a broker directory (BDN), or ask a running one.")
 
 PATIENCE_S = 5.0
-COLUMNS = ("broker", "datagrams", "round_trip_us", "island", "address", "geography", "institution")
+COLUMNS = ("broker", "datagrams", "round_trip_us", "island", "place", "geography", "institution")
 
 Where = Annotated[
     str, typer.Option("--at", metavar="HOST:PORT", envvar="HELIOGRAPH_DIRECTORY", help="The directory to ask.")
@@ -145,7 +145,7 @@ def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
     for page in _ask(at, "brokers"):
         rows.extend(page["rows"])
     rows.sort(key=lambda row: (row["round_trip_us"] is None, row["round_trip_us"] or 0, row["broker"]))
-    show(rows, as_json, COLUMNS)
+    show(rows if as_json else [{**row, "place": row["address"]} for row in rows], as_json, COLUMNS)
 
 
 def _ask(at: str, question: str) -> list[Any]:

@@ -90,7 +90,7 @@ def run_broker(
         code = _run(config, options)
     except ConfigError as error:
         # Who has no file is helped by the option's name.
-        raise ConfigError(
+        raise type(error)(
             [each.replace(".allow_open = true", ".allow_open = true (--allow-open)") for each in error.problems]
         ) from None
     if code:
@@ -140,8 +140,10 @@ def _links(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:
 
 
 def host_and_port(listen: str) -> tuple[str, str]:
-    """The two parts of --listen; the port is checked with the other settings."""
+    """The two parts of --listen."""
     host, colon, port = listen.rpartition(":")
     if not colon or not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
         raise UsageError(f"--listen {listen!r}: write HOST:PORT, such as 127.0.0.1:4717 or [::1]:4717")
+    if not (port.isascii() and port.isdecimal() and int(port[:6]) <= 65_535):
+        raise UsageError(f"--listen {listen!r}: a port is a number from 0 to 65535; 0 takes a free one")
     return host.removeprefix("[").removesuffix("]"), port

@@ -8,7 +8,6 @@ Not here: reading and checking (heliograph/config.py), keys and their words (hel
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,11 +46,14 @@ def check(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="The settings file. Default: the one `broker run` would use.")
     ] = None,
+    config: Chosen = None,
 ) -> None:
     """Check settings; every problem is listed."""
     from heliograph.live.tls import TlsFiles, check_files
 
-    settings = settings_from(file)
+    if file is not None and config is not None:
+        raise UsageError(f"name the settings file once: {file} or --config {config}, not both")
+    settings = settings_from(file or config)
     paths = {
         name: Path(value) for name in ("certificate", "key", "authority") if (value := getattr(settings.tls, name))
     }
@@ -84,24 +86,31 @@ def show(config: Chosen = None, as_json: AsJson = False) -> None:
         print(f"{text:<{width}}  # {source}")
 
 
-@app.command(epilog=examples("heliograph config explain", "heliograph config explain limits.links_max"))
+@app.command(
+    epilog=examples(
+        "heliograph config explain", "heliograph config explain limits", "heliograph config explain limits.links_max"
+    )
+)
 def explain(
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="A key, such as limits.links_max. Default: list all.")
+        str | None,
+        typer.Argument(metavar="KEY", help="A key, such as limits.links_max, or a section. Default: list all."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a key, or list all keys."""
+    """Explain a key, or list the keys of a section, or all."""
     import json
 
     from heliograph.config_keys import KEYS
 
-    if key is None:
+    section = "" if key is None else f"{key.strip('[]')}."  # also as it stands in the file: [limits]
+    listed = {path: each for path, each in KEYS.items() if path.startswith(section)}
+    if key is None or (listed and key not in KEYS):
         if as_json:
-            print(json.dumps({path: _described(each) for path, each in KEYS.items()}))
+            print(json.dumps({path: _described(each) for path, each in listed.items()}))
             return
-        width = max(len(path) for path in KEYS)
-        for path, each in KEYS.items():
+        width = max(len(path) for path in listed)
+        for path, each in listed.items():
             print(f"{path:<{width}}  {each.meaning}")
         return
     found = _find(key)
@@ -116,6 +125,7 @@ def explain(
 
 def _find(text: str) -> Key:
     from heliograph.config_keys import KEYS, PREFIX
+    from heliograph.spelling import nearest
 
     # What a user may have copied: a path with a listener's name or a rule's number, or a variable's name.
     plain = text.removeprefix(PREFIX).replace("__", ".").lower() if text.startswith(PREFIX) else text
@@ -124,8 +134,8 @@ def _find(text: str) -> Key:
     for path in (".".join(parts), short):
         if path in KEYS:
             return KEYS[path]
-    near = get_close_matches(plain, KEYS, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else "`heliograph config explain` lists all keys"
+    near = nearest(plain, KEYS)
+    hint = f"did you mean {near}?" if near else "`heliograph config explain` lists all keys"
     raise UsageError(f"{text}: unknown key; {hint}")
 
 

@@ -129,7 +129,7 @@ async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncI
         async with heliograph.connect(**where, name=name, timeout=PATIENCE_S, **options, **more) as client:
             yield client
     except (NotConnectedError, RefusedError) as error:
-        raise _told_what_to_do(error, connection) from None
+        raise told_what_to_do(error, connection) from None
 
 
 def search_options(config: Path | None = None) -> Discover:
@@ -172,7 +172,19 @@ def _is_here(url: str) -> bool:
     return is_loopback(parse_target(url).host)
 
 
-def _told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
+def _local_broker() -> str | None:
+    """The address of a broker that `network up` runs, if it does."""
+    from heliograph.cli.network_state import default_folder, load, running
+
+    where = default_folder()
+    try:
+        network = load(where)
+    except HeliographError:  # it would only hide what went wrong
+        return None
+    return next((broker.url for broker in running(where, network)), None) if network is not None else None
+
+
+def told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
     """The error with a hint, where there is a usual cause."""
     hint = _HINTS.get(error.reason)
     if error.reason in _ENDS and not connection.url.startswith("heliographs:"):
@@ -182,5 +194,7 @@ def _told_what_to_do(error: NotConnectedError | RefusedError, connection: Connec
         hint = "if the broker asks for certificates, give --certificate and --key"
     elif error.reason is Reason.DIAL_FAILED and not connection.discover and not _is_here(connection.url):
         hint = "check the name and the port, and that a broker runs there"
+    elif error.reason is Reason.DIAL_FAILED and connection.url == URL and (url := _local_broker()):
+        hint = f"`heliograph network up` runs brokers elsewhere: add --discover, or --url {url}"
     text = str(error) if connection.discover or connection.url in str(error) else f"{connection.url}: {error}"
     return HeliographError(f"{text}; {hint}" if hint else text)

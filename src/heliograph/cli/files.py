@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from heliograph.errors import UsageError
+from heliograph.errors import HeliographError, UsageError
 
 PRIVATE = 0o600
 PUBLIC = 0o644
@@ -38,7 +38,7 @@ def write_file(path: Path, data: bytes, *, mode: int = PRIVATE, force: bool = Fa
         else:
             os.link(name, path)  # unlike a rename, this fails if the file exists
     except FileExistsError:
-        raise UsageError(f"{path} exists; add --force to overwrite it") from None
+        raise HeliographError(f"{path} exists; add --force to overwrite it") from None
     finally:
         Path(name).unlink(missing_ok=True)
     _sync_folder(path.parent)
@@ -48,7 +48,7 @@ def refuse_existing(*paths: Path) -> None:
     """Say no before any work is done; ``write_file`` says it again if somebody was faster."""
     for path in paths:
         if path.exists() or path.is_symlink():
-            raise UsageError(f"{path} exists; add --force to overwrite it")
+            raise HeliographError(f"{path} exists; add --force to overwrite it")
 
 
 def private_folder(path: Path) -> None:

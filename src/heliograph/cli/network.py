@@ -110,7 +110,7 @@ def down(folder: Folder = None) -> None:
 
     where, network = _local(folder)
     if network is None:
-        raise UsageError(f"no network was started in {where}; `heliograph network up` starts one")
+        raise HeliographError(f"no network was started in {where}; `heliograph network up` starts one")
     found = state.processes(where, network)
     running = sum(1 for broker in network.brokers if broker.name in found)
     made = end(found.values())
@@ -182,7 +182,7 @@ def trace(
     if network is not None:
         brokers = {broker.name: broker for broker in running(where, network)}
         if not brokers:
-            raise UsageError(
+            raise HeliographError(
                 f"no broker of the network in {where} runs; `heliograph network down{_dir(folder)}` clears up"
             )
         if at is not None and at not in brokers:
@@ -204,7 +204,9 @@ def _topology(count: int | None, clusters: int, file: Path | None) -> Topology:
     from heliograph.cli.topology import drawn, read_topology
     from heliograph.errors import ConfigError
 
-    if (count is None) == (file is None):
+    if count is not None and file is not None:
+        raise UsageError(f"give a number of brokers ({count}) or a topology file ({file}), not both")
+    if count is None and file is None:
         raise UsageError("say how many brokers there shall be, or name a topology file, such as: network up 5")
     if file is not None:
         if clusters != 1:
@@ -267,7 +269,7 @@ def _asked(there: Connection, folder: Path | None) -> tuple[Path, LocalNetwork |
         return Path(), None
     where, network = _local(folder)
     if folder is not None and network is None:
-        raise UsageError(f"no network was started in {where}; `heliograph network up` starts one")
+        raise HeliographError(f"no network was started in {where}; `heliograph network up` starts one")
     return where, network
 
 

@@ -33,7 +33,7 @@ from heliograph.cli.files import locked, private_folder, write_file
 from heliograph.cli.network_state import HOST, LocalBroker, LocalDirectory, LocalNetwork
 from heliograph.cli.topology import Topology
 from heliograph.discovery.brokers.config import DIRECTORY_PORT
-from heliograph.errors import HeliographError, UsageError
+from heliograph.errors import HeliographError
 from heliograph.live.runtime import node_environment
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def refuse_running(folder: Path) -> None:
     found = state.processes(folder, network)
     alive = [broker for broker in network.brokers if broker.name in found]
     if alive:
-        raise UsageError(
+        raise HeliographError(
             f"a network of {len(alive)} brokers runs in {folder}; "
             f"stop it by `heliograph network down --dir {folder}`, or choose another folder with --dir"
         )
@@ -307,7 +307,7 @@ def refuse_others_files(folder: Path, topology: Topology) -> None:
     paths = [folder / state.KEY, *(state.settings_of(folder, name) for name in names)]
     for path in paths:
         if path.exists():
-            raise UsageError(f"{path} exists and would be overwritten; choose an empty folder with --dir")
+            raise HeliographError(f"{path} exists and would be overwritten; choose an empty folder with --dir")
 
 
 def end(processes: Iterable[psutil.Process]) -> int:

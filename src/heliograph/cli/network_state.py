@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import psutil  # type: ignore[import-untyped]
 
 from heliograph.cli.files import read_file, write_file
-from heliograph.errors import UsageError
+from heliograph.errors import HeliographError
 from heliograph.sim.reading import read_table
 
 if TYPE_CHECKING:
@@ -132,8 +132,10 @@ def load(folder: Path) -> LocalNetwork | None:
         found = None
     problems: list[str] = []
     network = read_table(LocalNetwork, found, "", problems)
-    if network is None:
-        raise UsageError(f"{path} is not what `heliograph network up` wrote; end its processes by hand and remove it")
+    if network is None or problems:
+        raise HeliographError(
+            f"{path} is not what `heliograph network up` wrote; end its processes by hand and remove it"
+        )
     return network
 
 

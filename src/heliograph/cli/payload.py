@@ -1,7 +1,7 @@
 """Publications as lines: for people, and as JSON that comes in as it went out.
 
 In:    a publication; or a line of JSON.
-Out:   a line without line breaks or control characters; or topic, payload and headers.
+Out:   a line without line breaks or control characters; or topic, payload and headers, checked.
 State: none.
 Not here: reading and writing the lines (publish.py, subscribe.py).
 """
@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
+from heliograph.model.topics import filter_fault, quoted, topic_fault
 
 if TYPE_CHECKING:
     from heliograph.model.publication import Publication
@@ -68,6 +69,20 @@ def from_json(line: bytes, topic: str, headers: dict[str, Any]) -> tuple[str, by
     if not isinstance(chosen, str) or not isinstance(own, dict):
         raise UsageError("topic must be a text and headers an object")
     return chosen, _payload(fields), {**headers, **own}
+
+
+def check_topic(topic: str) -> None:
+    """Say no to what no broker would take, before one is looked for."""
+    fault = topic_fault(topic.encode("utf-8", "surrogatepass"))
+    if fault is not None:
+        raise UsageError(f"{quoted(topic)} is not a topic: {fault}")
+
+
+def check_filter(pattern: str) -> None:
+    """The same for what somebody wants to subscribe to."""
+    fault = filter_fault(pattern.encode("utf-8", "surrogatepass"))
+    if fault is not None:
+        raise UsageError(f"{quoted(pattern)} is not a topic filter: {fault}")
 
 
 def header(text: str) -> tuple[str, str | int | float | bool]:

@@ -58,8 +58,10 @@ def _publish(
     count: Annotated[int, typer.Option("--count", min=1, help="Publish the payload this many times.")] = 1,
     hold: Annotated[bool, typer.Option("--hold", help="Be ready to wait for slow consumers.")] = False,
 ) -> None:
+    from heliograph.cli.payload import check_topic
     from heliograph.cli.payload import header as parse_header
 
+    check_topic(topic)
     headers = dict(parse_header(text) for text in header or [])
     if whole and (payload != STDIN or as_json):
         raise UsageError("--whole goes with - and without --json")

@@ -54,8 +54,10 @@ def _request(
     timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for the answer.")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as a JSON object.")] = False,
 ) -> None:
+    from heliograph.cli.payload import check_topic
     from heliograph.cli.payload import header as parse_header
 
+    check_topic(topic)
     headers = dict(parse_header(text) for text in header or [])
     c.run(_ask(there, topic, payload, headers, timeout, as_json=as_json))
 
@@ -91,6 +93,9 @@ def _reply(
 ) -> None:
     import shlex
 
+    from heliograph.cli.payload import check_filter
+
+    check_filter(topic)
     if (command is None) is not echo:
         raise UsageError("give either --command or --echo")
     try:

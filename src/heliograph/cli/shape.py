@@ -1,7 +1,8 @@
 """The shape of the command line: plain help, one way to group commands, one way to fail.
 
 In:    errors that commands raise.
-Out:   typer groups; one line on standard error and an exit code: 0 done, 1 failed, 2 not understood, 130 interrupted.
+Out:   typer groups; one line on standard error and an exit code: 0 done, 1 failed, 2 not understood (a file that
+       is not there included), 130 interrupted.
 State: none.
 Not here: commands (one file each), what they connect with (connection.py).
 
@@ -58,5 +59,5 @@ def fail_with(error: HeliographError | OSError) -> NoReturn:
         fail(str(error), NOT_UNDERSTOOD)
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
-        fail(f"{where}{error.strerror}")
+        fail(f"{where}{error.strerror}", NOT_UNDERSTOOD if isinstance(error, FileNotFoundError) else FAILED)
     fail(str(error))

@@ -57,6 +57,10 @@ def _subscribe(
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
 ) -> None:
+    from heliograph.cli.payload import check_filter
+
+    for pattern in filters or []:
+        check_filter(pattern)
     if language and not where:
         raise UsageError(f"--language {language} says how to read --where; give --where too")
     try:

@@ -43,11 +43,15 @@ def cell(value: Any) -> str:
     from heliograph.cli.payload import readable
 
     if isinstance(value, dict):
-        text = ", ".join(f"{name} {count}" for name, count in value.items())
+        text = ", ".join(f"{name} {_word(part)}" for name, part in value.items())
     elif isinstance(value, list):
-        text = ",".join(str(part) for part in value)
-    elif isinstance(value, bool):
-        text = "yes" if value else "no"
+        text = ",".join(_word(part) for part in value)
     else:
-        text = "" if value is None else str(value)
+        text = _word(value)
     return readable(text.encode()) or "-"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)

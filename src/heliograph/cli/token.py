@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heliograph.cli.shape import examples, group, say
-from heliograph.errors import UsageError
+from heliograph.errors import HeliographError, UsageError
 from heliograph.model.identity import Role, entity_is_valid
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def add(
     with locked(file.parent):
         records = _load(file) if file.exists() else {}
         if entity in records and not force:
-            raise UsageError(f"{entity} has a token in {file}; add --force to replace it")
+            raise HeliographError(f"{entity} has a token in {file}; add --force to replace it")
         records[entity] = hash_token(entity, role or [Role.CLIENT], token, secrets.token_bytes(SALT_BYTES))
         if out is not None:  # first the token, then its digest: the other way round it could be lost
             write_file(out, f"{token}\n".encode(), force=force)
@@ -91,7 +91,9 @@ def remove(
     with locked(file.parent):
         records = _load(file)
         if entity not in records:
-            raise UsageError(f"{entity} has no token in {file}; `heliograph token list --file {file}` shows who has")
+            raise HeliographError(
+                f"{entity} has no token in {file}; `heliograph token list --file {file}` shows who has"
+            )
         del records[entity]
         write_file(file, save_tokens(records.values()).encode(), force=True)
     say(f"{entity} removed from {file}")

@@ -16,7 +16,7 @@ from string import ascii_lowercase
 
 from heliograph.errors import ConfigError
 from heliograph.model.identity import entity_is_valid
-from heliograph.sim.reading import read_table
+from heliograph.sim.reading import others, read_table
 
 BROKERS_MAX = 512  # processes on one machine
 MEMBERS_MAX = 64  # slots of a cluster
@@ -158,9 +158,11 @@ def read_topology(text: str) -> Topology:
         raise ConfigError([f"not TOML: {error}"]) from None
     problems: list[str] = []
     topology = read_table(Topology, document, "", problems)
-    if topology is None:
+    if topology is not None:
+        problems += others(topology.problems(), problems)
+    if topology is None or problems:
         raise ConfigError(problems)
-    return _checked(topology)
+    return topology
 
 
 def drawn(count: int, clusters: int = 1) -> Topology:

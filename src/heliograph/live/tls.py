@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from heliograph.errors import ConfigError, Reason
+from heliograph.errors import ConfigError, Reason, UnreadableError
 from heliograph.model.identity import Identity
 from heliograph.trust.names import identity_of
 
@@ -117,6 +117,8 @@ def _dates(path: Path) -> list[str]:
 
 def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLContext:
     problems = problems + check_files(files)
+    if any(path is not None and not path.is_file() for path in (files.certificate, files.key, files.authority)):
+        raise UnreadableError(problems)
     if problems:
         raise ConfigError(problems)
     context = ssl.SSLContext(protocol)

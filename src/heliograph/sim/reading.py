@@ -1,18 +1,19 @@
 """Reading tables: from what tomllib found to typed, frozen values, with every problem in one go.
 
 In:    plain values of a TOML document, any content; the dataclass that says what is wanted.
-Out:   an instance of it, or None; and problems in words, each with the path that the user typed.
+Out:   an instance of it, as far as it can be read, or None; problems in words, each with the path that the user typed.
 State: none.
 Not here: which keys a scenario has (scenario.py), whether values make sense together (their ``problems``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from heliograph.spelling import nearest
 
 NUMBER_MAX = 2**53  # beyond it a float no longer counts by ones, and every larger setting is a mistake
 SHOWN_MAX = 60
@@ -28,15 +29,25 @@ _WRONG = _Wrong()
 
 
 def read_table(kind: type[_T], table: Any, path: str, problems: list[str]) -> _T | None:
-    """A table as an instance of this dataclass; None if anything in it is wrong."""
+    """A table as an instance of this dataclass; None if too little of it can be read.
+
+    An unknown key is left out and a wrong value with a default is replaced by it, so that all the rest can be checked
+    in the same go. Only if there are no problems in the end, the instance is what the user meant.
+    """
     value = _read_dataclass(kind, table, path, problems)
     return None if isinstance(value, _Wrong) else value
 
 
 def suggest(unknown: str, known: list[str]) -> str:
     """What the user may have meant."""
-    near = get_close_matches(unknown[:SHOWN_MAX], known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
+    near = nearest(unknown, known)
+    return f"did you mean {near!r}?" if near else f"there is {', '.join(known)}"
+
+
+def others(found: Iterable[str], told: Sequence[str]) -> list[str]:
+    """Problems that do not speak of a value that could not be read: in its place they saw a default."""
+    paths = {problem.split()[0].rstrip(":") for problem in told}
+    return [problem for problem in found if not paths & {word.rstrip(":;,") for word in problem.split()}]
 
 
 def shown(value: Any) -> str:
@@ -54,18 +65,24 @@ def _read_dataclass(kind: Any, table: Any, path: str, problems: list[str]) -> An
         return _WRONG
     hints = get_type_hints(kind)
     known = [field.name for field in fields(kind)]
-    before = len(problems)
     for name in table:
         if name not in known:
             problems.append(f"{_joined(path, name)}: unknown key; {suggest(str(name), known)}")
-    values = {}
+    values, is_whole = {}, True
     for field in fields(kind):
         where = _joined(path, field.name)
+        is_needed = field.default is MISSING and field.default_factory is MISSING
         if field.name in table:
-            values[field.name] = _read(hints[field.name], table[field.name], where, problems)
-        elif field.default is MISSING and field.default_factory is MISSING:
+            given = table[field.name]
+            value = _read(hints[field.name], given, where, problems)
+            if value is not _WRONG:
+                values[field.name] = value
+            elif is_needed or isinstance(given, (Mapping, list)):  # what others refer to may be in there
+                is_whole = False
+        elif is_needed:
             problems.append(f"{where} is missing")
-    return kind(**values) if len(problems) == before else _WRONG
+            is_whole = False
+    return kind(**values) if is_whole else _WRONG
 
 
 def _read(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
@@ -93,17 +110,19 @@ def _read_list(arguments: tuple[Any, ...], value: Any, path: str, problems: list
         problems.append(f"{path} = {shown(value)}: must be {wanted}")
         return _WRONG
     hints = [arguments[0]] * len(value) if many else arguments
-    return tuple(
+    found = tuple(
         _read(hint, each, f"{path}[{number}]", problems)
         for number, (hint, each) in enumerate(zip(hints, value, strict=True))
     )
+    return _WRONG if _WRONG in found else found
 
 
 def _read_named(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
     if not isinstance(value, Mapping):
         problems.append(f"{path} = {shown(value)}: must be a table with a name for each")
         return _WRONG
-    return {name: _read(hint, each, _joined(path, name), problems) for name, each in value.items()}
+    found = {name: _read(hint, each, _joined(path, name), problems) for name, each in value.items()}
+    return _WRONG if _WRONG in found.values() else found
 
 
 def _read_scalar(hint: Any, value: Any, path: str, problems: list[str]) -> Any:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from heliograph.errors import ConfigError
+from heliograph.errors import ConfigError, UnreadableError
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
 from heliograph.sim import conditions
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.network import NetworkSettings
-from heliograph.sim.reading import read_table, suggest
+from heliograph.sim.reading import others, read_table, suggest
 from heliograph.sim.topology import (
     DURATION_S_MAX,
     BrokerPlan,
@@ -170,7 +170,7 @@ def parse(text: str) -> Scenario:
     problems: list[str] = []
     scenario = read_table(Scenario, document, "", problems)
     if scenario is not None:
-        problems = scenario.problems(list(CHECKERS))
+        problems += others(scenario.problems(list(CHECKERS)), problems)
     if scenario is None or problems:
         raise ConfigError(problems)
     return scenario
@@ -181,12 +181,21 @@ def load(name: str) -> Scenario:
     path = Path(name)
     try:
         if path.suffix == ".toml" or path.exists():
-            return parse(path.read_text("utf-8"))
+            return _parse_file(path)
         if name in shipped():
             return parse(files("heliograph.sim").joinpath("scenarios", f"{name}.toml").read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{name} cannot be read: {error}"]) from None
-    raise ConfigError([f"{name}: no such file, and no scenario of that name; {suggest(name, shipped())}"])
+    except OSError as error:
+        raise UnreadableError([f"{name} cannot be read: {error.strerror or error}"]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{name} is not UTF-8: {error.reason} at byte {error.start}"]) from None
+    raise UnreadableError([f"{name}: no such file, and no scenario of that name; {suggest(name, shipped())}"])
+
+
+def _parse_file(path: Path) -> Scenario:
+    try:
+        return parse(path.read_text("utf-8"))
+    except ConfigError as error:
+        raise ConfigError([f"{path}: {problem}" for problem in error.problems]) from None
 
 
 def shipped() -> list[str]:

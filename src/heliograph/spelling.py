@@ -1,0 +1,32 @@
+"""Spelling: which known name somebody may have meant by one that nobody knows.
+
+In:    a name as the user typed it, the names that there are.
+Out:   the nearest one, if it is near enough to be worth a question.
+State: none.
+Not here: the question's words (config_sources.py, sim/reading.py, cli/config.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+
+TYPED_MAX = 120  # characters that are compared
+NEAR = 0.5  # the share of characters that two names have in common, from 0 to 1
+
+
+def nearest(typed: str, known: Iterable[str]) -> str | None:
+    """The known name that looks most like this one; None if none does."""
+    typed = typed[:TYPED_MAX]
+    for name in get_close_matches(typed, known, n=1, cutoff=NEAR):
+        common = _same_section(typed, name)  # limits.foo and limits.routes_max have little in common but the section
+        if SequenceMatcher(None, typed[common:], name[common:]).ratio() >= NEAR:
+            return name
+    return None
+
+
+def _same_section(one: str, other: str) -> int:
+    """How many characters the section takes that both names begin with."""
+    start = next((place for place, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), 0)
+    ends = [one.rfind(mark, 0, start) + len(mark) for mark in (".", "__") if mark in one[:start]]
+    return max(ends, default=0)
