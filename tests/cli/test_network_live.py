@@ -144,24 +144,45 @@ def test_a_broker_that_cannot_start_ends_the_others_and_is_named(run: Run, tmp_p
 @pytest.mark.req("N18")
 def test_links_are_added_and_removed_while_brokers_run(run: Run, tmp_path: Path) -> None:
     run("network", "key", "network.key")
+    run("network", "key", "other.key")
     options = ("--network-key-file", "network.key")
     with (
         broker(tmp_path, "--name", "a", *options) as (_, a),
         broker(tmp_path, "--name", "b", *options, "--link", a.removeprefix("heliograph://")) as (_, b),
-        broker(tmp_path, "--name", "stranger") as (_, stranger),
+        broker(tmp_path, "--name", "stranger", "--network-key-file", "other.key") as (_, stranger),
     ):
         _wait_for(run, b, ["a"])
         assert "neighbours" in run("broker", "links", "--url", b).out
 
         assert run("broker", "link", "remove", a.removeprefix("heliograph://"), "--url", b).code == 0
         _wait_for(run, a, [])
-        assert run("broker", "link", "remove", "127.0.0.1:1", "--url", b).code == 1
+        unknown = run("broker", "link", "remove", "127.0.0.1:1", "--url", b)
+        assert unknown.code == 1
+        assert "`heliograph broker link list` shows those that are" in unknown.err
 
         assert run("broker", "link", "add", b.removeprefix("heliograph://"), "--url", a).code == 0
         _wait_for(run, b, ["a"])
         assert run("broker", "link", "add", stranger.removeprefix("heliograph://"), "--url", a).code == 0
         _wait_for(run, stranger, [])
         _wait_for(run, a, ["b"])
+
+
+@pytest.mark.req("N18")
+def test_a_link_that_cannot_work_is_refused_when_it_is_added(run: Run, tmp_path: Path) -> None:
+    run("network", "key", "network.key")
+    at_start = run("broker", "run", "--listen", "127.0.0.1:0", "--link", "127.0.0.1:1")
+    words = "brokers prove themselves to each other; set network.key_file"
+    assert words in at_start.err
+    with broker(tmp_path, "--name", "bare") as (_, url):
+        ran = run("broker", "link", "add", "127.0.0.1:1", "--url", url)
+        assert (ran.code, words in ran.err) == (1, True)
+        for address in ("nonsense", "heliographs://b.example.org", "[::1]", "b:0", "b:x"):
+            ran = run("broker", "link", "add", address, "--url", url)
+            assert (ran.code, "write HOST:PORT" in ran.err) == (2, True)
+    with broker(tmp_path, "--name", "keyed", "--network-key-file", "network.key") as (_, url):
+        ran = run("broker", "link", "add", "127.0.0.1:1", "--secure", "--url", url)
+        assert (ran.code, "a secure link needs tls.authority" in ran.err) == (1, True)
+        assert run("broker", "link", "add", "127.0.0.1:1", "--url", url).code == 0
 
 
 def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:

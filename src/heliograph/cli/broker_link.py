@@ -66,10 +66,14 @@ def target_of(address: str, what: str) -> Target:
     from heliograph.client.config import parse_target
     from heliograph.errors import UsageError
 
+    told = f"{what} {address!r}: write HOST:PORT, such as 127.0.0.1:4717 or [::1]:4717"
     try:
-        return parse_target(address)
+        target = parse_target(address)
     except UsageError:
-        raise UsageError(f"{what} {address!r}: write HOST:PORT, such as 127.0.0.1:4717 or [::1]:4717") from None
+        raise UsageError(told) from None
+    if not address.rstrip("/").rpartition(":")[2].isdigit():
+        raise UsageError(told)
+    return target
 
 
 def _order(do: str, target: Target, secure: bool) -> dict[str, Any]:
