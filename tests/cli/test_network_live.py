@@ -165,6 +165,14 @@ def test_links_are_added_and_removed_while_brokers_run(run: Run, tmp_path: Path)
         assert run("broker", "link", "add", stranger.removeprefix("heliograph://"), "--url", a).code == 0
         _wait_for(run, stranger, [])
         _wait_for(run, a, ["b"])
+        while "credential_wrong" not in (listed := run("broker", "link", "list", "--url", a).out):
+            pass
+        lines = listed.splitlines()[1:]
+        assert [line.split()[:3] for line in lines] == [
+            [_address(b), "linked", "b"],
+            [_address(stranger), "dialling", "-"],
+        ]
+        assert lines[1].endswith("the other broker does not have our network key")
 
 
 @pytest.mark.req("N18")
@@ -195,9 +203,13 @@ def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:
     assert not any(runs(pid) for pid in pids)
 
 
+def _address(url: str) -> str:
+    return url.removeprefix("heliograph://")
+
+
 def _wait_for(run: Run, url: str, names: list[str]) -> None:
     for _ in range(100):
         found = json.loads(run("broker", "link", "list", "--json", "--url", url).out)
-        if [row["broker"] for row in found] == names:
+        if [row["broker"] for row in found if row["state"] == "linked"] == names:
             return
     raise AssertionError(f"{url} has {found}, not {names}")

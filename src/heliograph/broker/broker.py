@@ -67,6 +67,7 @@ UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the
 LEAVING_STEPS_MAX = 16_384  # for what a departed link had said: more than a read can bring, if none of it is slow
 SHARES_PER_STEP = 64  # groups, and their members here, that share a topic; for most topics it is none or a few
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
+OPENING_DIALLED = (*OPENING, Kind.GOODBYE)  # whom we dialled may refuse us, and says why
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
 ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
     *(Kind.SERVICE, Kind.EVENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PING, Kind.PONG),
@@ -198,7 +199,7 @@ class Broker:
         if left in self._postponed:
             self._hear_out(left, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
-        self._network.peering.leave(left, now)
+        self._network.peering.leave(left, reason, now)
         self._links.remove(left)
         self._subscriptions.leave(left, now)
         self._sessions.leave(left, now)
@@ -411,7 +412,7 @@ class Broker:
     def _dispatch(self, link: Link, raw: bytes, now: Instant) -> None:
         frame = Frame(raw)
         kind = frame.kind
-        if link.state == NEW and kind not in OPENING:
+        if link.state == NEW and kind not in (OPENING if link.peer.ticket is None else OPENING_DIALLED):
             raise ProtocolError(Reason.KIND_UNEXPECTED, "the first frame must be a HELLO or a LINK")
         if link.is_pipe and kind not in (ON_PIPES if link.seen is None else ON_PIPES_WITH_SESSION):
             raise ProtocolError(Reason.KIND_UNEXPECTED, "a pipe carries SERVICE frames and, after HELLO, a session's")

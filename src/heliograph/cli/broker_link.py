@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 app = group("Link a running broker to others.")
 
 # What is shown of a neighbour to people; --json has everything.
+_LIST_COLUMNS = ("address", "state", "broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "reason")
 COLUMNS = ("broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "unconfirmed_bytes")
 
 Address = Annotated[
@@ -56,9 +57,10 @@ def remove(there: Connection, address: Address) -> None:
 def list_neighbours(
     there: Connection, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 ) -> None:
-    """List the brokers that a broker is linked to."""
-    neighbours = ask(there, {"do": "report", "question": "map"})["neighbours"]
-    show(neighbours, as_json, COLUMNS)
+    """List the brokers that a broker is linked to, and those that it dials in vain, with the last reason."""
+    report = ask(there, {"do": "report", "question": "map"})
+    linked = [{"state": "linked", "reason": "", **row} for row in report["neighbours"]]
+    show([*linked, *(aim for aim in report["aims"] if aim["state"] != "linked")], as_json, _LIST_COLUMNS)
 
 
 def target_of(address: str, what: str) -> Target:

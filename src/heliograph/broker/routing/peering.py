@@ -33,18 +33,20 @@ NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000
 RETRY_MS = 100
 RETRY_MS_MAX = 5_000
+LINKED, DIALLING = "linked", "dialling"  # what became of an aim
 
 
 class Aim:
     """An address that this broker keeps a link to."""
 
-    __slots__ = ("broker", "config", "link", "retry_ms")
+    __slots__ = ("broker", "config", "link", "reason", "retry_ms")
 
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
         self.broker = 0  # who answers there, once known
         self.link: Link | None = None
         self.retry_ms = RETRY_MS
+        self.reason = ""  # why there was no link the last time
 
 
 class Greeting:
@@ -143,6 +145,7 @@ class Peering:
         aim = self._dials.pop(ticket, None)
         if aim is None:
             return False
+        aim.reason = reason.word
         self._dial_later(aim, reason, now)
         return True
 
@@ -317,7 +320,7 @@ class Peering:
 
     # -- going ----------------------------------------------------------------------------------------------------
 
-    def leave(self, link: Link, now: Instant) -> None:
+    def leave(self, link: Link, reason: Reason, now: Instant) -> None:
         """A link is gone; if it was one of our aims, dial again."""
         greeting = self._greetings.pop(link, None)
         self.lose(link, now)
@@ -328,6 +331,7 @@ class Peering:
             aims.append(greeting.aim)
         for aim in aims:
             aim.link = None
+            aim.reason = link.ended or reason.word
             self._dial_later(aim, Reason.CLOSED, now)
 
     def lose(self, link: Link, now: Instant) -> None:
@@ -337,10 +341,14 @@ class Peering:
             del self.neighbours[neighbour.broker]
             self.down(neighbour, now)
 
-    @property
-    def aims(self) -> list[tuple[str, int]]:
-        """The addresses that links are kept to."""
-        return list(self._aims)
+    def report(self) -> list[dict[str, str]]:
+        """The addresses that links are kept to, and why there is none to one of them."""
+        return [
+            {"address": aim.config.address, "state": LINKED, "broker": neighbour.name, "reason": ""}
+            if (neighbour := self.neighbours.get(aim.broker)) is not None
+            else {"address": aim.config.address, "state": DIALLING, "broker": "", "reason": aim.reason}
+            for aim in self._aims.values()
+        ]
 
 
 def _is_certified(link: Link) -> bool:
