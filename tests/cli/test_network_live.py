@@ -89,18 +89,20 @@ def test_what_a_dead_network_left_running_is_ended_by_the_next_one(
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["by its path", "from its folder"])
-def test_a_broker_that_was_started_again_by_hand_is_stopped_with_the_others(
+def test_a_broker_that_was_started_again_by_hand_is_in_the_map_and_stopped_with_the_others(
     run: Run, tmp_path: Path, network: dict[str, dict[str, Any]], relative: bool
 ) -> None:
     killed = psutil.Process(network["a1"]["pid"])
     killed.kill()
     killed.wait(10)
+    assert _pid(run, "a1") is None
     folder = tmp_path / "run" / "network"
     settings = Path("a1.toml") if relative else folder / "a1.toml"
     more = {"HELIOGRAPH_RUNTIME_DIR": str(tmp_path / "run")}
     with started(folder, "broker", "run", "--config", settings, **more) as again:
         while "ready" not in again.remark():
             pass
+        assert _pid(run, "a1") == again.popen.pid
         assert run("network", "down").err == "4 of 4 brokers were running and are stopped\n"
         assert again.popen.wait(10) == 0
 
@@ -201,6 +203,12 @@ def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:
         assert terminal.popen.wait(30) == 0
 
     assert not any(runs(pid) for pid in pids)
+
+
+def _pid(run: Run, name: str) -> int | None:
+    (pid,) = (broker["pid"] for broker in asked(run, "map")["brokers"] if broker["name"] == name)
+    assert pid is None or isinstance(pid, int)
+    return pid
 
 
 def _address(url: str) -> str:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 app = group("Link a running broker to others.")
 
 # What is shown of a neighbour to people; --json has everything.
-_LIST_COLUMNS = ("address", "state", "broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "reason")
 COLUMNS = ("broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "unconfirmed_bytes")
+LIST_COLUMNS = ("address", "state", "broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "reason")
 
 Address = Annotated[
     str, typer.Argument(metavar="HOST:PORT", help="The other broker; heliographs://HOST:PORT dials it with TLS.")
@@ -60,7 +60,7 @@ def list_neighbours(
     """List the brokers that a broker is linked to, and those that it dials in vain, with the last reason."""
     report = ask(there, {"do": "report", "question": "map"})
     linked = [{"state": "linked", "reason": "", **row} for row in report["neighbours"]]
-    show([*linked, *(aim for aim in report["aims"] if aim["state"] != "linked")], as_json, _LIST_COLUMNS)
+    show([*linked, *(aim for aim in report["aims"] if aim["state"] != "linked")], as_json, LIST_COLUMNS)
 
 
 def target_of(address: str, what: str) -> Target:
