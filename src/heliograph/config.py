@@ -113,6 +113,7 @@ def parse_settings(
             for problem in _missing(list_path, number, element):
                 problems.append(_in_file(problem, file if is_in_file else None))
     network = _section(draft.values, "network")
+    tls = TlsConfig(**_section(draft.values, "tls"))
     settings = Settings(
         broker=BrokerConfig(
             listeners=tuple(ListenerConfig(**_plain(listener)) for listener in draft.listeners),
@@ -123,12 +124,14 @@ def parse_settings(
             ),
             network=NetworkConfig(
                 links=tuple(LinkConfig(**_plain(link)) for link in draft.lists["network.links"]),
+                certified=bool(tls.certificate and tls.key and tls.authority),
+                dials_secure=bool(tls.certificate or tls.key or tls.authority),
                 **{name: value for name, value in network.items() if name not in ("key_file", "join")},
             ),
             time=TimeConfig(**_section(draft.values, "time")),
             **_section(draft.values, "broker"),
         ),
-        tls=TlsConfig(**_section(draft.values, "tls")),
+        tls=tls,
         tokens=TokensConfig(**_section(draft.values, "tokens")),
         network=NetworkKeyConfig(key_file=network.get("key_file", "")),
         join=JoinConfig(join=network.get("join", False)),
@@ -244,9 +247,9 @@ def _discovery_problems(settings: Settings) -> Iterator[str]:
 
 def _link_problems(settings: Settings) -> Iterator[str]:
     """What is wrong with the links to other brokers."""
-    links = settings.broker.network.links
+    network = settings.broker.network
+    links = network.links
     addresses = [(link.host, link.port) for link in links]
-    certified = settings.tls.certificate and settings.tls.key and settings.tls.authority
     for number, link in enumerate(links):
         path = f"network.links[{number}]"
         if not link.host.strip():
@@ -255,12 +258,13 @@ def _link_problems(settings: Settings) -> Iterator[str]:
             yield f"{path}.port = {link.port}: must be between 1 and 65535"
         if addresses.index((link.host, link.port)) != number:
             yield f"{path}: there is a link to {link.host}:{link.port} already"
-    unproven = [number for number, link in enumerate(links) if not (link.secure and certified)]
-    if unproven and not settings.network.key_file:
-        yield (
-            f"network.links[{unproven[0]}].host: brokers prove themselves to each other; set network.key_file "
-            "(`heliograph network key` makes it), or secure = true with tls.certificate, tls.key and tls.authority"
-        )
+    faults: dict[str, int] = {}  # and the first link that has it
+    for number, link in enumerate(links):
+        fault = network.link_fault(link, keyed=bool(settings.network.key_file))
+        if fault is not None:
+            faults.setdefault(fault, number)
+    for fault, number in faults.items():
+        yield f"network.links[{number}].host: {fault}"
 
 
 def _origins(draft: Draft) -> Iterator[Origin]:

@@ -94,18 +94,20 @@ def test_what_a_dead_network_left_running_is_ended_by_the_next_one(
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["by its path", "from its folder"])
-def test_a_broker_that_was_started_again_by_hand_is_stopped_with_the_others(
+def test_a_broker_that_was_started_again_by_hand_is_in_the_map_and_stopped_with_the_others(
     run: Run, tmp_path: Path, network: dict[str, dict[str, Any]], relative: bool
 ) -> None:
     killed = psutil.Process(network["a1"]["pid"])
     killed.kill()
     killed.wait(10)
+    assert _pid(run, "a1") is None
     folder = tmp_path / "run" / "network"
     settings = Path("a1.toml") if relative else folder / "a1.toml"
     more = {"HELIOGRAPH_RUNTIME_DIR": str(tmp_path / "run")}
     with started(folder, "broker", "run", "--config", settings, **more) as again:
         while "ready" not in again.remark():
             pass
+        assert _pid(run, "a1") == again.popen.pid
         assert run("network", "down").err == "4 of 4 brokers were running and are stopped\n"
         assert again.popen.wait(10) == 0
 
@@ -149,24 +151,53 @@ def test_a_broker_that_cannot_start_ends_the_others_and_is_named(run: Run, tmp_p
 @pytest.mark.req("N18")
 def test_links_are_added_and_removed_while_brokers_run(run: Run, tmp_path: Path) -> None:
     run("network", "key", "network.key")
+    run("network", "key", "other.key")
     options = ("--network-key-file", "network.key")
     with (
         broker(tmp_path, "--name", "a", *options) as (_, a),
         broker(tmp_path, "--name", "b", *options, "--link", a.removeprefix("heliograph://")) as (_, b),
-        broker(tmp_path, "--name", "stranger") as (_, stranger),
+        broker(tmp_path, "--name", "stranger", "--network-key-file", "other.key") as (_, stranger),
     ):
         _wait_for(run, b, ["a"])
         assert "neighbours" in run("broker", "links", "--url", b).out
 
         assert run("broker", "link", "remove", a.removeprefix("heliograph://"), "--url", b).code == 0
         _wait_for(run, a, [])
-        assert run("broker", "link", "remove", "127.0.0.1:1", "--url", b).code == 1
+        unknown = run("broker", "link", "remove", "127.0.0.1:1", "--url", b)
+        assert unknown.code == 1
+        assert "`heliograph broker link list` shows those that are" in unknown.err
 
         assert run("broker", "link", "add", b.removeprefix("heliograph://"), "--url", a).code == 0
         _wait_for(run, b, ["a"])
         assert run("broker", "link", "add", stranger.removeprefix("heliograph://"), "--url", a).code == 0
         _wait_for(run, stranger, [])
         _wait_for(run, a, ["b"])
+        while "credential_wrong" not in (listed := run("broker", "link", "list", "--url", a).out):
+            pass
+        lines = listed.splitlines()[1:]
+        assert [line.split()[:3] for line in lines] == [
+            [_address(b), "linked", "b"],
+            [_address(stranger), "dialling", "-"],
+        ]
+        assert lines[1].endswith("the other broker does not have our network key")
+
+
+@pytest.mark.req("N18")
+def test_a_link_that_cannot_work_is_refused_when_it_is_added(run: Run, tmp_path: Path) -> None:
+    run("network", "key", "network.key")
+    at_start = run("broker", "run", "--listen", "127.0.0.1:0", "--link", "127.0.0.1:1")
+    words = "brokers prove themselves to each other; set network.key_file"
+    assert words in at_start.err
+    with broker(tmp_path, "--name", "bare") as (_, url):
+        ran = run("broker", "link", "add", "127.0.0.1:1", "--url", url)
+        assert (ran.code, words in ran.err) == (1, True)
+        for address in ("nonsense", "heliographs://b.example.org", "[::1]", "b:0", "b:x"):
+            ran = run("broker", "link", "add", address, "--url", url)
+            assert (ran.code, "write HOST:PORT" in ran.err) == (2, True)
+    with broker(tmp_path, "--name", "keyed", "--network-key-file", "network.key") as (_, url):
+        ran = run("broker", "link", "add", "127.0.0.1:1", "--secure", "--url", url)
+        assert (ran.code, "a secure link needs tls.authority" in ran.err) == (1, True)
+        assert run("broker", "link", "add", "127.0.0.1:1", "--url", url).code == 0
 
 
 def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:
@@ -189,9 +220,19 @@ def test_the_brokers_of_a_network_use_the_kernels_that_its_launcher_was_told(tmp
             assert "HELIOGRAPH_LIMITS__LINKS_MAX" not in variables, "settings are for the user's own broker"
 
 
+def _pid(run: Run, name: str) -> int | None:
+    (pid,) = (broker["pid"] for broker in asked(run, "map")["brokers"] if broker["name"] == name)
+    assert pid is None or isinstance(pid, int)
+    return pid
+
+
+def _address(url: str) -> str:
+    return url.removeprefix("heliograph://")
+
+
 def _wait_for(run: Run, url: str, names: list[str]) -> None:
     for _ in range(100):
         found = json.loads(run("broker", "link", "list", "--json", "--url", url).out)
-        if [row["broker"] for row in found] == names:
+        if [row["broker"] for row in found if row["state"] == "linked"] == names:
             return
     raise AssertionError(f"{url} has {found}, not {names}")

@@ -16,6 +16,9 @@ pytestmark = pytest.mark.req("O5", "N18")
 KEY = "0123456789abcdef"
 
 EVERYTHING = """
+[tls]
+authority = "authority.crt"
+
 [network]
 cluster = "north"
 slot = 3
@@ -56,6 +59,7 @@ def test_every_key_of_the_network_arrives() -> None:
     assert settings.broker.network == NetworkConfig(
         cluster="north",
         slot=3,
+        dials_secure=True,
         links=(LinkConfig(host="b.example.org"), LinkConfig(host="::1", port=4800, secure=True)),
         heartbeat_ms=100,
         suspect_ms=400,
@@ -159,6 +163,12 @@ def test_brokers_that_could_not_prove_themselves_are_told_how() -> None:
     assert "network.key_file" in problem
     assert "tls.certificate" in problem
     assert problem.endswith("(from --link)")
+
+
+def test_a_secure_link_without_anything_of_tls_is_refused() -> None:
+    (problem,) = problems_of("[network]\nkey_file = 'k'\n[[network.links]]\nhost = 'b'\nsecure = true")
+
+    assert problem.startswith("network.links[0].host: a secure link needs tls.authority")
 
 
 def test_a_link_with_certificates_needs_no_key() -> None:

@@ -198,7 +198,7 @@ class Broker:
         if left in self._postponed:
             self._hear_out(left, now)
         self._outbox.note(LinkDetached(link, left.identity.entity, reason))
-        self._network.peering.leave(left, now)
+        self._network.peering.leave(left, reason, now)
         self._links.remove(left)
         self._subscriptions.leave(left, now)
         self._sessions.leave(left, now)

@@ -168,6 +168,11 @@ class LinkConfig:
     port: int = DEFAULT_PORT
     secure: bool = False
 
+    @property
+    def address(self) -> str:
+        """As people write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
@@ -176,6 +181,8 @@ class NetworkConfig:
     cluster: str = "main"
     slot: int | None = None  # 0 to 63, its place in the cluster; None: one is taken and settled with the others
     key: bytes = field(default=b"", repr=False)  # the network key; brokers without certificates prove that they have it
+    certified: bool = False  # it has a certificate, its key and an authority, and proves itself by them on secure links
+    dials_secure: bool = False  # it has something of [tls], without which no secure link is dialled
     links: tuple[LinkConfig, ...] = ()
     heartbeat_ms: int = 500
     suspect_ms: int = 2_000  # silence after which ways around a neighbour are taken
@@ -195,6 +202,17 @@ class NetworkConfig:
         if self.interests_max < 16:
             found.append(f"{path}.interests_max = {self.interests_max}: must be at least 16")
         return found
+
+    def link_fault(self, link: LinkConfig, *, keyed: bool) -> str | None:
+        """Why no broker would ever be linked at this address, whoever answers; None if one could be."""
+        if not keyed and not (link.secure and self.certified):
+            return (
+                "brokers prove themselves to each other; set network.key_file (`heliograph network key` makes it), "
+                "or secure = true with tls.certificate, tls.key and tls.authority"
+            )
+        if link.secure and not self.dials_secure:
+            return "a secure link needs tls.authority, which signed the other broker's certificate"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; 
 NOTE_EVERY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16  # what every sink takes at once
 VOIDS_MAX = 64  # empty entries in a backlog before it is swept
+WORDS_MAX = 200  # characters that are kept of why a link ended
 
 NO_ROUTES = Routes()
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
@@ -65,6 +66,7 @@ class Link:
         "deliveries",
         "droppable",
         "dropped",
+        "ended",
         "heard_at",
         "held_by",
         "holding",
@@ -110,6 +112,7 @@ class Link:
         self.name = ""
         self.inbox = b""  # the topic under which its session is found
         self.service = ""  # the service at the other end, for a pipe
+        self.ended = ""  # why, by whoever ended it first
         # reading
         self.parts: list[bytes] = []  # of a frame that has not arrived in full
         self.parts_bytes = 0
@@ -279,6 +282,7 @@ class Links:
         if link.state == GONE:
             return
         self.count(reason)
+        link.ended = link.ended or in_words(reason.word, text)
         if link.neighbour is not None:
             self.leaving(link)  # before the driver says that it is gone: what comes meanwhile must go another way
         link.backlog.clear()
@@ -478,6 +482,11 @@ class Links:
         for key in ("backlog", "hold", "alive", "handshake"):
             self._timers.cancel((key, link.id))
         del self.by_id[link.id]
+
+
+def in_words(reason: str, text: str) -> str:
+    """Why a link ended, for people. The other side may have chosen the words, so there are not too many."""
+    return (f"{reason}: {text}" if text else reason)[:WORDS_MAX]
 
 
 def _split(chunks: list[bytes], sink: Sink) -> list[bytes]:

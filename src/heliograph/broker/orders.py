@@ -91,11 +91,17 @@ class Orders:
             case "trace":
                 self._trace(pipe, number, order, now)
             case "link":
-                self._network.peering.aim(_link_config(order), now)
+                link = _link_config(order)
+                fault = self.config.network.link_fault(link, keyed=bool(self.config.network.key))
+                if fault is not None:
+                    raise UsageError(f"{link.address}: {fault}")
+                self._network.peering.aim(link, now)
                 self.requests.answer_order(pipe, number, {"ok": True})
             case "unlink":
                 if not self._network.peering.drop(_link_config(order)):
-                    raise UsageError("no link is kept to that address; see the report 'map' for those that are")
+                    raise UsageError(
+                        "no link is kept to that address; `heliograph broker link list` shows those that are"
+                    )
                 self.requests.answer_order(pipe, number, {"ok": True})
             case other:
                 raise UsageError(f"a broker cannot {other!r}; it can report, trace, drain, reload, link and unlink")

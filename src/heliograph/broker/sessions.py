@@ -13,7 +13,7 @@ from collections.abc import Callable
 from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import WRONG, Claim, Credentials
-from heliograph.broker.links import GONE, NEW, PROVING, READY, Link, Links
+from heliograph.broker.links import GONE, NEW, PROVING, READY, Link, Links, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
@@ -233,7 +233,8 @@ class Sessions:
 
     def goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
         """The client leaves: answer with an end once everything before is written."""
-        bodies.decode(bodies.Goodbye, frame.payload)
+        said = bodies.decode(bodies.Goodbye, frame.payload)
+        link.ended = in_words(said.reason, said.text)
         self._links.hang_up(link, Reason.GOODBYE)
 
     def leave(self, link: Link, now: Instant) -> None:

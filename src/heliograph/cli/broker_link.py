@@ -23,6 +23,7 @@ app = group("Link a running broker to others.")
 
 # What is shown of a neighbour to people; --json has everything.
 COLUMNS = ("broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "unconfirmed_bytes")
+LIST_COLUMNS = ("address", "state", "broker", "cluster", "cost", "round_trip_us", "suspected", "dialled", "reason")
 
 Address = Annotated[
     str, typer.Argument(metavar="HOST:PORT", help="The other broker; heliographs://HOST:PORT dials it with TLS.")
@@ -56,9 +57,10 @@ def remove(there: Connection, address: Address) -> None:
 def list_neighbours(
     there: Connection, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 ) -> None:
-    """List the brokers that a broker is linked to."""
-    neighbours = ask(there, {"do": "report", "question": "map"})["neighbours"]
-    show(neighbours, as_json, COLUMNS)
+    """List the brokers that a broker is linked to, and those that it dials in vain, with the last reason."""
+    report = ask(there, {"do": "report", "question": "map"})
+    linked = [{"state": "linked", "reason": "", **row} for row in report["neighbours"]]
+    show([*linked, *(aim for aim in report["aims"] if aim["state"] != "linked")], as_json, LIST_COLUMNS)
 
 
 def target_of(address: str, what: str) -> Target:
@@ -66,10 +68,14 @@ def target_of(address: str, what: str) -> Target:
     from heliograph.client.config import parse_target
     from heliograph.errors import UsageError
 
+    told = f"{what} {address!r}: write HOST:PORT, such as 127.0.0.1:4717 or [::1]:4717"
     try:
-        return parse_target(address)
+        target = parse_target(address)
     except UsageError:
-        raise UsageError(f"{what} {address!r}: write HOST:PORT, such as 127.0.0.1:4717 or [::1]:4717") from None
+        raise UsageError(told) from None
+    if not address.rstrip("/").rpartition(":")[2].isdigit():
+        raise UsageError(told)
+    return target
 
 
 def _order(do: str, target: Target, secure: bool) -> dict[str, Any]:

@@ -112,6 +112,23 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     run_loop(main)
 
 
+def run_until_ended(main: Coroutine[Any, Any, None]) -> None:
+    """Run work that Ctrl-C or SIGTERM is meant to end."""
+    import asyncio
+    import signal
+
+    async def work() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        await main
+
+    try:
+        run(work())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        pass  # one for each of the two
+
+
 @asynccontextmanager
 async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncIterator[Client]:
     """A client that is connected, and closed in the end."""

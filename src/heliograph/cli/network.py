@@ -306,13 +306,14 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
         if broker.name not in reports
     ]
     view = merged([reports[name] for name in sorted(reports)], silent)
+    pids = {name: process.pid for name, process in processes(where, network).items()}  # as they are now
     for broker in network.brokers:
         seen = view.brokers[broker.name]
-        seen.address, seen.pid = broker.address, broker.pid
-    alive = processes(where, network) if network.directories else {}
+        seen.address, seen.pid = broker.address, pids.get(broker.name)
     for directory in network.directories:
-        state = RUNNING if directory.name in alive else SILENT
-        view.directories.append(SeenDirectory(directory.name, directory.address, directory.pid, state))
+        pid = pids.get(directory.name)
+        state = SILENT if pid is None else RUNNING
+        view.directories.append(SeenDirectory(directory.name, directory.address, pid, state))
     return view
 
 

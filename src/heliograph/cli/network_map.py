@@ -40,7 +40,7 @@ class SeenDirectory:
 
     name: str
     address: str
-    pid: int
+    pid: int | None  # None: it does not run
     state: str
 
 
@@ -214,8 +214,8 @@ def as_text(view: NetworkView) -> Iterator[str]:
             text = "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True) if width)
             yield f"{branch} {text}".rstrip()
     for directory in view.directories:
-        gone = f"  {SILENT}" if directory.state == SILENT else ""
-        yield f"directory {directory.name}  {directory.address}  pid {directory.pid}{gone}"
+        life = SILENT if directory.pid is None else f"pid {directory.pid}"
+        yield f"directory {directory.name}  {directory.address}  {life}"
     if view.links:
         yield ""
         yield from table([_link_row(view, link) for link in view.links])

@@ -15,20 +15,21 @@ import typer
 
 from heliograph.cli import connection as c
 from heliograph.cli.shape import examples, say
-from heliograph.errors import UsageError
+from heliograph.errors import HeliographError, UsageError
 
 if TYPE_CHECKING:
     from heliograph.live.client import Client
     from heliograph.model.publication import Publication
 
 STDIN = "-"
+NOT_STARTED = 127  # as shells count a command that they cannot start
 
 
 def register(app: typer.Typer) -> None:
     """Add both commands."""
     app.command(
         name="request",
-        help="Ask whoever subscribes to a topic, and print the answer.",
+        help="Ask whoever subscribes to a topic, and print the answer. If the replier's command failed, so does this.",
         epilog=examples(
             "heliograph request services/time ''",
             "heliograph request services/resize - --timeout 30 < photo.png > small.png",
@@ -78,6 +79,9 @@ async def _ask(
         print(readable(answer.payload.rstrip(b"\n")))
     else:
         sys.stdout.buffer.write(answer.payload)  # as it came, for files and other programs
+    code = answer.headers.get("exit")
+    if isinstance(code, int) and code:
+        raise HeliographError(f"the replier's command failed with exit code {code}")
 
 
 def _reply(
@@ -85,13 +89,18 @@ def _reply(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, or filter, of the requests.")],
     command: Annotated[
         str | None,
-        typer.Option("--command", help="Gets a request on standard input; what it prints is the answer. No shell."),
+        typer.Option(
+            "--command",
+            help="Gets a request on standard input; what it prints is the answer. No shell. "
+            "If it fails, the answer has its exit code in the header exit.",
+        ),
     ] = None,
     echo: Annotated[bool, typer.Option("--echo", help="Answer with the request itself.")] = False,
     group: Annotated[str, typer.Option("--group", help="Share the requests with others who name this group.")] = "",
     count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many answers.")] = None,
 ) -> None:
     import shlex
+    import shutil
 
     from heliograph.cli.payload import check_filter
 
@@ -104,10 +113,9 @@ def _reply(
         raise UsageError(f"--command {command!r}: {error}") from None
     if not words and not echo:
         raise UsageError("--command names nothing to run")
-    try:
-        c.run(_answer_all(there, topic, words, group, count))
-    except KeyboardInterrupt:
-        pass  # this is how it is meant to end
+    if words and shutil.which(words[0]) is None:
+        raise UsageError(f"--command {command!r}: there is no program {words[0]!r} to run")
+    c.run_until_ended(_answer_all(there, topic, words, group, count))
 
 
 async def _answer_all(there: c.Connection, topic: str, words: list[str], group: str, count: int | None) -> None:
@@ -127,6 +135,8 @@ async def _answer_all(there: c.Connection, topic: str, words: list[str], group: 
 async def _answer(client: Client, request: Publication, words: list[str]) -> None:
     """A command that fails answers all the same, with its exit code in the header ``exit``."""
     payload, code = await _run(words, request.payload) if words else (request.payload, 0)
+    if code:
+        say(f"heliograph: the command {words[0]!r} failed with exit code {code}; the asker is told")
     try:
         await client.reply(request, payload, headers={"exit": code} if code else None)
     except UsageError as error:  # its reply topic is no inbox, or the answer is too large: not our fault, and not fatal
@@ -136,8 +146,16 @@ async def _answer(client: Client, request: Publication, words: list[str]) -> Non
 async def _run(words: list[str], data: bytes) -> tuple[bytes, int]:
     import asyncio
     from asyncio.subprocess import PIPE
+    from tempfile import TemporaryFile
 
-    process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
-    out, _ = await process.communicate(data)
+    with TemporaryFile() as given:  # not a pipe: a command may end without having read its input
+        given.write(data)
+        given.seek(0)
+        try:
+            process = await asyncio.create_subprocess_exec(*words, stdin=given, stdout=PIPE)
+        except OSError as error:  # it was there at the start
+            say(f"heliograph: the command {words[0]!r} cannot be started: {error.strerror or error}")
+            return b"", NOT_STARTED
+        out, _ = await process.communicate()
     assert process.returncode is not None
     return out, process.returncode

@@ -66,12 +66,10 @@ def _subscribe(
     try:
         how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
         how |= {"where": where, "language": language}
-        c.run(_work(there, filters or ["#"], how, as_json=as_json, count=count))
+        c.run_until_ended(_work(there, filters or ["#"], how, as_json=as_json, count=count))
     except BrokenPipeError:
         # Whoever read our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        pass  # this is how it is meant to end
 
 
 async def _work(

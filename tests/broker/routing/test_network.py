@@ -195,6 +195,39 @@ def test_a_broker_with_another_key_is_refused() -> None:
     assert mesh.report("z", "overview")["refused"].get("credential_wrong") == 1
 
 
+@pytest.mark.req("N18", "O2")
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        (b"other" * 8, "credential_wrong: the other broker does not have our network key"),
+        (b"", "role_missing: a broker shows a certificate with the role broker, or a network key"),
+    ],
+    ids=["another key", "no key"],
+)
+def test_a_link_that_is_dialled_in_vain_is_reported_with_the_last_reason(key: bytes, reason: str) -> None:
+    mesh = Mesh({"a": ["b", "nobody", "z"]})
+    mesh.kill("nobody")
+    mesh.kill("z")
+    mesh.nodes["z"] = Mesh({"z": []}, key=key)["z"]
+    mesh["z"].mesh = mesh
+    mesh.pass_time(5_000)
+
+    report = mesh.report("a", "map")
+    assert report["aims"] == [
+        {"address": "b:4717", "state": "linked", "broker": "b", "reason": ""},
+        {"address": "nobody:4717", "state": "dialling", "broker": "", "reason": "dial_failed"},
+        {"address": "z:4717", "state": "dialling", "broker": "", "reason": reason},
+    ]
+    assert [row["address"] for row in report["neighbours"]] == ["b:4717"]
+
+    mesh.kill("z")
+    mesh.add("z", [])
+    mesh.pass_time(6_000)
+    assert {(aim["state"], aim["reason"]) for aim in mesh.report("a", "map")["aims"] if aim["broker"]} == {
+        ("linked", "")
+    }
+
+
 @pytest.mark.req("N18")
 def test_a_broker_that_is_refused_says_for_what_reason() -> None:
     mesh = Mesh({"a": []}, key=b"")

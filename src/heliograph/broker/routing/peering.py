@@ -19,7 +19,7 @@ from hmac import new as hmac
 from random import Random
 
 from heliograph.broker.config import LinkConfig, NetworkConfig
-from heliograph.broker.links import GONE, READY, Link, Links
+from heliograph.broker.links import GONE, READY, WORDS_MAX, Link, Links, in_words
 from heliograph.broker.routing.neighbours import Neighbour
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.errors import ProtocolError, Reason
@@ -34,13 +34,13 @@ NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000
 RETRY_MS = 100
 RETRY_MS_MAX = 5_000
-TEXT_MAX = 200  # of a peer's words that are written down
+LINKED, DIALLING = "linked", "dialling"  # what became of an aim
 
 
 class Aim:
     """An address that this broker keeps a link to."""
 
-    __slots__ = ("broker", "config", "link", "refused", "retry_ms")
+    __slots__ = ("broker", "config", "link", "reason", "refused", "retry_ms")
 
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
@@ -48,6 +48,7 @@ class Aim:
         self.link: Link | None = None
         self.refused: tuple[Reason, str] | None = None  # why the broker there would not have us, the last time
         self.retry_ms = RETRY_MS
+        self.reason = ""  # why there was no link the last time
 
 
 class Greeting:
@@ -146,6 +147,7 @@ class Peering:
         aim = self._dials.pop(ticket, None)
         if aim is None:
             return False
+        aim.reason = reason.word
         self._dial_later(aim, reason, now)
         return True
 
@@ -208,9 +210,11 @@ class Peering:
     def receive_goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
         """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
         goodbye = bodies.decode(bodies.Goodbye, frame.payload)
+        reason = bodies.reason_of(goodbye.code)
+        link.ended = in_words(reason.word, goodbye.text)
         greeting = self._greetings.get(link)
         if greeting is not None and greeting.aim is not None:
-            greeting.aim.refused = (bodies.reason_of(goodbye.code), f"the broker there says: {goodbye.text[:TEXT_MAX]}")
+            greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:WORDS_MAX]}")
         self._links.hang_up(link, Reason.GOODBYE)
 
     def receive_proof(self, link: Link, frame: Frame, now: Instant) -> None:
@@ -328,7 +332,7 @@ class Peering:
 
     # -- going ----------------------------------------------------------------------------------------------------
 
-    def leave(self, link: Link, now: Instant) -> None:
+    def leave(self, link: Link, reason: Reason, now: Instant) -> None:
         """A link is gone; if it was one of our aims, dial again."""
         greeting = self._greetings.pop(link, None)
         self.lose(link, now)
@@ -339,9 +343,10 @@ class Peering:
             aims.append(greeting.aim)
         for aim in aims:
             aim.link = None
-            reason, detail = aim.refused or (Reason.CLOSED, "")
+            aim.reason = link.ended or reason.word
+            why, detail = aim.refused or (Reason.CLOSED, "")
             aim.refused = None
-            self._dial_later(aim, reason, now, detail)
+            self._dial_later(aim, why, now, detail)
 
     def lose(self, link: Link, now: Instant) -> None:
         """A neighbour's link is gone, or about to be: nothing goes that way any more."""
@@ -350,10 +355,14 @@ class Peering:
             del self.neighbours[neighbour.broker]
             self.down(neighbour, now)
 
-    @property
-    def aims(self) -> list[tuple[str, int]]:
-        """The addresses that links are kept to."""
-        return list(self._aims)
+    def report(self) -> list[dict[str, str]]:
+        """The addresses that links are kept to, and why there is none to one of them."""
+        return [
+            {"address": aim.config.address, "state": LINKED, "broker": neighbour.name, "reason": ""}
+            if (neighbour := self.neighbours.get(aim.broker)) is not None
+            else {"address": aim.config.address, "state": DIALLING, "broker": "", "reason": aim.reason}
+            for aim in self._aims.values()
+        ]
 
 
 def _is_certified(link: Link) -> bool:

@@ -28,6 +28,8 @@ def describe(network: Network) -> dict[str, Any]:
     """The map as a broker sees it, in plain values."""
     paths = network.map.paths
     me = network.map.me
+    aims = network.peering.report()
+    kept = {aim["broker"]: aim["address"] for aim in aims}
     return {
         "broker": me.name,
         "id": f"{me.broker:016x}",
@@ -35,10 +37,11 @@ def describe(network: Network) -> dict[str, Any]:
         "slot": me.slot,
         "epoch": network.epoch,
         "speaker": network.name_of(network.speaker.broker),
-        "aims": [f"{host}:{port}" for host, port in network.peering.aims],
+        "aims": aims,
         "neighbours": [
             {
                 "broker": neighbour.name,
+                "address": kept.get(neighbour.name, neighbour.link.peer.address),
                 "link": neighbour.link.id,
                 "cluster": neighbour.cluster,
                 "cost": neighbour.cost,
