@@ -138,6 +138,7 @@ class Broker:
         self._subscriptions.spread = network.waves.when_known
         peering = network.peering
         self._links.leaving = lambda link: peering.lose(link, self._now)
+        peering.proven = self._sessions.is_broker
         peering.up = network.neighbour_up
         network.cut_off = self._neighbour_cut_off
         peering.changed = self._neighbour_changed
