@@ -104,6 +104,7 @@ class Interest(Body, frozen=True):
     number: Age
     full: bool = False
     more: bool = False
+    total: Age = 0  # in the last of several bodies: how many interests they name together
     add: Some[Told] = []
     at: Some[int] = []  # for each of these the slot of the member that wants it, if it is one only; else NOWHERE
     remove: Some[Told] = []

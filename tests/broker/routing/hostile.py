@@ -16,7 +16,7 @@ from typing import Any
 from heliograph.broker.routing.network import broker_id
 from heliograph.errors import Reason
 from heliograph.wire.frames import Kind, control, parcel
-from tests.broker.routing.mesh import KEY, Mesh
+from tests.broker.routing.mesh import KEY, READ_BYTES_MAX, Mesh
 from tests.broker.talk import Heard
 
 
@@ -57,7 +57,8 @@ class Hostile:
 
     def send(self, data: bytes, run: bool = True) -> None:
         """These bytes."""
-        self.node.say(self.link, data)
+        for start in range(0, len(data), READ_BYTES_MAX):
+            self.node.say(self.link, data[start : start + READ_BYTES_MAX])
         if run:
             self.mesh.run()
 

@@ -89,7 +89,7 @@ class Network:
         self.voice.change([self.inbox + b"/#"])  # one interest for the inboxes of all our sessions
         self.speaker = Speaker(self, config.interests_max)
         self.memory = Memory(self, timers, config.forget_ms)
-        self.exchange = Exchange(self)
+        self.exchange = Exchange(self, timers)
         self.slots = Slots(self, timers)
         self.life = Life(self, timers)
         self.peering = Peering(config, self._myself, seed, links, outbox, timers)
@@ -324,6 +324,8 @@ class Network:
             assert neighbour is not None
             self.exchange.ask(neighbour, [("wide" if interest.wide else "narrow", interest.owner)])
             return
+        if difference.is_cut:
+            self.refuse(Reason.SUBSCRIPTIONS_OVER_LIMIT)
         for pattern in difference.patterns:
             self._forget(pattern)
         self._pass_on(interest.wide, frame.payload, link)
