@@ -239,6 +239,9 @@ class Network:
         if record.broker == self.me:
             self.life.hear_record(record, link, now)
             return
+        if not self.map.has_room(record):
+            self.refuse(Reason.BROKERS_OVER_LIMIT)
+            return
         is_cost = self._is_cost(record)
         if self.map.learn(record):
             if is_cost:
