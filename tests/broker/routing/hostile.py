@@ -29,6 +29,9 @@ class Hostile:
         self.link = link
         self.broker = claims.get("broker", broker_id(name))
         self.name = name
+        self.cluster = claims.get("cluster", "main")
+        self.speaker = self.broker  # of its cluster, as it said last
+        self._incarnation = 1
         self._number = 0
         self.node.attach(link)
         nonce = "00" * 16
@@ -73,22 +76,35 @@ class Hostile:
         self._number += 1
         record = {
             **{"record": "member", "broker": self.broker, "name": self.name, "cluster": "main", "slot": 63, "epoch": 0},
-            **{"incarnation": 1, "number": self._number, "links": {str(self.node.broker._network.me): 1}},
+            **{"incarnation": self._incarnation, "number": self._number},
+            "links": {str(self.node.broker._network.me): 1},
         }
-        self.say(Kind.MAP, {**record, **fields})
+        self._tell({**record, **fields})
 
     def gateway(self, **fields: Any) -> None:
         """Its own record as a gateway of a cluster of its own; or any other."""
         self._number += 1
         record = {
             **{"record": "gateway", "broker": self.broker, "name": self.name, "cluster": "theirs"},
-            **{"speaker": self.broker, "incarnation": 1, "number": self._number, "inside": {}},
+            **{"speaker": self.broker, "incarnation": self._incarnation, "number": self._number, "inside": {}},
             **{"outside": {str(self.node.broker._network.me): 1}},
         }
-        self.say(Kind.MAP, {**record, **fields})
+        self.speaker = fields.get("speaker", self.speaker)
+        self._tell({**record, **fields})
+
+    def _tell(self, record: dict[str, Any]) -> None:
+        if record["broker"] == self.broker and isinstance(record["incarnation"], int):
+            self._incarnation = record["incarnation"]
+        self.say(Kind.MAP, record)
 
     def interest(self, **fields: Any) -> None:
         """Its own wishes, all of them; or any other."""
         self._number += 1
-        body = {"owner": self.broker, "wide": False, "incarnation": 1, "number": self._number, "full": True}
+        body = {
+            "owner": self.broker,
+            "wide": False,
+            "incarnation": self._incarnation,
+            "number": self._number,
+            "full": True,
+        }
         self.say(Kind.INTEREST, {**body, **fields})
