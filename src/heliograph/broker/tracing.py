@@ -127,6 +127,7 @@ class Tracing:
                 self._send_back(link, frame, trace, now)
             return
         if topic_fault(frame.topic) is not None:
+            self._network.refuse(Reason.TOPIC_INVALID)
             return
         if inside:
             targets, _ = self._network.targets_of(frame.topic, True, self._wishes(frame.topic, frame.raw))

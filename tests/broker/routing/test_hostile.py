@@ -6,17 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig, LinkConfig, ListenerConfig, NetworkConfig
-from heliograph.broker.routing import exchange, interests, life
+from heliograph.broker.routing import exchange, interests, life, waves
 from heliograph.broker.routing import map as network_map
 from heliograph.broker.routing.network import broker_id
 from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import NameContested
-from heliograph.wire.frames import HEAD, Kind, control, event
+from heliograph.wire.frames import HEAD, Kind, control, event, parcel
 from heliograph.wire.limits import AGE_MAX, CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, LINKS_PER_BROKER_MAX
 from heliograph.wire.network import INTERESTS_PER_BODY_MAX
 from tests.broker.routing.hostile import Hostile
@@ -303,6 +303,18 @@ def test_a_neighbour_that_never_reads_loses_its_link_and_holds_nobody() -> None:
     assert all_is_well(mesh, heard)
 
 
+@pytest.mark.req("N5")
+def test_waves_without_end_by_way_of_one_neighbour_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waves, "WAVES_PER_NEIGHBOUR_MAX", 10)
+    mesh, hostile, heard = beset()
+    for broker in range(1, 50):
+        hostile.say(Kind.WAVE, {"broker": broker, "number": 1, "wide": True, "told": [5, 1, 1]})
+    assert mesh.report("a", "overview")["refused"]["requests_over_limit"] == 39
+    mesh.subscribe("c", 1, "y", 2, wide=True)
+    assert heard.order[-1] == "CONFIRMED"
+    assert all_is_well(mesh, heard)
+
+
 # -- parcels and traces -----------------------------------------------------------------------------------------------
 
 
@@ -313,6 +325,31 @@ def test_a_parcel_that_would_be_too_long_for_the_next_broker_is_refused_by_the_f
     hostile.parcel(event(b"x", b"y" * size, 9, 1), members=(1 << 64) - 1)
     assert hostile.end is Reason.FRAME_OVER_LIMIT
     assert mesh.report("b", "overview")["refused"] == {}
+    assert all_is_well(mesh, heard)
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (event(b"x", b"bad", 9, 1, b"", 1), "flags_unknown"),
+        (event(b"x", b"bad", 9, 1, b"", 255), "flags_unknown"),
+        (event(b"x/#", b"bad", 9, 1, b"", 4), "topic_invalid"),
+        (event(b"x/#", b"bad", 9, 1), "topic_invalid"),
+        (event(b"x", b"bad", 9, 1, b'{"$d":5}', 8), "headers_malformed"),
+        (control(Kind.TRACE, 1), "topic_invalid"),
+        (control(Kind.GOODBYE), "body_malformed"),
+        (parcel(30, 3, 0, 1, 1) + bytes(30), "body_malformed"),
+        (bytes(100_000), "body_malformed"),
+    ],
+)
+def test_what_an_entry_broker_should_have_refused_is_counted_where_it_arrives_and_blamed_on_no_relay(
+    frame: bytes, reason: str
+) -> None:
+    mesh, hostile, heard = beset()
+    hostile.parcel(frame, members=1 << mesh["c"].broker._network.map.me.slot)
+    assert list(mesh.report("c", "overview")["refused"]) == [reason]
+    assert heard.payloads == []
+    assert hostile.end is None
     assert all_is_well(mesh, heard)
 
 
@@ -402,12 +439,12 @@ LIES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 @st.composite
 def lies(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """A word as brokers tell each other, true but for a few fields; one of them, perhaps, is not even of its type."""
-    word = draw(st.sampled_from(list(LIES)))
-    names = draw(st.lists(st.sampled_from(list(LIES[word])), max_size=2, unique=True))
+    word = draw(st.sampled_from(["gateway", *LIES]))
+    names = draw(st.lists(st.sampled_from(list(LIES[word])), min_size=1, max_size=2, unique=True))
     fields = {name: draw(LIES[word][name]) for name in names}
     if "name" in fields:
         fields["broker"] = broker_id(fields["name"])
-    if names and draw(st.integers(0, 5)) == 0:
+    if draw(st.integers(0, 5)) == 5:
         fields[names[0]] = draw(anything)
     return word, fields
 
@@ -427,10 +464,13 @@ def tell(hostile: Hostile, word: str, fields: dict[str, Any]) -> None:
         getattr(hostile, word)(**fields)
 
 
-@given(st.lists(lies(), min_size=1, max_size=8), st.sampled_from(["main", "theirs"]))
+@example([("gateway", {"speaker": 1 << 64})])
+@example([("gateway", {"speaker": -1})])
+@given(st.lists(lies(), min_size=1, max_size=8))
 def test_whatever_a_linked_broker_says_nobody_fails_and_all_is_well_once_it_is_gone(
-    said: list[tuple[str, dict[str, Any]]], cluster: str
+    said: list[tuple[str, dict[str, Any]]],
 ) -> None:
+    cluster = "theirs" if said[0][0] == "gateway" else "main"
     mesh = Mesh(CHAIN)
     heard = mesh.client("c", 1)
     mesh.subscribe("c", 1, "x")
