@@ -39,7 +39,7 @@ AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which everything is told as it is 
 T = TypeVar("T")
 
 TOLD_BYTES_MAX = 4_096  # a longer condition is not told: its filter alone is
-BODY_BYTES_MAX = 256 << 10  # of filters and conditions in one body
+BODY_BYTES_MAX = 128 << 10  # of filters and conditions in one body: to read them takes a few tenths of a second
 
 Group = tuple[Wanted, str]
 """What is wanted, and the name of the group that shares it."""
@@ -546,7 +546,7 @@ def size_of(interest: Interest) -> int:
 def check(interest: Interest) -> None:
     """Refuse what a good broker would not tell."""
     if size_of(interest) > 2 * BODY_BYTES_MAX:  # of filters, and as much of groups
-        raise ProtocolError(Reason.BODY_MALFORMED, f"more than {BODY_BYTES_MAX} bytes of interests in one body")
+        raise ProtocolError(Reason.BODY_MALFORMED, f"more than {2 * BODY_BYTES_MAX} bytes of interests in one body")
     everything = [*interest.add, *interest.remove]
     for told, name in [*interest.add_groups, *interest.remove_groups]:
         everything.append(told)
