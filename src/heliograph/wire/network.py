@@ -11,7 +11,6 @@ on to other brokers as the bytes that came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -26,6 +25,7 @@ from heliograph.wire.limits import ADDRESS_LENGTH_MAX, AGE_MAX, COST_MAX, LINKS_
 INTERESTS_PER_BODY_MAX = 500  # well within a frame, whatever the filters are
 SYNC_PER_BODY_MAX = 500  # things that are offered or asked for at once
 NOWHERE = -1  # not at one place
+ID_MAX = (1 << 64) - 1
 MEMBERS_MAX = 64  # brokers of a cluster: slots 0 to 63, the bits of a parcel's member mask
 
 What = Literal["member", "gateway", "narrow", "wide"]
@@ -179,9 +179,9 @@ def decode_record(data: bytes) -> Record:
     if not record.address.isprintable():
         raise ProtocolError(Reason.BODY_MALFORMED, "an address that cannot be printed")
     if isinstance(record, Member):
-        _check_ids([record.broker, *record.links, *record.lives])
+        _check_ids(record.broker, 0, *record.links, *record.lives)
         return record
-    _check_ids([record.broker, record.speaker, *record.outside, *record.inside, *record.lives])
+    _check_ids(record.broker, record.speaker, *record.outside, *record.inside, *record.lives)
     if record.near >> MEMBERS_MAX:
         raise ProtocolError(Reason.BODY_MALFORMED, f"a district has slots 0..{MEMBERS_MAX - 1}")
     return record
@@ -197,21 +197,21 @@ _waves = msgspec.json.Decoder(Wave)
 def decode_interest(data: bytes) -> Interest:
     """JSON as an interest."""
     interest: Interest = decode_with(_interests, data)
-    _check_ids([interest.owner])
+    _check_ids(interest.owner, 0)
     return interest
 
 
 def decode_sync(data: bytes) -> Sync:
     """JSON as a sync."""
     sync: Sync = decode_with(_syncs, data)
-    _check_ids([*(item[1] for item in sync.has), *(item[1] for item in sync.wants)])
+    _check_ids(0, 0, *(item[1] for item in sync.has), *(item[1] for item in sync.wants))
     return sync
 
 
 def decode_link_up(data: bytes) -> LinkUp:
     """JSON as the first frame of a broker."""
     link_up: LinkUp = decode_with(_link_ups, data)
-    _check_ids([link_up.broker])
+    _check_ids(link_up.broker, 0)
     if not link_up.nonce.isalnum():  # else a proof for one pair of nonces could be one for another
         raise ProtocolError(Reason.BODY_MALFORMED, "a nonce is hexadecimal")
     return link_up
@@ -226,12 +226,13 @@ def decode_proof(data: bytes) -> Proof:
 def decode_wave(data: bytes) -> Wave:
     """JSON as a wave."""
     wave: Wave = decode_with(_waves, data)
-    _check_ids([wave.broker, wave.told[0]])
+    _check_ids(wave.broker, wave.told[0])
     return wave
 
 
-def _check_ids(ids: Iterable[int]) -> None:
-    if max(ids, default=0) >> 64:
+def _check_ids(*ids: int) -> None:
+    """Two at least, as ``max`` wants it."""
+    if max(ids) > ID_MAX:
         raise ProtocolError(Reason.BODY_MALFORMED, "a broker's id has 64 bits")
 
 
