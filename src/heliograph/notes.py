@@ -239,6 +239,17 @@ class SlotChanged(Note, frozen=True, tag="slot_changed"):
     new: int
 
 
+class NameContested(Note, frozen=True, tag="name_contested"):
+    """Others hear newer words about this broker than its own, again and again: another has its name, or one lies."""
+
+    broker: str
+
+    @property
+    def level(self) -> str:
+        """Neither of two brokers with one name can be relied on."""
+        return "warning"
+
+
 class ReferenceChanged(Note, frozen=True, tag="reference_changed"):
     """Network time is another clock's from now on: "UTC", or a broker's, by its id."""
 

@@ -25,7 +25,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Instant
 from heliograph.model.topics import topic_fault
 from heliograph.wire.columns import Mixed
-from heliograph.wire.frames import HEAD, ORIGIN, Flag, Frame, Kind
+from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, ORIGIN, Flag, Frame, Kind
 from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
 from heliograph.wire.scan import MISS, OTHER
 
@@ -90,10 +90,12 @@ class Arrivals:
         pos = 0
         while pos < len(frames):
             frame = _frame_at(frames, pos)
-            if frame is None or frame.kind != Kind.EVENT or topic_fault(frame.topic) is not None:
+            if frame is None or frame.kind != Kind.EVENT:
                 self._links.count(Reason.BODY_MALFORMED)
                 return
             pos += len(frame.raw)
+            if not self._is_sound(frame):
+                continue
             route = table.routes[frame.topic]
             if route.content is not None:
                 route = route.content.route(frame.raw)
@@ -101,6 +103,16 @@ class Arrivals:
                 seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
                 if share.id in groups and seen.admit(frame.sequence):
                     self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace, now)
+
+    def _is_sound(self, frame: Frame) -> bool:
+        """False if its entry broker should have refused it."""
+        if topic_fault(frame.topic) is not None:
+            self._links.count(Reason.TOPIC_INVALID)
+            return False
+        if frame.flags & ~EVENT_FLAGS_KNOWN:
+            self._links.count(Reason.FLAGS_UNKNOWN)
+            return False
+        return True
 
     def _meet_bad_topic(self, frames: bytes, pos: int, seen: Seen) -> int:
         length, _, _, _, _, sequence, _ = HEAD.unpack_from(frames, pos)
@@ -127,10 +139,12 @@ class Arrivals:
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
-        if not seen.admit(frame.sequence) or topic_fault(frame.topic) is not None:
+        if not seen.admit(frame.sequence) or not self._is_sound(frame):
             return end
         if frame.flags & Flag.DIRECTED:
             inboxes = inboxes_of(headers_of(frame))
+            if not inboxes:
+                self._links.count(Reason.HEADERS_MALFORMED)
             if table is self._subscriptions.local:
                 inboxes = [inbox for inbox in inboxes if inbox.startswith(self._network.inbox)]
             self._publications.send_to(link, inboxes, True, frame.raw, now)

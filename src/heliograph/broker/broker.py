@@ -138,6 +138,7 @@ class Broker:
         self._subscriptions.spread = network.waves.when_known
         peering = network.peering
         self._links.leaving = lambda link: peering.lose(link, self._now)
+        peering.proven = self._sessions.is_broker
         peering.up = network.neighbour_up
         network.cut_off = self._neighbour_cut_off
         peering.changed = self._neighbour_changed
@@ -406,6 +407,8 @@ class Broker:
             raise ProtocolError(Reason.TOPIC_OVER_FRAME)
         if header_length > length - 24 - (0 if kind == Kind.PARCEL else topic_length):
             raise ProtocolError(Reason.HEADERS_OVER_FRAME)
+        if kind == Kind.PARCEL and length - 24 - header_length > FRAME_BYTES_MAX:  # passed on, its prefix may be longer
+            raise ProtocolError(Reason.FRAME_OVER_LIMIT)
         return int(pos + 4 + length)
 
     def _dispatch(self, link: Link, raw: bytes, now: Instant) -> None:

@@ -364,12 +364,20 @@ class Links:
         limits = self.limits
         while link.backlog_bytes > limits.queue_bytes_max or link.backlog_frames > limits.queue_frames_max:
             if not link.droppable:
-                self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
+                self._give_up(link)
                 return
             self._drop_oldest(link, link.droppable[0])
         if link.voids > VOIDS_MAX and 2 * link.voids > len(link.backlog):
             link.backlog = deque(waiting for waiting in link.backlog if waiting.frames)
             link.voids = 0
+
+    def _give_up(self, link: Link) -> None:
+        """End the link of a slow consumer; that of a broker soon: this may be a word to all neighbours, on its way."""
+        if link.neighbour is None:
+            self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
+        else:
+            why = "it does not read what it has to know"
+            self._timers.set(("slow", link.id), 0, lambda _: self.hang_up(link, Reason.SLOW_CONSUMER, why))
 
     def _drop_oldest(self, link: Link, waiting: Waiting) -> None:
         """Drop frames of the oldest droppable run until the bounds are kept or nothing of it is left."""
@@ -479,7 +487,7 @@ class Links:
         link.droppable.clear()
         link.out = []
         link.sink = None
-        for key in ("backlog", "hold", "alive", "handshake"):
+        for key in ("backlog", "hold", "alive", "handshake", "slow"):
             self._timers.cancel((key, link.id))
         del self.by_id[link.id]
 

@@ -94,6 +94,8 @@ class Sessions:
         """A HELLO frame. ProtocolError where it cannot be welcomed."""
         if link.state != NEW and not link.is_pipe:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a HELLO")
+        if link.peer.ticket is not None:  # no listener's rules would say who it must prove to be
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "who is dialled is no client")
         hello = bodies.decode(bodies.Hello, frame.payload)
         _check(hello)
         if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker
@@ -196,6 +198,10 @@ class Sessions:
     def by_origin(self, origin: int) -> Link | None:
         """The link of a session that is here."""
         return self._by_origin.get(origin)
+
+    def is_broker(self, link: Link) -> None:
+        """It is no client's link: its handshake is over."""
+        self._unproven.pop(link, None)
 
     def _too_slow(self, link: Link) -> None:
         if link.state in (NEW, PROVING):

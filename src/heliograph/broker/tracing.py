@@ -27,7 +27,7 @@ from heliograph.broker.routing.network import TTL, Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.subscriptions import Subscriptions
-from heliograph.errors import UsageError
+from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Timers
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import refusal
@@ -39,7 +39,9 @@ TRACE_MS = 500  # a broker that has not answered by then is left out
 TRACES_MAX = 64
 LINKS_TOLD_MAX = 100  # of one broker, in one answer
 INTERESTS_TOLD_MAX = 200
-TEXT_TOLD_MAX = 256  # of a condition
+NUMBERS_TOLD_MAX = 100  # of one link's subscriptions
+TEXT_TOLD_MAX = 256  # of a condition, and of what failed: with all of these, an answer is a frame that can travel
+ANSWERS_MAX = 4_096  # to one trace; no network has so many brokers that would deliver one publication
 
 HEX = re.compile(r"[0-9a-f]{16}\Z")
 _encode = msgspec.json.Encoder().encode
@@ -125,6 +127,7 @@ class Tracing:
                 self._send_back(link, frame, trace, now)
             return
         if topic_fault(frame.topic) is not None:
+            self._network.refuse(Reason.TOPIC_INVALID)
             return
         if inside:
             targets, _ = self._network.targets_of(frame.topic, True, self._wishes(frame.topic, frame.raw))
@@ -141,11 +144,12 @@ class Tracing:
 
     def _answered(self, frame: Frame) -> None:
         trace = self._traces.get(frame.sequence)
-        if trace is None:
+        if trace is None or len(trace.brokers) >= ANSWERS_MAX:
             return
         try:
             trace.brokers.append(msgspec.to_builtins(_decode(frame.payload)))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            self._network.refuse(Reason.BODY_MALFORMED)
             return
         cluster = self._network.map.me.cluster
         near = sum(1 for row in trace.brokers if row["cluster"] == cluster and len(row["path"]) > 1)
@@ -217,7 +221,7 @@ class Tracing:
                     "link": sink.link.id,
                     "entity": sink.link.identity.entity,
                     "name": sink.link.name,
-                    "numbers": list(unpack(f"<{len(sink.numbers) // 4}I", sink.numbers)),
+                    "numbers": list(unpack(f"<{len(sink.numbers) // 4}I", sink.numbers))[:NUMBERS_TOLD_MAX],
                     "shared": sink in members,
                 }
                 for sink in [*route.sinks, *members][:LINKS_TOLD_MAX]
@@ -241,8 +245,8 @@ def _became(condition: Condition | None, event: Event) -> dict[str, Any]:
     if condition is None:
         return {"language": "topic", "where": "", "matches": True, "failed": ""}
     failed = refusal(condition, event)
-    where = condition.text[:TEXT_TOLD_MAX]
-    return {"language": condition.language, "where": where, "matches": failed is None, "failed": failed or ""}
+    where, why = condition.text[:TEXT_TOLD_MAX], (failed or "")[:TEXT_TOLD_MAX]
+    return {"language": condition.language, "where": where, "matches": failed is None, "failed": why}
 
 
 def _frame(kind: Kind, topic: bytes, origin: int, number: int, body: bytes, headers: bytes = b"") -> bytes:

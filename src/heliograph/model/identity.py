@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ENTITY_LENGTH_MAX = 128
-_ENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*\Z")
+ENTITY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]*\Z"
+_ENTITY = re.compile(ENTITY_PATTERN)
 
 
 class Role(StrEnum):

@@ -20,3 +20,7 @@ CLUSTERS_MAX = 64  # clusters named as a parcel's targets
 GROUPS_MAX = 64  # groups named in a parcel
 DESTINATIONS_MAX = 64  # inboxes that one directed publication may name
 TIME_BYTES_MAX = 512  # of network time in a PONG
+AGE_MAX = (1 << 62) - 1  # incarnations (milliseconds since 1970) and numbers of what brokers tell each other
+COST_MAX = 1 << 32  # of a way between brokers, in microseconds: more than an hour
+LINKS_PER_BROKER_MAX = 4_096  # between one broker and others, as its record in the map names them
+ADDRESS_LENGTH_MAX = 256  # where clients dial a broker

@@ -11,35 +11,52 @@ on to other brokers as the bytes that came.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from hashlib import sha256
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.model.identity import ENTITY_LENGTH_MAX, ENTITY_PATTERN
 from heliograph.wire.bodies import Body
+from heliograph.wire.limits import ADDRESS_LENGTH_MAX, AGE_MAX, COST_MAX, LINKS_PER_BROKER_MAX
 
 INTERESTS_PER_BODY_MAX = 500  # well within a frame, whatever the filters are
 SYNC_PER_BODY_MAX = 500  # things that are offered or asked for at once
 NOWHERE = -1  # not at one place
+ID_MAX = (1 << 64) - 1
 MEMBERS_MAX = 64  # brokers of a cluster: slots 0 to 63, the bits of a parcel's member mask
 
 What = Literal["member", "gateway", "narrow", "wide"]
 """A record of the map, or an interest of a broker or of a part of a cluster."""
 
+Id = Annotated[int, Meta(ge=0)]
+"""Of a broker. That it has 64 bits is checked by the functions below: the decoder compares with 63 only."""
+Age = Annotated[int, Meta(ge=0, le=AGE_MAX)]
+Cost = Annotated[int, Meta(ge=0, le=COST_MAX)]
+Name = Annotated[str, Meta(max_length=ENTITY_LENGTH_MAX, pattern=ENTITY_PATTERN)]
+Links = Annotated[dict[Id, Cost], Meta(max_length=LINKS_PER_BROKER_MAX)]
+Lives = Annotated[dict[Id, Age], Meta(max_length=LINKS_PER_BROKER_MAX)]
+Address = Annotated[str, Meta(max_length=ADDRESS_LENGTH_MAX)]
+Slot = Annotated[int, Meta(ge=0, lt=MEMBERS_MAX)]
+
 
 class Member(Body, frozen=True, tag="member", tag_field="record"):
     """A broker as its own cluster knows it. Told within the cluster only."""
 
-    broker: int
-    name: str
-    cluster: str
-    slot: int
-    epoch: int  # raised when a slot changes hands, so that an old member mask is not misread
-    incarnation: int
-    number: int
-    links: dict[int, int]  # neighbour in this cluster -> cost
-    address: str = ""  # where clients dial it
-    lives: dict[int, int] = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
+    broker: Id
+    name: Name
+    cluster: Name
+    slot: Slot
+    epoch: Annotated[
+        int, Meta(ge=0, le=0xFFFF)
+    ]  # raised when a slot changes hands, so that an old member mask is not misread
+    incarnation: Age
+    number: Age
+    links: Links  # neighbour in this cluster -> cost
+    address: Address = ""  # where clients dial it
+    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -50,17 +67,17 @@ class Member(Body, frozen=True, tag="member", tag_field="record"):
 class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
     """A broker with links into other clusters, as the whole network knows it."""
 
-    broker: int
-    name: str
-    cluster: str
-    speaker: int  # the broker that speaks for the connected part of the cluster in which this one is
-    incarnation: int
-    number: int
-    outside: dict[int, int]  # neighbour in another cluster -> cost
-    inside: dict[int, int]  # other gateway of the same part of the cluster -> cost
-    address: str = ""  # where clients dial it
-    lives: dict[int, int] = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
-    near: int = 0  # its district: a bit for each slot whose broker has no nearer gateway
+    broker: Id
+    name: Name
+    cluster: Name
+    speaker: Id  # the broker that speaks for the connected part of the cluster in which this one is
+    incarnation: Age
+    number: Age
+    outside: Links  # neighbour in another cluster -> cost
+    inside: Links  # other gateway of the same part of the cluster -> cost
+    address: Address = ""  # where clients dial it
+    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
+    near: Annotated[int, Meta(ge=0)] = 0  # its district: a bit for each slot whose broker has no nearer gateway
 
     @property
     def age(self) -> tuple[int, int]:
@@ -70,6 +87,8 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
 
 Told = str | tuple[str, str, str]
 """What is wanted: a topic filter, or a topic filter with the language and text of a condition."""
+T = TypeVar("T")
+Some = Annotated[list[T], Meta(max_length=INTERESTS_PER_BODY_MAX)]
 
 
 class Interest(Body, frozen=True):
@@ -79,17 +98,18 @@ class Interest(Body, frozen=True):
     all but the last say ``more``.
     """
 
-    owner: int
+    owner: Id
     wide: bool  # False: of one broker, told within its cluster; True: of a part of a cluster, told everywhere
-    incarnation: int
-    number: int
+    incarnation: Age
+    number: Age
     full: bool = False
     more: bool = False
-    add: list[Told] = []
-    at: list[int] = []  # for each of these the slot of the member that wants it, if it is one only; else NOWHERE
-    remove: list[Told] = []
-    add_groups: list[tuple[Told, str]] = []  # what is wanted, and the group
-    remove_groups: list[tuple[Told, str]] = []
+    total: Age = 0  # in the last of several bodies: how many interests they name together
+    add: Some[Told] = []
+    at: Some[int] = []  # for each of these the slot of the member that wants it, if it is one only; else NOWHERE
+    remove: Some[Told] = []
+    add_groups: Some[tuple[Told, str]] = []  # what is wanted, and the group
+    remove_groups: Some[tuple[Told, str]] = []
 
     @property
     def age(self) -> tuple[int, int]:
@@ -100,18 +120,22 @@ class Interest(Body, frozen=True):
 class Sync(Body, frozen=True):
     """What the sender has, so that the receiver can ask for what it lacks; or what the sender wants in full."""
 
-    has: list[tuple[What, int, int, int]] = []  # what, whose, incarnation, number
-    wants: list[tuple[What, int]] = []
+    has: Annotated[
+        list[tuple[What, Id, Age, Age]], Meta(max_length=SYNC_PER_BODY_MAX)
+    ] = []  # what, whose, incarnation, number
+    wants: Annotated[list[tuple[What, Id]], Meta(max_length=SYNC_PER_BODY_MAX)] = []
 
 
 class LinkUp(Body, frozen=True):
     """The first frame of a broker that dials another, and the answer to it."""
 
     versions: list[int]
-    broker: int
-    name: str
-    cluster: str  # empty: not placed yet
-    incarnation: int
+    broker: Id
+    name: Name
+    cluster: Annotated[
+        str, Meta(max_length=ENTITY_LENGTH_MAX, pattern=rf"{ENTITY_PATTERN}|^\Z")
+    ]  # empty: not placed yet
+    incarnation: Age
     nonce: str  # hex, fresh for this link
     proof: str = ""  # in the answer, with a network key: that the answering broker has it
 
@@ -125,14 +149,20 @@ class Proof(Body, frozen=True):
 class Wave(Body, frozen=True):
     """A question that every broker in reach answers to the one it heard it from, once all it asked have answered."""
 
-    broker: int  # who started it
-    number: int
+    broker: Id  # who started it
+    number: Age
     wide: bool  # False: within the cluster
     answer: bool = False
-    told: tuple[int, int, int] = (0, 0, 0)  # speaker, incarnation, number of an interest: told, or to be waited for
+    told: tuple[Id, Age, Age] = (0, 0, 0)  # speaker, incarnation, number of an interest: told, or to be waited for
 
 
 Record = Member | Gateway
+
+
+def broker_id(name: str) -> int:
+    """A broker's id, from its name: names are unique in a network."""
+    return int.from_bytes(sha256(b"heliograph broker " + name.encode()).digest()[:8], "little")
+
 
 _encode = msgspec.json.Encoder().encode
 _records = msgspec.json.Decoder(Record)
@@ -145,13 +175,16 @@ def encode(body: Body) -> bytes:
 
 def decode_record(data: bytes) -> Record:
     """JSON as a record."""
-    record: Any = decode_with(_records, data)
-    if isinstance(record, Gateway) and not 0 <= record.near < 1 << MEMBERS_MAX:
+    record: Record = decode_with(_records, data)
+    if not record.address.isprintable():
+        raise ProtocolError(Reason.BODY_MALFORMED, "an address that cannot be printed")
+    if isinstance(record, Member):
+        _check_ids(record.broker, 0, *record.links, *record.lives)
+        return record
+    _check_ids(record.broker, record.speaker, *record.outside, *record.inside, *record.lives)
+    if record.near >> MEMBERS_MAX:
         raise ProtocolError(Reason.BODY_MALFORMED, f"a district has slots 0..{MEMBERS_MAX - 1}")
-    if isinstance(record, Member) and not 0 <= record.slot < MEMBERS_MAX:
-        raise ProtocolError(Reason.BODY_MALFORMED, f"slot {record.slot} is not in 0..{MEMBERS_MAX - 1}")
-    found: Record = record
-    return found
+    return record
 
 
 _interests = msgspec.json.Decoder(Interest)
@@ -164,18 +197,23 @@ _waves = msgspec.json.Decoder(Wave)
 def decode_interest(data: bytes) -> Interest:
     """JSON as an interest."""
     interest: Interest = decode_with(_interests, data)
+    _check_ids(interest.owner, 0)
     return interest
 
 
 def decode_sync(data: bytes) -> Sync:
     """JSON as a sync."""
     sync: Sync = decode_with(_syncs, data)
+    _check_ids(0, 0, *(item[1] for item in sync.has), *(item[1] for item in sync.wants))
     return sync
 
 
 def decode_link_up(data: bytes) -> LinkUp:
     """JSON as the first frame of a broker."""
     link_up: LinkUp = decode_with(_link_ups, data)
+    _check_ids(link_up.broker, 0)
+    if not link_up.nonce.isalnum():  # else a proof for one pair of nonces could be one for another
+        raise ProtocolError(Reason.BODY_MALFORMED, "a nonce is hexadecimal")
     return link_up
 
 
@@ -188,7 +226,14 @@ def decode_proof(data: bytes) -> Proof:
 def decode_wave(data: bytes) -> Wave:
     """JSON as a wave."""
     wave: Wave = decode_with(_waves, data)
+    _check_ids(wave.broker, wave.told[0])
     return wave
+
+
+def _check_ids(*ids: int) -> None:
+    """Two at least, as ``max`` wants it."""
+    if max(ids) > ID_MAX:
+        raise ProtocolError(Reason.BODY_MALFORMED, "a broker's id has 64 bits")
 
 
 def decode_with(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:

@@ -19,6 +19,7 @@ from heliograph.machine import Effects, Peer
 from tests.broker.talk import Heard, Talk
 
 KEY = b"k" * 32
+READ_BYTES_MAX = 256 << 10  # what a driver hands over at once
 
 
 class Node(Talk):
@@ -148,7 +149,8 @@ class Mesh:
             return
         other, number = end
         self.carried[(node.name, other.name)] = self.carried.get((node.name, other.name), 0) + 1
-        other.say(number, data)
+        for start in range(0, len(data), READ_BYTES_MAX):
+            other.say(number, data[start : start + READ_BYTES_MAX])
 
     def _cut(self, node: Node, link: int, reason: Reason) -> None:
         end = node.ends.pop(link, None)

@@ -2,13 +2,16 @@
 
 In:    neighbours whose link counts from now on, things that came back into reach; SYNC frames.
 Out:   SYNC frames: what we have, what we want; MAP and INTEREST frames with what was wanted.
-State: none.
+State: what neighbours asked for and were not told yet.
 Not here: what is learned and passed on meanwhile (network.py), how long things are kept (memory.py).
 Paper: [grid] §1.2; N8, a healed partition merges.
 
 A broker offers what is in reach, by owner and number; the other side asks for what it lacks. So what is out of reach
 goes nowhere, with one exception: who offers something older than what is known here is sent the newer word, because
 it may be about itself, from an earlier life with a later clock.
+
+A short question may have a long answer, so answers are given in portions, to neighbours in turn; who asks for the same
+twice, before it was answered, is answered once.
 """
 
 from __future__ import annotations
@@ -20,22 +23,25 @@ from heliograph.broker.links import Link
 from heliograph.broker.routing.interests import snapshot_of
 from heliograph.broker.routing.memory import Item
 from heliograph.broker.routing.neighbours import Neighbour
-from heliograph.machine import Instant
+from heliograph.machine import Instant, Timers
 from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind
-from heliograph.wire.network import SYNC_PER_BODY_MAX, Sync, What
+from heliograph.wire.network import SYNC_PER_BODY_MAX, Interest, Sync, What
 
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
 
+TOLD_AT_ONCE = 16_384  # records and interests, in answers: a few hundredths of a second
 INNER: tuple[What, ...] = ("member", "narrow")  # what stays inside a cluster
 
 
 class Exchange:
     """Offers, asks and answers."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, timers: Timers) -> None:
         self._network = network
+        self._timers = timers
+        self._owed: dict[Neighbour, dict[Item, None]] = {}
 
     def greet(self, neighbour: Neighbour) -> None:
         """The link counts from now on: offer everything that is in reach."""
@@ -67,41 +73,66 @@ class Exchange:
         assert neighbour is not None
         sync = wire.decode_sync(frame.payload)
         wants: list[Item] = []
-        for what, broker, incarnation, number in sync.has[:SYNC_PER_BODY_MAX]:
+        for what, broker, incarnation, number in sync.has:
             if not self._concerns(neighbour, what):
                 continue
             theirs, ours = (incarnation, number), self._network.age(what, broker)
             if ours is None or theirs > ours:
                 wants.append((what, broker))
             elif theirs < ours and not self._network.in_reach(what, broker):
-                self.send(neighbour, what, broker)
+                self._owe(neighbour, what, broker)
         self.ask(neighbour, wants)
-        for what, broker in sync.wants[:SYNC_PER_BODY_MAX]:
+        for what, broker in sync.wants:
             if self._concerns(neighbour, what):
-                self.send(neighbour, what, broker)
+                self._owe(neighbour, what, broker)
+        self._answer(now)
+
+    def _owe(self, neighbour: Neighbour, what: What, broker: int) -> None:
+        if self._network.age(what, broker) is not None:
+            self._owed.setdefault(neighbour, {})[(what, broker)] = None
+
+    def _answer(self, now: Instant) -> None:
+        """Tell some of what was asked for; the rest at the next wake."""
+        room = TOLD_AT_ONCE
+        while self._owed and room > 0:
+            neighbour = next(iter(self._owed))
+            items = self._owed.pop(neighbour)
+            if self._network.neighbours.get(neighbour.broker) is not neighbour:
+                continue
+            item = next(iter(items))
+            del items[item]
+            if items:
+                self._owed[neighbour] = items
+            room -= self.send(neighbour, *item)
+        if self._owed:
+            self._timers.set("owed", 0, self._answer)
 
     def _concerns(self, neighbour: Neighbour, what: What) -> bool:
         return what not in INNER or neighbour.cluster == self._network.map.me.cluster
 
-    def send(self, neighbour: Neighbour, what: What, broker: int) -> None:
-        """Tell the newest word about it, if there is one."""
+    def send(self, neighbour: Neighbour, what: What, broker: int) -> int:
+        """Tell the newest word about it, if there is one; how much that is."""
         network = self._network
         if what in ("member", "gateway"):
             records = network.map.members if what == "member" else network.map.gateways
             if broker in records:
                 network.updates_told += 1
                 network.put(neighbour, Kind.MAP, wire.encode(records[broker]))
-            return
-        wide = what == "wide"
+            return 1
+        bodies = self._interests(broker, what == "wide")
+        network.tell_interests(bodies, neighbour)
+        return 1 + sum(len(body.add) + len(body.add_groups) for body in bodies)
+
+    def _interests(self, broker: int, wide: bool) -> list[Interest]:
+        network = self._network
         if broker == network.me:
             voice = network.speaker.voice if wide else network.voice
-            if voice is not None:
-                network.tell_interests(voice.snapshot(), neighbour)
-            return
+            return [] if voice is None else voice.snapshot()
         age = network.interests.age(broker, wide)
-        if age is not None:
-            owner = network.interests.owners[(broker, wide)]
-            network.tell_interests(snapshot_of(broker, wide, age, owner.filters, list(owner.groups)), neighbour)
+        if age is None:
+            return []
+        owner = network.interests.owners[(broker, wide)]
+        return snapshot_of(broker, wide, age, owner.filters, list(owner.groups))
 
     def _say(self, neighbour: Neighbour, sync: Sync) -> None:
         self._network.put(neighbour, Kind.SYNC, wire.encode(sync))

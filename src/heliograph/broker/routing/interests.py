@@ -29,13 +29,17 @@ from heliograph.wire.network import INTERESTS_PER_BODY_MAX, MEMBERS_MAX, NOWHERE
 
 OWNERS_MAX = 32_768  # two for each broker of a map
 OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
+WISHES_BYTES_MAX = 512 << 20  # of all owners: about a million interests; beyond it, what comes is not kept …
+WISH_BYTES = 600  # … where each takes so much besides its filter and condition
+PENDING_BYTES_MAX = 128 << 20  # of snapshots that have not come in full: more than the largest one …
+TOLD_BYTES = 64  # … where each interest takes so much besides its text
 SETTLED_AT_ONCE = 16  # interests that find a new place because another came or went: about a millisecond
 GROUP_NAME_MAX = 128
 AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which everything is told as it is wanted
 T = TypeVar("T")
 
 TOLD_BYTES_MAX = 4_096  # a longer condition is not told: its filter alone is
-BODY_BYTES_MAX = 256 << 10  # of filters and conditions in one body
+BODY_BYTES_MAX = 128 << 10  # of filters and conditions in one body: to read them takes a few tenths of a second
 
 Group = tuple[Wanted, str]
 """What is wanted, and the name of the group that shares it."""
@@ -76,7 +80,7 @@ class Wish:
 class Difference:
     """How an owner's wishes changed."""
 
-    __slots__ = ("came", "groups_came", "groups_went", "patterns", "went")
+    __slots__ = ("came", "groups_came", "groups_went", "is_cut", "patterns", "went")
 
     def __init__(self) -> None:
         self.patterns: dict[bytes, None] = {}  # filters of which cached routes have to be forgotten
@@ -84,6 +88,7 @@ class Difference:
         self.went: list[Wanted] = []
         self.groups_came: list[Group] = []
         self.groups_went: list[Group] = []
+        self.is_cut = False  # there was no room for all that came
 
     def __bool__(self) -> bool:
         return bool(self.came or self.went or self.groups_came or self.groups_went)
@@ -102,6 +107,9 @@ class Interests:
         self._topics: TopicTable[Wish] = TopicTable()
         self._contents: ContentTable[Wish] = ContentTable()
         self._wishes: dict[tuple[Owner, Wanted, str | None], Wish] = {}
+        self._bytes = 0  # of them
+        self._pending_bytes = 0
+        self._pending: dict[Owner, int] = {}  # owners whose snapshot has not come in full, with its bytes so far
 
     def match(self, topic: bytes) -> list[Wish]:
         """Whom a topic concerns, whatever else a publication has; an owner may come more than once."""
@@ -125,7 +133,9 @@ class Interests:
         check(interest)
         owner = self.owners.get((interest.owner, interest.wide))
         if owner is None and len(self.owners) >= OWNERS_MAX:
-            return Difference()
+            difference = Difference()
+            difference.is_cut = True
+            return difference
         if owner is None:
             owner = self.owners[(interest.owner, interest.wide)] = Owner(interest.owner, interest.wide)
         if interest.age <= owner.age:
@@ -137,17 +147,20 @@ class Interests:
         owner.age = interest.age
         return self._change(owner, interest)
 
-    def _replace(self, owner: Owner, interest: Interest) -> Difference:
-        """A snapshot: what it does not name is gone."""
+    def _replace(self, owner: Owner, interest: Interest) -> Difference | None:
+        """A snapshot: what it does not name is gone. None if parts of it are missing."""
         if owner.pending and owner.pending[0].age != interest.age:
-            owner.pending.clear()
-        if len(owner.pending) * INTERESTS_PER_BODY_MAX <= OWNER_FILTERS_MAX:
-            owner.pending.append(interest)
+            self._drop_pending(owner)
+        is_long = len(owner.pending) * INTERESTS_PER_BODY_MAX > OWNER_FILTERS_MAX
+        if not is_long:
+            self._add_pending(owner, interest)
         if interest.more:
             return Difference()
         filters = {wanted: at for part in owner.pending for wanted, at in _placed(part)}
         groups = dict.fromkeys((heard(told), name) for part in owner.pending for told, name in part.add_groups)
-        owner.pending.clear()
+        self._drop_pending(owner)
+        if len(filters) + len(groups) < interest.total and not is_long:
+            return None
         owner.age = interest.age
         difference = Difference()
         for wanted in [wanted for wanted in owner.filters if wanted not in filters]:
@@ -159,6 +172,19 @@ class Interests:
         for group in groups:
             self._keep(owner, *group, difference)
         return difference
+
+    def _add_pending(self, owner: Owner, part: Interest) -> None:
+        """Keep a part of a snapshot. If there is no room, those that have waited longest will be asked for again."""
+        owner.pending.append(part)
+        size = size_of(part) + WISH_BYTES + TOLD_BYTES * (len(part.add) + len(part.add_groups))
+        self._pending[owner] = self._pending.get(owner, 0) + size
+        self._pending_bytes += size
+        while self._pending_bytes > PENDING_BYTES_MAX:
+            self._drop_pending(next(iter(self._pending)))
+
+    def _drop_pending(self, owner: Owner) -> None:
+        owner.pending.clear()
+        self._pending_bytes -= self._pending.pop(owner, 0)
 
     def _change(self, owner: Owner, interest: Interest) -> Difference:
         difference = Difference()
@@ -178,8 +204,13 @@ class Interests:
         if known is not None and known.at != at:
             known.at = owner.filters[wanted] = at
             difference.patterns[filter_of(wanted)] = None
-        if known is not None or len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX:
+        if known is not None:
             return
+        size = WISH_BYTES + _size(wanted)
+        if len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX or self._bytes + size > WISHES_BYTES_MAX:
+            difference.is_cut = True
+            return
+        self._bytes += size
         condition = _condition(wanted)
         wish = self._wishes[key] = Wish(owner, wanted, group, condition)
         wish.at = at
@@ -208,6 +239,7 @@ class Interests:
         wish = self._wishes.pop((owner, wanted, group), None)
         if wish is None:
             return
+        self._bytes -= WISH_BYTES + _size(wanted)
         pattern = filter_of(wanted)
         if wish.condition is None:
             self._topics.remove(pattern, wish)
@@ -226,6 +258,7 @@ class Interests:
         difference = Difference()
         owner = self.owners.pop(key, None)
         if owner is not None:
+            self._drop_pending(owner)
             for wanted in list(owner.filters):
                 self._drop(owner, wanted, None, difference)
             for group in list(owner.groups):
@@ -413,6 +446,7 @@ def snapshot_of(
             number=age[1],
             full=True,
             more=part < count - 1,
+            total=len(filters) + len(groups) if part == count - 1 > 0 else 0,
             add=[tell(wanted) for wanted in (parts[part] if part < len(parts) else ())],
             at=_trimmed([filters[wanted] for wanted in (parts[part] if part < len(parts) else ())]),
             add_groups=[
@@ -503,8 +537,16 @@ def heard(told: Told) -> Wanted:
     return told.encode() if isinstance(told, str) else Conditional(told[0].encode(), told[1], told[2])
 
 
+def size_of(interest: Interest) -> int:
+    """How much there is in a body, as ``_size`` counts it."""
+    told = [*interest.add, *interest.remove, *(group[0] for group in [*interest.add_groups, *interest.remove_groups])]
+    return sum(len(one) if isinstance(one, str) else len(one[0]) + 4 * len(one[2]) for one in told)
+
+
 def check(interest: Interest) -> None:
     """Refuse what a good broker would not tell."""
+    if size_of(interest) > 2 * BODY_BYTES_MAX:  # of filters, and as much of groups
+        raise ProtocolError(Reason.BODY_MALFORMED, f"more than {2 * BODY_BYTES_MAX} bytes of interests in one body")
     everything = [*interest.add, *interest.remove]
     for told, name in [*interest.add_groups, *interest.remove_groups]:
         everything.append(told)

@@ -26,6 +26,7 @@ Cost = int
 Edges = dict[BrokerId, dict[BrokerId, Cost]]
 
 RECORDS_MAX = 16_384  # of members, and of gateways: more brokers than that are not one network
+LINKS_MAX = 1 << 18  # named in all records: 16 of each broker
 FORMER_MAX = 256  # names that parts of clusters had before
 ENTRY = 1 << 63  # turned in a gateway's id where that names a part of a cluster: the part, to be entered there
 
@@ -82,6 +83,7 @@ class NetworkMap:
         self.gateways: dict[BrokerId, Gateway] = {}
         self.version = 0  # raised by every change
         self._paths: Paths | None = None
+        self._links = 0  # named in all records
         self._former: dict[BrokerId, BrokerId] = {}  # part -> its gateway when it last had this name
 
     def learn(self, record: Record) -> bool:
@@ -90,17 +92,30 @@ class NetworkMap:
         older = known.get(record.broker)
         if older is not None and older.age >= record.age:
             return False
-        if older is None and len(known) >= RECORDS_MAX:
+        if not self.has_room(record):
             return False
+        self._links += links_in(record) - links_in(older)
         known[record.broker] = record
         if record.broker == self.me.broker and isinstance(record, Member):
             self.me = record
         self._changed()
         return True
 
+    def has_room(self, record: Record) -> bool:
+        """True if this record, in place of the one that is known, keeps the bounds; ours is always told."""
+        known: dict[BrokerId, Any] = self.members if isinstance(record, Member) else self.gateways
+        older = known.get(record.broker)
+        if record.broker == self.me.broker:
+            return True
+        if older is None and len(known) >= RECORDS_MAX:
+            return False
+        more = links_in(record) - links_in(older)
+        return more <= 0 or self._links + more <= LINKS_MAX
+
     def forget(self, what: What, broker: BrokerId) -> None:
         """Drop the record of a broker that has long been out of reach."""
-        (self.members if what == "member" else self.gateways).pop(broker, None)
+        known: dict[BrokerId, Any] = self.members if what == "member" else self.gateways
+        self._links -= links_in(known.pop(broker, None))
         self._former.pop(broker, None)
         self._changed()
 
@@ -196,6 +211,13 @@ class NetworkMap:
                 if there is not None and there.speaker == speaker and cost <= neighbours.get(other, cost):
                     neighbours[other] = cost
         return edges
+
+
+def links_in(record: Record | None) -> int:
+    """How many links a record names."""
+    if record is None:
+        return 0
+    return len(record.links) if isinstance(record, Member) else len(record.outside) + len(record.inside)
 
 
 def slots_of(mask: int) -> list[int]:

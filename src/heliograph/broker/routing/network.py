@@ -4,7 +4,8 @@ In:    neighbours that come, change and go; MAP, INTEREST and SYNC frames; our c
 Out:   the same frames to neighbours; next hops of a topic; word to the route cache when the way of something changed.
 State: the map, the interests, our own record and voice, what is remembered of ways.
 Not here: links (peering.py), shortest ways (map.py), covering (interests.py), what is said for a cluster (speaker.py),
-          what a new link brings (exchange.py), what is forgotten (memory.py), parcels (parcels.py), waves (waves.py).
+          what a new link brings (exchange.py), what is forgotten (memory.py), words about ourselves (life.py),
+          parcels (parcels.py), waves (waves.py).
 Paper: [grid] §1.1 and §1.2.
 
 What is learned is passed on at once, as the bytes that came, to every neighbour but the one it came from: Member
@@ -24,6 +25,7 @@ from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.exchange import INNER, Exchange
 from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, Wish
+from heliograph.broker.routing.life import Life
 from heliograph.broker.routing.map import ENTRY, NetworkMap, Paths
 from heliograph.broker.routing.memory import Item, Memory
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
@@ -32,6 +34,7 @@ from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.slots import Slots
 from heliograph.broker.routing.speaker import Speaker, inbox_of
 from heliograph.broker.routing.waves import Waves
+from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.model.subscription import Subscription, Wanted, filter_of
 from heliograph.notes import NeighbourLinked, Note
@@ -39,17 +42,13 @@ from heliograph.wire import network as wire
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.limits import CLUSTERS_MAX
 from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Member, Record, What
+from heliograph.wire.network import broker_id as broker_id
 
 TTL = 64  # hops; a trace and the shortest way end a loop long before
 PLANS_MAX = 16_384  # remembered splits of targets
 SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all …
 SETTLE_EACH_NS = 10_000  # … or, where more is known, so soon for each link: nobody thinks more than it works
 COSTS_NS = 50_000_000  # … and where only costs changed, so soon: no way is closed, and none is new
-
-
-def broker_id(name: str) -> int:
-    """A broker's id, from its name: names are unique in a network."""
-    return int.from_bytes(sha256(b"heliograph broker " + name.encode()).digest()[:8], "little")
 
 
 def group_id(wanted: Wanted, group: str) -> int:
@@ -90,8 +89,9 @@ class Network:
         self.voice.change([self.inbox + b"/#"])  # one interest for the inboxes of all our sessions
         self.speaker = Speaker(self, config.interests_max)
         self.memory = Memory(self, timers, config.forget_ms)
-        self.exchange = Exchange(self)
+        self.exchange = Exchange(self, timers)
         self.slots = Slots(self, timers)
+        self.life = Life(self, timers)
         self.peering = Peering(config, self._myself, seed, links, outbox, timers)
         self.peering.is_full = self.slots.is_full
         self._paths: Paths | None = None
@@ -230,18 +230,28 @@ class Network:
         """A record of somebody's links."""
         record = wire.decode_record(frame.payload)
         self.updates_heard += 1
+        if record.broker != broker_id(record.name):
+            raise ProtocolError(Reason.BODY_MALFORMED, "a broker's id follows from its name")
+        if isinstance(record, Member):
+            self._check_inside(link)
+            if record.cluster != self.map.me.cluster:
+                raise ProtocolError(Reason.BODY_MALFORMED, "a member of another cluster")
         if record.broker == self.me:
-            self._outlive(record.incarnation, record.number, now)
-            if isinstance(record, Gateway):
-                self._correct(record, link, now)
+            self.life.hear_record(record, link, now)
             return
-        if isinstance(record, Member) and record.cluster != self.map.me.cluster:
+        if not self.map.has_room(record):
+            self.refuse(Reason.BROKERS_OVER_LIMIT)
             return
         is_cost = self._is_cost(record)
         if self.map.learn(record):
             if is_cost:
                 self._costs_version = self.map.version
             self.tell_record(record, link, frame.payload)
+
+    def _check_inside(self, link: Link) -> None:
+        """What a cluster says among itself is heard from its own brokers only."""
+        if link.neighbour is None or link.neighbour.cluster != self.map.me.cluster:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "this is for members of the cluster to say")
 
     def _is_cost(self, record: Record) -> bool:
         """True if nothing but costs would be new, by this record and since the map was settled."""
@@ -256,29 +266,6 @@ class Network:
             and (gateway.near, gateway.inside.keys()) == (record.near, record.inside.keys())
             and _shape(gateway, gateway.outside) == _shape(record, record.outside)
         )
-
-    def _outlive(self, incarnation: int, number: int, now: Instant) -> None:
-        """Somebody has a record of an earlier life of ours that looks newer than this one: become newer still."""
-        me = self.map.me
-        if (incarnation, number) < (me.incarnation, me.number) or incarnation < me.incarnation:
-            return
-        if incarnation == me.incarnation:
-            return  # our own words, come back
-        self.map.learn(replace(me, incarnation=incarnation + 1, number=1))
-        self.voice.age = (incarnation + 1, self.voice.age[1])
-        self.tell_interests(self.voice.snapshot(), None)
-        self.speaker.outlive(incarnation + 1)
-        self.announce(now, anew=True)
-        if self.me in self.map.gateways:
-            self.speaker.announce_gateway(now, renew=True)
-
-    def _correct(self, record: Gateway, link: Link, now: Instant) -> None:
-        """Somebody believes that we are still a gateway. What is out of reach is offered to nobody, so say it again."""
-        known = self.map.gateways.get(self.me)
-        if known is None:
-            self.speaker.announce_gateway(now, renew=True)
-        elif record.age < known.age and not known.outside and link.neighbour is not None:
-            self.exchange.send(link.neighbour, "gateway", self.me)
 
     def tell_record(self, record: Record, source: Link | None, raw: bytes = b"") -> None:
         """Tell everybody whom it concerns, but not the one it came from."""
@@ -326,8 +313,10 @@ class Network:
         """What somebody wants."""
         interest = wire.decode_interest(frame.payload)
         self.updates_heard += 1
+        if not interest.wide:
+            self._check_inside(link)
         if interest.owner == self.me:
-            self._outlive(interest.incarnation, interest.number, now)
+            self.life.hear_interest(interest, now)
             return
         before = self.interests.age(interest.owner, interest.wide)
         if before is not None and interest.age <= before:
@@ -338,6 +327,8 @@ class Network:
             assert neighbour is not None
             self.exchange.ask(neighbour, [("wide" if interest.wide else "narrow", interest.owner)])
             return
+        if difference.is_cut:
+            self.refuse(Reason.SUBSCRIPTIONS_OVER_LIMIT)
         for pattern in difference.patterns:
             self._forget(pattern)
         self._pass_on(interest.wide, frame.payload, link)
@@ -406,6 +397,10 @@ class Network:
     def note(self, note: Note) -> None:
         """Write down an observation."""
         self._outbox.note(note)
+
+    def refuse(self, reason: Reason) -> None:
+        """Count that something was not done, or not believed."""
+        self._links.count(reason)
 
     # -- after a change of the map --------------------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ from heliograph.model.identity import Role
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
-from heliograph.wire.network import MEMBERS_MAX, LinkUp, Proof, decode_link_up, decode_proof, encode
+from heliograph.wire.limits import LINKS_PER_BROKER_MAX
+from heliograph.wire.network import MEMBERS_MAX, LinkUp, Proof, broker_id, decode_link_up, decode_proof, encode
 
 NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000
@@ -88,6 +89,7 @@ class Peering:
         self._greetings: dict[Link, Greeting] = {}
         self.neighbours: dict[int, Neighbour] = {}
         self.is_full: Callable[[LinkUp, Instant], bool]
+        self.proven: Callable[[Link], None]  # told of a link that a broker is at the other end of
         self.up: Callable[[Neighbour, Instant], None]
         self.down: Callable[[Neighbour, Instant], None]
         self.changed: Callable[[Neighbour, Instant], None]
@@ -201,7 +203,7 @@ class Peering:
         greeting.aim.broker = other.broker
         if not _is_certified(link):
             wanted = self._proof("listener", greeting.nonce, other.nonce)
-            if not self._config.key or not compare_digest(wanted, other.proof):
+            if not self._config.key or not _is_equal(wanted, other.proof):
                 raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
             proof = self._proof("dialler", greeting.nonce, other.nonce)
             self._links.put(link, control(Kind.PROOF, 0, encode(Proof(proof))))
@@ -220,18 +222,22 @@ class Peering:
     def receive_proof(self, link: Link, frame: Frame, now: Instant) -> None:
         """The dialling broker's proof."""
         greeting = self._greetings.get(link)
-        if greeting is None or greeting.aim is not None or greeting.other is None:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF answers a LINKED")
+        if greeting is None or greeting.aim is not None or greeting.other is None or link.state == READY:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF answers a LINKED, where no session began meanwhile")
         wanted = self._proof("dialler", greeting.other.nonce, greeting.nonce)
-        if not compare_digest(wanted, decode_proof(frame.payload).proof):
+        if not _is_equal(wanted, decode_proof(frame.payload).proof):
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
         self._rise(link, greeting.other, False, now)
 
     def _check(self, other: LinkUp, now: Instant) -> None:
         if VERSION not in other.versions:
             raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"this broker speaks version {VERSION}")
+        if other.broker != broker_id(other.name):
+            raise ProtocolError(Reason.BODY_MALFORMED, "a broker's id follows from its name")
         if other.broker == self._myself().broker:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
+        if len(self.neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self.neighbours:
+            raise ProtocolError(Reason.LINKS_OVER_LIMIT, f"this broker has {LINKS_PER_BROKER_MAX} neighbours")
         if self.is_full(other, now):  # before either side tells anybody that there is a link
             raise ProtocolError(Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
 
@@ -256,6 +262,7 @@ class Peering:
         link.state = READY
         link.name = other.name
         self._timers.cancel(("handshake", link.id))
+        self.proven(link)
         self.neighbours[other.broker] = neighbour
         self._beat(neighbour, now)
         self._watch(neighbour, now)
@@ -363,6 +370,10 @@ class Peering:
             else {"address": aim.config.address, "state": DIALLING, "broker": "", "reason": aim.reason}
             for aim in self._aims.values()
         ]
+
+
+def _is_equal(wanted: str, proof: str) -> bool:
+    return compare_digest(wanted.encode(), proof.encode())  # as bytes: of strings it takes ASCII only
 
 
 def _is_certified(link: Link) -> bool:

@@ -43,8 +43,13 @@ class Speaker:
         self.voice: Voice | None = None  # our part's voice, while we speak
         self._number = 0  # of the last word that we said for our part
         self._included: dict[int, None] = {}  # members whose interests are in the voice
-        self._gateway_number = 0
+        self.gateway_number = 0  # of the last word about our links to other clusters
         self._pace = Pace()
+
+    @property
+    def number(self) -> int:
+        """Of the last word that we said for our part."""
+        return self._number if self.voice is None else self.voice.age[1]
 
     def settle(self) -> None:
         """The map changed, or somebody was heard: speak, go on, or leave it to another."""
@@ -181,7 +186,7 @@ class Speaker:
 
     def outlive(self, incarnation: int) -> None:
         """We have a newer incarnation: what was said under the old one is said again."""
-        self._gateway_number = 0
+        self.gateway_number = 0
         if self.voice is not None:
             self.voice.age = (incarnation, self.voice.age[1])
             self._network.tell_interests(self.voice.snapshot(), None)
@@ -194,14 +199,14 @@ class Speaker:
         outside = network.linked(inside=False)
         if not (renew or outside or (known is not None and known.outside)):
             return
-        self._gateway_number += 1
+        self.gateway_number += 1
         record = Gateway(
             broker=me.broker,
             name=me.name,
             cluster=me.cluster,
             speaker=self.broker,
             incarnation=me.incarnation,
-            number=self._gateway_number,
+            number=self.gateway_number,
             outside=outside,
             inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
@@ -209,7 +214,7 @@ class Speaker:
             near=self._district() if outside else 0,
         )
         if not renew and not self._is_due(record, known, now):
-            self._gateway_number -= 1
+            self.gateway_number -= 1
             return
         self._pace.told(now)
         network.tell_record(record, None)

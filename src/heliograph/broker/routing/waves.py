@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from heliograph.broker.links import Link
 from heliograph.broker.routing.neighbours import Neighbour
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
 from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
 
 WAVES_MAX = 4_096  # passing through at once, one per broker; of more we say nothing, and they end where they began
+WAVES_PER_NEIGHBOUR_MAX = 1_024  # of them by way of one neighbour, so that none fills the table
 WAVE_MS_MAX = 5_000  # a wave that was lost somewhere ends here
 
 
@@ -116,12 +118,19 @@ class Waves:
             # It comes the other way round a loop: whoever asked first gets our answer.
             self._answer(neighbour, body.broker, body.number, body.wide, (0, 0, 0))
             return
-        if len(self._waves) >= WAVES_MAX:
+        if self._is_full(neighbour):
+            self._network.refuse(Reason.REQUESTS_OVER_LIMIT)
             return
         wave = Wave(body.broker, body.number, body.wide, body.told, neighbour, None)
         self._waves[wave.key] = wave
         self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
         self._spread(wave, now)
+
+    def _is_full(self, neighbour: Neighbour) -> bool:
+        if len(self._waves) < WAVES_PER_NEIGHBOUR_MAX:
+            return False
+        passing = sum(wave.source is neighbour for wave in self._waves.values())
+        return len(self._waves) >= WAVES_MAX or passing >= WAVES_PER_NEIGHBOUR_MAX
 
     def _spread(self, wave: Wave, now: Instant) -> None:
         cluster = self._network.map.me.cluster

@@ -1,0 +1,92 @@
+"""Life: in which life this broker is, and what it does about words of another one under its name.
+
+In:    records and interests about ourselves, from whoever passed them on.
+Out:   a higher incarnation, and everything about ourselves told anew; a correction of what is told of us.
+State: the newest life that others were told of; when ours was last raised.
+Not here: which record counts (map.py, interests.py), two brokers of one name that are linked (peering.py).
+Paper: N4, N18.
+
+Whoever was told of us something newer than our last word would not believe us. It may be of an earlier life of ours, if
+the clock was set back since, of another broker of our name, or a lie. So we become newer still; but not more than once
+in a while, since two brokers of one name outbid each other as long as both live.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from heliograph.broker.links import Link
+from heliograph.errors import Reason
+from heliograph.machine import Instant, Timers
+from heliograph.notes import NameContested
+from heliograph.wire.limits import AGE_MAX
+from heliograph.wire.network import Gateway, Interest, Record
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.network import Network
+
+RENEW_NS = 1_000_000_000  # between two of our lives: each costs every broker a few updates
+CONTESTED_NS = 60_000_000_000  # who had to be renewed so short a time ago is not alone under its name
+
+
+class Life:
+    """Keeps this broker's word the newest about itself."""
+
+    def __init__(self, network: Network, timers: Timers) -> None:
+        self._network = network
+        self._timers = timers
+        self._newest = 0  # incarnation of ours that others were told of
+        self._renewed_at: Instant | None = None
+
+    def hear_record(self, record: Record, link: Link, now: Instant) -> None:
+        """Somebody has a record of us."""
+        network = self._network
+        me = network.map.me
+        if not isinstance(record, Gateway):
+            self._hear(record.age, me.age, now)
+            return
+        self._hear(record.age, (me.incarnation, network.speaker.gateway_number), now)
+        self._correct(record, link, now)
+
+    def hear_interest(self, interest: Interest, now: Instant) -> None:
+        """Somebody has words of ours about what we, or our cluster, want."""
+        network = self._network
+        ours = (network.map.me.incarnation, network.speaker.number) if interest.wide else network.voice.age
+        self._hear(interest.age, ours, now)
+
+    def _hear(self, theirs: tuple[int, int], ours: tuple[int, int], now: Instant) -> None:
+        if theirs <= ours:
+            return  # our own words, come back
+        self._newest = max(self._newest, theirs[0])
+        if self._renewed_at is not None and now < self._renewed_at + RENEW_NS:
+            self._timers.set("renew", self._renewed_at + RENEW_NS, self._renew)
+        else:
+            self._renew(now)
+
+    def _renew(self, now: Instant) -> None:
+        network = self._network
+        if self._renewed_at is not None and now < self._renewed_at + CONTESTED_NS:
+            network.refuse(Reason.NAME_TAKEN)
+            network.note(NameContested(network.map.me.name))
+        self._renewed_at = now
+        incarnation = max(self._newest, network.map.me.incarnation) + 1
+        if incarnation > AGE_MAX:
+            return  # nothing is newer: we are believed again when that record is forgotten
+        network.map.learn(replace(network.map.me, incarnation=incarnation, number=1))
+        network.voice.age = (incarnation, network.voice.age[1])
+        network.tell_interests(network.voice.snapshot(), None)
+        network.speaker.outlive(incarnation)
+        network.announce(now, anew=True)
+        if network.me in network.map.gateways:
+            network.speaker.announce_gateway(now, renew=True)
+
+    def _correct(self, record: Gateway, link: Link, now: Instant) -> None:
+        """Somebody believes that we are still a gateway. What is out of reach is offered to nobody, so say it again."""
+        network = self._network
+        known = network.map.gateways.get(network.me)
+        if known is None:
+            network.speaker.announce_gateway(now, renew=True)
+        elif record.age < known.age and not known.outside and link.neighbour is not None:
+            network.exchange.send(link.neighbour, "gateway", network.me)
