@@ -53,7 +53,7 @@ class Stream:
         self.got: list[int] = []
 
     async def start(self, sink: Client) -> None:
-        subscription = await sink.subscribe(self._topic)
+        subscription = await sink.subscribe(self._topic, wide=True)  # so that the first publication finds it
 
         async def listen() -> None:
             async for publication in subscription:

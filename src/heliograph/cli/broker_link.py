@@ -57,7 +57,7 @@ def remove(there: Connection, address: Address) -> None:
 def list_neighbours(
     there: Connection, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 ) -> None:
-    """List the brokers that a broker is linked to, and those that it dials in vain, with the last reason."""
+    """List the links that a broker has or dials."""
     report = ask(there, {"do": "report", "question": "map"})
     linked = [{"state": "linked", "reason": "", **row} for row in report["neighbours"]]
     show([*linked, *(aim for aim in report["aims"] if aim["state"] != "linked")], as_json, LIST_COLUMNS)
