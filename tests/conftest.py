@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, settings
 from tests.examples import USUAL
 
 slow = [HealthCheck.too_slow]
-settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=slow, max_examples=USUAL)
+settings.register_profile(
+    "house", deadline=None, print_blob=True, suppress_health_check=slow, max_examples=USUAL * 2 // 3
+)
 house = settings.get_profile("house")
 settings.register_profile("quick", house, max_examples=USUAL // 6)  # for `make quick`
 settings.register_profile("thorough", house, max_examples=USUAL * 10)  # for `make soak`

@@ -1,7 +1,7 @@
-"""How many examples a property gets: what it asks for, scaled by the profile of the run.
+"""How many examples a property gets: a count, scaled by the profile of the run.
 
-In:    a count, as for `make test`; the profile (conftest.py).
-Out:   hypothesis settings: a sixth of that for `make quick`, ten times as many for `make soak`.
+In:    a count; the profile (conftest.py).
+Out:   hypothesis settings: two thirds of that for `make test`, a sixth for `make quick`, ten times as many for `make soak`.
 State: none.
 Not here: the profiles themselves.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-USUAL = 60  # examples of a property that asks for no count, in `make test`
+USUAL = 60  # what a property gets that asks for no count, before it is scaled
 
 
 def examples(count: int) -> settings:
