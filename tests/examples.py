@@ -1,7 +1,7 @@
 """How many examples a property gets: a count, scaled by the profile of the run.
 
 In:    a count; the profile (conftest.py).
-Out:   hypothesis settings: two thirds of that for `make test`, a sixth for `make quick`, ten times that for `make soak`.
+Out:   hypothesis settings: two thirds of that for `make test`, a sixth for `make quick`, ten times it for `make soak`.
 State: none.
 Not here: the profiles themselves.
 """
