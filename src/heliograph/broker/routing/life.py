@@ -73,7 +73,7 @@ class Life:
         self._renewed_at = now
         incarnation = max(self._newest, network.map.me.incarnation) + 1
         if incarnation > AGE_MAX:
-            return  # nothing is newer: we are believed again when that record is forgotten
+            return  # nothing is newer: it was counted, and somebody has to remove whoever says so
         network.map.learn(replace(network.map.me, incarnation=incarnation, number=1))
         network.voice.age = (incarnation, network.voice.age[1])
         network.tell_interests(network.voice.snapshot(), None)

@@ -39,21 +39,11 @@ class Maps(Checker):
         self._moved_at = -SPREAD_NS  # when a client last came, went or wanted something else
         self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
 
-    def on_attached(self, who: str, *_: object) -> None:
-        """A client or a broker has a link more …"""
+    def on_subscribing(self, *_: object) -> None:
+        """A client wants something else, comes or goes."""
         self._moved_at = self.journal.instant
 
-    def on_detached(self, who: str, *_: object) -> None:
-        """… or one less."""
-        self._moved_at = self.journal.instant
-
-    def on_unsubscribing(self, who: str, *_: object) -> None:
-        """A client wants something no longer …"""
-        self._moved_at = self.journal.instant
-
-    def on_subscribing(self, who: str, *_: object) -> None:
-        """… or from now on."""
-        self._moved_at = self.journal.instant
+    on_unsubscribing = on_attached = on_detached = on_subscribing
 
     def on_linked(self, one: str, other: str) -> None:
         """A link was added."""
