@@ -69,7 +69,7 @@ ifneq ($(shell cat .venv/.stamp 2>/dev/null),$(CURDIR))
 .venv/.stamp: FORCE
 endif
 
-.venv/.stamp: pyproject.toml setup.py constraints.txt $(COMPILED)
+.venv/.stamp: pyproject.toml constraints.txt $(COMPILED)
 	@if [ "$$(cat $@ 2>/dev/null)" != '$(CURDIR)' ] || ! $(RUN) -m pip --version >/dev/null 2>&1; then \
 		if [ -z '$(PYTHON)' ]; then \
 			echo 'No Python 3.11 or newer that can make environments was found.' \
