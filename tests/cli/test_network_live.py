@@ -206,7 +206,7 @@ def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:
         terminal.line()
         pids = [int(terminal.line().split()[4]) for _ in range(2)]
         terminal.popen.send_signal(signal.SIGTERM)
-        assert terminal.popen.wait(30) == 0
+        assert terminal.popen.wait(60) == 0
 
     assert not any(runs(pid) for pid in pids)
 
