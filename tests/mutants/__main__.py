@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -80,17 +81,8 @@ def run_test(mutant: Mutant, tree: Path) -> tuple[str, str]:
         "HELIOGRAPH_PLANTED": str(tree),
         "HELIOGRAPH_KERNELS": mutant.kernels,
     }
-    options = [
-        "-x",
-        "-p",
-        "tests.mutants.planted",
-        "--hypothesis-profile",
-        "mutants",
-        "-p",
-        "no:cacheprovider",
-        "--tb=line",
-    ]
-    command = [sys.executable, "-m", "pytest", *options, mutant.test]
+    options = '-x -q --tb=line -m "not sweep" -p tests.mutants.planted -p no:cacheprovider --hypothesis-profile mutants'
+    command = [sys.executable, "-m", "pytest", *shlex.split(options), mutant.test]
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
