@@ -226,7 +226,7 @@ def test_bad_and_silent_peers_do_not_harm_a_good_one(tmp_path: Path) -> None:
         frame = publisher.publish("a/b", b"x")
         assert subscriber.event().frame.topic == "a/b"
         assert frame
-        silent.settimeout(10)
+        silent.settimeout(60)
         assert silent.recv(1 << 16) != b""  # handshake_too_slow
         assert node.process.poll() is None
         bad.close()
@@ -253,7 +253,7 @@ def test_silent_peers_that_take_all_descriptors_do_not_end_a_broker(tmp_path: Pa
         one.publish("a/b", b"<b/>")
         assert one.event().frame.payload == b"<b/>"
         for each in silent:
-            each.settimeout(10)
+            each.settimeout(60)
             with suppress(ConnectionResetError):
                 while each.recv(1 << 16):  # until the handshake is too slow, and the usage was sampled twice
                     pass

@@ -14,11 +14,10 @@ from heliograph.sim.loop import Loop
 from heliograph.sim.run import Result, play
 from heliograph.sim.scenario import load, parse
 from heliograph.timekeeping import clock
+from tests.sweep.seeds import seeds_of
 
 pytestmark = pytest.mark.req("N13")
 
-SEEDS = 10
-SEEDS_PER_TEST = 5
 MS = 1_000_000
 
 PAIR = parse("""
@@ -63,32 +62,28 @@ def errors_of(result: Result) -> tuple[float, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
-def test_network_time_is_as_exact_as_each_node_says_whatever_goes_wrong(first: int) -> None:
-    scenario = load("network-time")
-    for seed in range(first, first + SEEDS_PER_TEST):
-        result = play(scenario, seed, keep_journal=True)
+@pytest.mark.parametrize("seed", seeds_of("network-time"))
+def test_network_time_is_as_exact_as_each_node_says_whatever_goes_wrong(seed: int) -> None:
+    result = play(load("network-time"), seed)
 
-        assert result.ok, why(result)
-        assert all(result.faults.values())
-        assert errors_of(result)[0] < 20
+    assert result.ok, why(result)
+    assert all(result.faults.values())
+    assert errors_of(result)[0] < 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
-def test_a_network_that_asks_ntp_servers_follows_utc_and_no_liar(first: int) -> None:
-    scenario = load("network-utc")
-    for seed in range(first, first + SEEDS_PER_TEST):
-        result = play(scenario, seed, keep_journal=True)
+@pytest.mark.parametrize("seed", seeds_of("network-utc"))
+def test_a_network_that_asks_ntp_servers_follows_utc_and_no_liar(seed: int) -> None:
+    result = play(load("network-utc"), seed, keep_journal=True)
 
-        assert result.ok, why(result)
-        assert all(result.faults.values())
-        references = {
-            entry[4][0].reference
-            for entry in result.journal.entries
-            if entry[2] == "note" and type(entry[4][0]).__name__ == "ReferenceChanged"
-        }
-        assert "UTC" in references
+    assert result.ok, why(result)
+    assert all(result.faults.values())
+    references = {
+        entry[4][0].reference
+        for entry in result.journal.entries
+        if entry[2] == "note" and type(entry[4][0]).__name__ == "ReferenceChanged"
+    }
+    assert "UTC" in references
 
 
 def test_two_brokers_and_their_clients_agree_within_milliseconds() -> None:
