@@ -22,6 +22,7 @@ from tests.independent.topologies import Topology
 
 COMMAND = str(Path(sys.executable).with_name("heliograph"))
 START_S_MAX = 120
+NAME = "network"  # of its folder
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,24 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def started(topology: Topology, folder: Path) -> Iterator[Network]:
-    """A network whose brokers all know each other."""
+def started(topology: Topology, folder: Path, *, suspect_ms: int) -> Iterator[Network]:
+    """A network whose brokers all know each other, and suspect a silent neighbour after this time.
+
+    The usual two seconds are a fault on a busy machine, and faults are for a run to choose.
+    """
     (folder / "topology.toml").write_text(topology.text)
-    rows = run(folder, "network", "up", "--topology", "topology.toml", "--no-bdn", "--detach", "--json")
+    rows = run(folder, "network", "up", "--topology", "topology.toml", "--dir", NAME, "--no-bdn", "--detach", "--json")
     brokers = {}
     for row in json.loads(rows):
         host, _, port = row["address"].partition(":")
         brokers[row["name"]] = Broker(row["name"], host, int(port), row["pid"])
     network = Network(folder, brokers)
     try:
+        for name in brokers:
+            settings = folder / NAME / f"{name}.toml"
+            times = f"[network]\nsuspect_ms = {suspect_ms}\ndead_ms = {2 * suspect_ms}\n"
+            settings.write_text(settings.read_text().replace("[network]\n", times))
+            network.signal(name, signal.SIGHUP)
         yield network
     finally:
-        run(folder, "network", "down")
+        run(folder, "network", "down", "--dir", NAME)
