@@ -66,6 +66,7 @@ class Link:
         "deliveries",
         "droppable",
         "dropped",
+        "dropped_bytes",
         "ended",
         "heard_at",
         "held_by",
@@ -81,6 +82,7 @@ class Link:
         "neighbour",
         "noted_at",
         "noted_dropped",
+        "noted_dropped_bytes",
         "origin",
         "out",
         "parts",
@@ -136,8 +138,8 @@ class Link:
         self.backlog_frames = 0
         self.droppable: deque[Waiting] = deque()
         self.voids = 0  # entries of the backlog of which everything was dropped
-        self.dropped = 0
-        self.noted_dropped = 0
+        self.dropped = self.dropped_bytes = 0
+        self.noted_dropped = self.noted_dropped_bytes = 0
         self.noted_at = -NOTE_EVERY_NS
         self.progress_at = now
         self.may_be_held = False
@@ -389,6 +391,7 @@ class Links:
             link.backlog_bytes -= size
             link.backlog_frames -= 1
             link.dropped += 1
+            link.dropped_bytes += size
             self.frames_dropped += 1
             self.bytes_dropped += size
             if link.backlog_bytes <= limits.queue_bytes_max and link.backlog_frames <= limits.queue_frames_max:
@@ -401,9 +404,10 @@ class Links:
     def _note_drops(self, link: Link, now: Instant) -> None:
         lost = link.dropped - link.noted_dropped
         if lost and now - link.noted_at >= NOTE_EVERY_NS:
+            lost_bytes = link.dropped_bytes - link.noted_dropped_bytes
             link.noted_at = now
-            link.noted_dropped = link.dropped
-            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, self.bytes_dropped))
+            link.noted_dropped, link.noted_dropped_bytes = link.dropped, link.dropped_bytes
+            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, lost_bytes))
 
     def _hand_over(self, link: Link, now: Instant) -> None:
         """Give the driver a portion of the backlog; if more is left, go on at the next wake."""

@@ -254,6 +254,7 @@ def _describe(link: Link) -> dict[str, Any]:
         "bytes_in": link.bytes_in,
         "deliveries": link.deliveries,
         "dropped": link.dropped,
+        "dropped_bytes": link.dropped_bytes,
         "backlog_bytes": link.backlog_bytes,
         "backlog_frames": link.backlog_frames,
         "pressed": link.pressed,
