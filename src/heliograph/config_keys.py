@@ -132,7 +132,14 @@ WORDS: dict[str, tuple[str, str]] = {
         "true or false",
     ),
     "limits.links_max": ("how many links at once", _ABOVE_0),
-    "limits.links_unproven_max": ("how many links may be in their handshake at once", _ABOVE_0),
+    "limits.links_unproven_max": (
+        "how many links may be in their handshake at once; if more come, addresses that have most of them lose some",
+        _ABOVE_0,
+    ),
+    "limits.links_per_source_max": (
+        "how many links without a token or certificate one address may have; an IPv6 address counts as its /64",
+        _ABOVE_0,
+    ),
     "limits.handshake_ms": ("how long a new link has until its HELLO is complete", _ABOVE_0),
     "limits.handshake_bytes": ("how much a link may send before it is welcomed", _ABOVE_0),
     "limits.payload_bytes_max": ("the largest payload of a publication", "1 to 1048576, which is what a frame carries"),

@@ -69,6 +69,7 @@ class Reason(IntEnum):
     REQUEST_REPEATED = 310
     BUDGET_SPENT = 311
     BROKERS_OVER_LIMIT = 312
+    SOURCE_OVER_SHARE = 320
 
     # 4xx: the life of a link or a node.
     GOODBYE = 400

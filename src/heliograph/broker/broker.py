@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
-from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Stop
+from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import GONE, NEW, READY, Link, Links
@@ -483,7 +483,7 @@ class Broker:
             self._sessions.proven(ticket, None, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Stop, Drain, Reload, Listening, TurnedAway, or what became of the socket for NTP servers."""
+        """Stop, Drain, Reload, Listening, Room, TurnedAway, or what became of the socket for NTP servers."""
         if isinstance(command, Stop):
             self._sessions.stop(now)
         elif isinstance(command, Drain):
@@ -499,6 +499,8 @@ class Broker:
         elif isinstance(command, Listening):
             self._orders.addresses = command.addresses
             self._network.listen(command.addresses[0] if command.addresses else "", now)
+        elif isinstance(command, Room):
+            self._sessions.room = command.links_max
         elif isinstance(command, TurnedAway):
             self._links.count(command.reason)
             self._outbox.note(PeerRefused(0, command.reason, command.detail))

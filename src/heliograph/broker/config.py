@@ -79,6 +79,7 @@ class LimitsConfig:
 
     links_max: int = 16_384
     links_unproven_max: int = 1_024  # links that have not finished their handshake
+    links_per_source_max: int = 16_384  # of one address, that have proven nothing: anonymous, or in their handshake
     handshake_ms: int = 2_000  # from attach to a complete Hello
     handshake_bytes: int = 16_384  # what a link may send before it is welcomed
     payload_bytes_max: int = PAYLOAD_BYTES_MAX

@@ -96,6 +96,7 @@ class Link:
         "service",
         "sink",
         "sinks",
+        "source",
         "state",
         "subscriptions",
         "table",
@@ -110,6 +111,7 @@ class Link:
         self.id = link
         self.peer = peer
         self.state = NEW
+        self.source = ""  # for which it counts (shares.py); empty where we dialled, and on a pipe
         self.identity: Identity = ANONYMOUS
         self.name = ""
         self.inbox = b""  # the topic under which its session is found

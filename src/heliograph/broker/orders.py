@@ -180,7 +180,7 @@ class Orders:
             "addresses": list(self.addresses),
             "connections": sessions,
             "links": len(self._network.neighbours),
-            "full": sessions >= self.config.limits.links_max,
+            "full": sessions >= self._sessions.links_max,
             "draining": self._sessions.draining,
             **reach(self._network),
             "time": self._time(),

@@ -18,7 +18,7 @@ from dataclasses import replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from heliograph.broker.commands import Drain, Listening, Reload, Stop
+from heliograph.broker.commands import Drain, Listening, Reload, Room, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.advertisement import DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig
@@ -26,7 +26,7 @@ from heliograph.discovery.brokers.directory import ReloadDirectory
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
-from heliograph.live.descriptors import raise_limit
+from heliograph.live.descriptors import links_max, raise_limit
 from heliograph.live.directories import look_up
 from heliograph.live.links import format_address
 from heliograph.live.loop import Driver, describe_crash
@@ -221,6 +221,7 @@ class Running:
                 text = "no address can be told to others; set listener.announce to one that they reach"
                 self._log.say("warning", text)
             self.driver.tell(BROKER, Listening(tuple(urls)))
+            self.driver.tell(BROKER, Room(links_max(self.driver.network.peers_max)))
         for machine, specs in self._node.sockets.items():
             for spec in specs:
                 if not await self._open_socket(machine, spec):
