@@ -18,6 +18,7 @@ from heliograph.broker.config import (
     LimitsConfig,
     LinkConfig,
     ListenerConfig,
+    LoadConfig,
     NetworkConfig,
     RuleConfig,
     TimeConfig,
@@ -205,6 +206,22 @@ WORDS: dict[str, tuple[str, str]] = {
         "dial it with TLS 1.3; with tls.certificate brokers prove themselves without a network key",
         "true or false",
     ),
+    "load.shed": ("ask some clients to move to other brokers while this one is overloaded", "true or false"),
+    "load.cpu_permille_high": (
+        "the broker is overloaded while it uses more of one core than this, smoothed",
+        "above load.cpu_permille_low, at most 1000",
+    ),
+    "load.cpu_permille_low": (
+        "below this it asks nobody any more, and takes clients that other brokers asked to move",
+        "above 0 and below load.cpu_permille_high",
+    ),
+    "load.links_permille_high": (
+        "the same for client sessions, as a part of limits.links_max",
+        "above load.links_permille_low, at most 1000",
+    ),
+    "load.links_permille_low": ("… and below this no longer", "above 0 and below load.links_permille_high"),
+    "load.overloaded_s": ("how long the broker must be overloaded before it asks anyone", "1 to 86400"),
+    "load.rest_s": ("a session that was asked to move, or has moved, is not asked again for so long", "1 to 86400"),
     "time.servers": (
         "NTP servers to ask for the time; without any, brokers agree on the clock of one of them",
         "each HOST or HOST:PORT, IPv4 or a name; at most 16",
@@ -237,6 +254,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "access.rules": (RuleConfig,),
     "network": (NetworkConfig, NetworkKeyConfig, JoinConfig),
     "network.links": (LinkConfig,),
+    "load": (LoadConfig,),
     "time": (TimeConfig,),
     "discovery": (DiscoverySection,),
     "directory": (DirectorySection,),

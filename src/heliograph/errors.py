@@ -82,6 +82,7 @@ class Reason(IntEnum):
     TLS_FAILED = 407
     TIME_OUT = 408
     ADDRESS_IN_USE = 409
+    OVERLOADED = 420
 
     # 5xx: this node cannot do it, whoever asks.
     SERVICE_UNKNOWN = 500

@@ -40,6 +40,13 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """How much of its one core the broker used since it was last told."""
+
+    cpu_permille: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeepLink:
     """Keep a link to another broker from now on, or no longer."""
 

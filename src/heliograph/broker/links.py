@@ -91,6 +91,7 @@ class Link:
         "pinged",
         "pressed",
         "progress_at",
+        "rests_until",
         "routes",
         "seen",
         "service",
@@ -151,6 +152,7 @@ class Link:
         self.subscriptions: dict[int, Subscription] = {}
         self.sinks: dict[tuple[int, ...], Sink] = {}
         self.timed = False  # the client wants to know the time
+        self.rests_until: Instant = 0  # before that it is not asked to move
         self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
         self.keep_alive_ns = 0
         self.pinged = False

@@ -17,6 +17,7 @@ from heliograph.broker.credentials import WRONG, Claim, Credentials
 from heliograph.broker.links import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Link, Links, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.shares import Shares, source_of
+from heliograph.broker.shedding import Shedding
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Ticket, Timers
@@ -27,7 +28,7 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.times import FEATURE as TIME
 
-FEATURES: tuple[str, ...] = (TIME,)  # what a client may ask for; names are added here and in the protocol
+FEATURES: tuple[str, ...] = (TIME, bodies.MOVE)  # what a client may ask for; names are added here and in the protocol
 NAME_LENGTH_MAX = 128
 GAPS_RESTING_MAX = 16  # missing spans remembered of a session that has no link
 CLAIMS_MAX = 16  # tokens being checked: two workers need about 0.8 s, on a busy computer 2 s, as a handshake has
@@ -49,6 +50,7 @@ class Sessions:
         incarnation: int,
         links: Links,
         subscriptions: Subscriptions,
+        shedding: Shedding,
         outbox: Outbox,
         timers: Timers,
         resume: Callable[[Link, Instant], None],
@@ -57,6 +59,7 @@ class Sessions:
         self._incarnation = incarnation
         self._links = links
         self._subscriptions = subscriptions
+        self._shedding = shedding
         self._outbox = outbox
         self._timers = timers
         self._resume = resume  # go on reading a link that has just been welcomed
@@ -178,6 +181,7 @@ class Sessions:
         if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker
             self._welcome(link, hello, Identity(link.service, (Role.BROKER,), "pipe"), now)
             return
+        self._shedding.check(hello)
         auth = self._auth.get(link.peer.listener or "", "none")
         verdict = self._credentials.judge(link.peer, hello, auth)
         if isinstance(verdict, Identity):
@@ -249,6 +253,7 @@ class Sessions:
             self._services += 1
         else:
             self._watch(link, now)
+            self._shedding.welcomed(link, hello, now)
         body = bodies.Welcome(
             version=VERSION,
             broker=self._config.name,
@@ -279,6 +284,11 @@ class Sessions:
     def clients(self) -> int:
         """How many sessions are not those of our own services."""
         return len(self._by_origin) - self._services
+
+    @property
+    def crowd_permille(self) -> int:
+        """The same, as a part of those that there may be."""
+        return 1_000 * self.clients // self.links_max
 
     def by_origin(self, origin: int) -> Link | None:
         """The link of a session that is here."""
@@ -335,6 +345,7 @@ class Sessions:
             return
         if self._by_origin.get(link.origin) is link:
             del self._by_origin[link.origin]
+            self._shedding.left(link)
             self._services -= link.is_pipe
             self.origins.rest(link.origin, now)
             link.seen.close_gaps(GAPS_RESTING_MAX)  # little is under way, and many sessions may have gone

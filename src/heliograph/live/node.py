@@ -33,7 +33,7 @@ from heliograph.live.loop import Driver, describe_crash
 from heliograph.live.runtime import LocalToken, remove_token, write_token
 from heliograph.live.services import SWITCHES, Services, describe_directory, describe_discovery
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context, reload, server_context
-from heliograph.live.usage import sample_usage
+from heliograph.live.usage import sample_load, sample_usage
 from heliograph.machine import Address, Socket, SocketName
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
 from heliograph.notes import Note, ReloadFailed
@@ -261,6 +261,8 @@ class Running:
 
     def look_after(self, services: Services) -> None:
         """What goes on beside the machines, now that they run."""
+        if BROKER in self._node.machines:
+            self._go_on(sample_load(self.driver))
         if services.responder is not None:
             self._go_on(sample_usage(self.driver))
             own = self._own_directory()
