@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,6 +139,38 @@ def test_many_addresses_with_a_handshake_each_do_not_push_each_other_out() -> No
     assert talk.hangups == {10: Reason.LINKS_OVER_LIMIT}
     talk.say(0, talk.hello(0))
     assert is_welcome(talk, 0)
+
+
+@pytest.mark.parametrize("dripping", [False, True])
+def test_an_attacker_with_as_many_addresses_as_there_are_places_has_to_be_quick(dripping: bool) -> None:
+    """A /48 has 65,536 subnets. Whoever has not finished its handshake after half a second makes room, also if it
+    sends a byte now and then."""
+    talk = a_talk(links_unproven_max=10)
+    for link in range(10):
+        attach(talk, link, f"2001:db8:0:{link:x}::1")
+    for link in range(10):
+        talk.pass_time(51)
+        if dripping:
+            talk.say(link, talk.hello(link)[:1])
+    join(talk, 100, HONEST)
+    assert is_welcome(talk, 100)
+    assert talk.hangups == {0: Reason.SOURCE_OVER_SHARE}
+
+
+def test_a_client_whose_token_is_being_checked_does_not_make_room() -> None:
+    from tests.broker.test_broker import TOKEN, TOKEN_CONFIG
+
+    talk = Talk(replace(TOKEN_CONFIG, limits=LimitsConfig(links_unproven_max=2)))
+    attach(talk, 1, HONEST)
+    talk.say(1, talk.hello(1, entity="sensor-7", token=TOKEN))
+    attach(talk, 2, CROWD)
+    talk.pass_time(600)
+    attach(talk, 3, "192.0.2.9")
+    assert talk.hangups == {2: Reason.SOURCE_OVER_SHARE}
+    ticket, job = talk.jobs[-1]
+    talk.broker.done(ticket, job.run(), talk.now)
+    talk.take()
+    assert is_welcome(talk, 1)
 
 
 def test_an_attacker_with_a_whole_ipv6_subnet_is_one_source() -> None:

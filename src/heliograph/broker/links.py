@@ -63,6 +63,7 @@ class Link:
         "backlog_bytes",
         "backlog_frames",
         "bytes_in",
+        "came_at",
         "deliveries",
         "droppable",
         "dropped",
@@ -123,7 +124,7 @@ class Link:
         self.parts_bytes = 0
         self.need = 0  # bytes until the next frame is whole
         self.bytes_in = 0
-        self.heard_at = now
+        self.came_at = self.heard_at = now
         self.origin = 0
         self.seen: Seen | None = None
         self.table: RouteTable | None = None

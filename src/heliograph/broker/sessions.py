@@ -10,6 +10,7 @@ Not here: fair shares of places (shares.py), whether a credential is good (crede
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
@@ -35,7 +36,7 @@ CLAIMS_MAX = 16  # tokens being checked: two workers need about 0.8 s, on a busy
 CLAIMS_PER_SOURCE_MAX = 8  # the other half is for others: wrong tokens cost an attacker nothing
 LOOKS_MAX = 64  # at links that turn out to be in use, for one newcomer while the broker is full
 NOBODY = "none"  # the proof of those who showed nothing
-PATIENCE_PARTS = 4  # of the time for a handshake: who was silent for one makes room for others of its own address
+PATIENCE_PARTS = 4  # of the time for a handshake: who needs more than one makes room for others when there is none
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNBOUNDED = 1 << 62  # until a driver says how many it can have
 UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
@@ -121,12 +122,16 @@ class Sessions:
         return min(self._config.limits.links_max, self.room)
 
     def _free_a_handshake(self, source: str, now: Instant) -> bool:
-        """End a handshake in favour of a newcomer: another source's, or one of its own that has been silent."""
+        """End a handshake in favour of a newcomer: of the source that has most, or else the one that takes longest.
+
+        Not one that waits for us to check its token.
+        """
         link = self._unproven.victim(source)
         if link is None:
-            link = self._unproven.oldest(source)
+            oldest = islice(self._unproven, CLAIMS_MAX + 1)
+            link = next((each for each in oldest if each.state != PROVING), None)
             patience_ns = self._config.limits.handshake_ms * NS_PER_MS // PATIENCE_PARTS
-            if link is None or now - link.heard_at < patience_ns:
+            if link is None or now - link.came_at < patience_ns:
                 return False
         self._evict(link)
         return True
@@ -149,7 +154,7 @@ class Sessions:
 
     def _evict(self, link: Link) -> None:
         self._forget_stranger(link)
-        self._links.hang_up(link, Reason.SOURCE_OVER_SHARE, "others need the place; your address has most of them")
+        self._links.hang_up(link, Reason.SOURCE_OVER_SHARE, "others need the place")
 
     def _forget_stranger(self, link: Link) -> None:
         """It has proven something, or it is gone."""

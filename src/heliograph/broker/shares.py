@@ -12,6 +12,7 @@ many as the newcomer's afterwards. Everything here takes the same time however m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Generic, TypeVar
 
@@ -76,6 +77,10 @@ class Shares(Generic[T]):
             del self._items[source]
         if self._most not in self._by_count:
             self._most -= 1
+
+    def __iter__(self) -> Iterator[T]:
+        """All items, oldest first."""
+        return iter(self._sources)
 
     def oldest(self, source: str) -> T | None:
         """The item that a source has had for longest."""

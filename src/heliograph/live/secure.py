@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_S = 2.0
 HANDSHAKES_MAX = 1_024  # under way at once; beyond it links are cut, of the address that has most of them
+PATIENCE_PARTS = 4  # of the time for a handshake
 RECORD_BYTES = 1 << 14
 
 _RECEIVED = memoryview(bytearray(1 << 18))  # one for all links: a read is copied out before the next begins
@@ -40,8 +41,8 @@ class Door:
     def enter(self, layer: SecureLayer, source: str) -> bool:
         """A handshake begins, if need be in the place of another; False if there is none for it."""
         if len(self.handshakes) >= HANDSHAKES_MAX:
-            other = self.handshakes.victim(source)
-            if other is None:
+            other = self.handshakes.victim(source) or next(iter(self.handshakes))
+            if self.handshakes.victim(source) is None and not other.is_slow:
                 return False
             other.cut("others need the place")
         self.handshakes.add(source, layer)
@@ -71,6 +72,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._ended = False  # the handshake failed, or the peer has said that it ends
         self._discarded = 0
         self._handshake_s = handshake_s
+        self._began = network.driver.loop.time()
         self._patience: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] = network.driver.loop.create_future()
 
@@ -156,12 +158,17 @@ class SecureLayer(asyncio.BufferedProtocol):
         if self._door is not None:
             self._door.handshakes.remove(self)
 
+    @property
+    def is_slow(self) -> bool:
+        """True if the handshake takes so long that it makes room for others when there is none."""
+        return self._network.driver.loop.time() - self._began > self._handshake_s / PATIENCE_PARTS
+
     def cut(self, advice: str) -> None:
         """There is no place for this handshake."""
         self._over()
         self._ended = True
         if self._transport is not None:
-            why = f"its address has too many TLS handshakes under way; {advice}"
+            why = f"too many TLS handshakes are under way; {advice}"
             self._link.turn_away(self._transport, Reason.SOURCE_OVER_SHARE, why)
         self.abort()
 
