@@ -70,7 +70,7 @@ class Owner(Protocol):
 class Conversation:
     """The session's side of one link after another."""
 
-    def __init__(self, rooms: Rooms, origin: int, hello: bytes, owner: Owner) -> None:
+    def __init__(self, rooms: Rooms, origin: int, hello: Callable[[bool], bytes], owner: Owner) -> None:
         self.lines: dict[LinkId, Line] = {}
         self.line: Line | None = None  # the one in use, or about to be
         self.links = 0  # lines that were in use
@@ -80,7 +80,7 @@ class Conversation:
         self.owner = owner
         self._rooms = rooms
         self._origin = origin
-        self._hello = hello
+        self._hello = hello  # given whether an overloaded broker asked us to come
         self._repeated = 0
         self._handlers: dict[int, Callable[[Line, bytes, Instant], None]] = {
             Kind.DELIVERY: self._delivery,
@@ -95,13 +95,22 @@ class Conversation:
 
     # -- the life of a line -------------------------------------------------------------------------------------
 
-    def begin(self, link: LinkId, target: Target, now: Instant, *, rising: bool = False, hinted: bool = False) -> Line:
+    def begin(
+        self,
+        link: LinkId,
+        target: Target,
+        now: Instant,
+        *,
+        rising: bool = False,
+        hinted: bool = False,
+        advised: bool = False,
+    ) -> Line:
         """A link is there: say hello."""
         self.lines[link] = line = Line(link, target, now)
         line.rising, line.hinted = rising, hinted
         if not rising:
             self.line = line
-        line.out.append(self._hello)
+        line.out.append(self._hello(advised))
         at = now + self._rooms.config.dial_ms_max * NS_PER_MS
         self._rooms.timers.set(("handshake", link), at, lambda now: self._handshake_late(line))
         return line
@@ -414,8 +423,14 @@ class Conversation:
     # -- leaving a broker that drains ---------------------------------------------------------------------------
 
     def _warned(self, line: Line, body: bodies.Goodbye, now: Instant) -> None:
-        """The broker will go away: move to another one if it names one, else leave it in time."""
-        if line.rising:
+        """The broker will go away: move to another one if it names one, else leave it in time.
+
+        One that is only overloaded stays, and so do we if no other broker will have us.
+        """
+        if body.code == Reason.OVERLOADED:
+            if line is self.line and not line.leaving:
+                self.roaming.advised(line, body, now)
+        elif line.rising:
             self.hang_up(line, Reason.GOODBYE, "you drain too")
         elif line is self.line and not line.leaving and not self.roaming.begin(line, body, now):
             self.leave_soon(line, now + body.grace_ms * NS_PER_MS, now)

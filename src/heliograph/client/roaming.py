@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 OTHERS_MAX = 8  # addresses of one goodbye that are looked at
 KEPT_BYTES_MAX = 16 << 20  # deliveries of the next broker, until they may be read; beyond it that broker is given up
+ADVICE_PAUSE_NS = 60_000 * NS_PER_MS  # after a move: brokers that advise more often are not heeded
 MOVE_MS_MAX = 20_000  # for a move to a better broker; the present one is not in a hurry
 
 
@@ -74,6 +75,8 @@ class Roaming:
         self._target: Target | None = None
         self._ends_at: Instant = 0  # when the present broker will be gone
         self._may_stay = False  # the present broker would keep us: the move is our own wish
+        self._advised = False  # … because the present broker is overloaded
+        self._moved_at: Instant | None = None
         self._mark = NUMBER_MAX  # the number of the next mark; they count down, far from the program's own
         self._awaited = 0  # the answer that ends this step
         self._kept: list[bytes] = []
@@ -99,7 +102,7 @@ class Roaming:
     def begin(self, line: Line, body: Goodbye, now: Instant) -> bool:
         """The broker goes away. False if it names nobody to whom we would go."""
         if self.is_active:
-            self._may_stay = False
+            self._may_stay = self._advised = False
             self._ends_at = min(self._ends_at, now + body.grace_ms * NS_PER_MS)
             return True
         candidates = successors(line.target, body.others, bool(self._rooms.config.token))
@@ -108,6 +111,16 @@ class Roaming:
             return False
         self._look(candidates, now + body.grace_ms * NS_PER_MS, now)
         return True
+
+    def advised(self, line: Line, body: Goodbye, now: Instant) -> None:
+        """The broker is overloaded and names others. Whoever has just moved stays, whatever it is told."""
+        if self._moved_at is not None and now - self._moved_at < ADVICE_PAUSE_NS:
+            return
+        candidates = successors(line.target, body.others, bool(self._rooms.config.token))
+        if not self.is_active:
+            self._advised = True
+            self.move(line, [target for target in candidates if target != line.target], now)
+            self._advised = self.is_active
 
     def move(self, line: Line, candidates: list[Target], now: Instant) -> None:
         """Go to a better broker, though the present one would keep us; if that does not work out, stay."""
@@ -146,7 +159,7 @@ class Roaming:
             self._rooms.outbox.hang_up(link, Reason.CREDENTIAL_MISSING)  # the token is not for those on the way
             self.failed(Reason.CREDENTIAL_MISSING, now)
             return
-        self.line = self._conversation.begin(link, self._target, now, rising=True)
+        self.line = self._conversation.begin(link, self._target, now, rising=True, advised=self._advised)
 
     def welcomed(self, line: Line, now: Instant) -> None:
         """The next broker takes us. Who subscribes to nothing need not wait until everybody knows that."""
@@ -215,6 +228,7 @@ class Roaming:
         assert following is not None
         at, kept = self._last_moment(now), self._stay()
         self.count += 1
+        self._moved_at = now
         self._rooms.outbox.note(SessionRoamed(str(present.target), str(following.target)))
         conversation.adopt(following, kept, now, planned=True)
         conversation.leave_at(present, at)
@@ -290,7 +304,7 @@ class Roaming:
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         self._step, self.line, self.ticket, self._awaited = Step.STAYING, None, None, 0
         self._candidates.clear()
-        self._may_stay = False
+        self._may_stay = self._advised = False
         return kept
 
     def _last_moment(self, now: Instant) -> Instant:

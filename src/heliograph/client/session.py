@@ -14,6 +14,7 @@ published again what lies above the broker's ``seen``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -61,7 +62,7 @@ class Session:
         self._outgoing = rooms.outgoing
         self._writer = rooms.writer
         self._requests = rooms.requests
-        self._conversation = Conversation(rooms, self.origin, _hello(config, secret), self)
+        self._conversation = Conversation(rooms, self.origin, partial(_hello, config, secret), self)
         self._asking = self._conversation.asking
         self._roaming = self._conversation.roaming
         self._reach = Reach(config, seed, rooms.outbox, rooms.timers, self.refused)
@@ -524,15 +525,16 @@ class Session:
             self.close(now)
 
 
-def _hello(config: ClientConfig, secret: bytes) -> bytes:
+def _hello(config: ClientConfig, secret: bytes, moved: bool) -> bytes:
     body = bodies.Hello(
         versions=[VERSION],
         secret=secret.hex(),
-        features=[TIME],
+        features=[TIME, bodies.MOVE],
         name=config.name,
         entity=config.entity,
         token=config.token,
         keep_alive_ms=config.keep_alive_ms,
         hold=config.hold,
+        moved=moved,
     )
     return control(Kind.HELLO, 0, bodies.encode(body))

@@ -16,6 +16,9 @@ import msgspec
 
 from heliograph.errors import ProtocolError, Reason
 
+MOVE = "move"
+"""A client that names this feature in its HELLO moves to another broker when its own is overloaded and asks it to."""
+
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies; a field at its default is left out."""
@@ -33,6 +36,7 @@ class Hello(Body, frozen=True):
     token: str = ""
     keep_alive_ms: int = 20_000
     hold: bool = False  # this publisher is ready to wait for slow consumers
+    moved: bool = False  # an overloaded broker asked it to come here
 
 
 class Welcome(Body, frozen=True):
