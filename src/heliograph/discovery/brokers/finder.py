@@ -20,7 +20,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from heliograph.discovery.brokers import messages, selection, verdicts
+from heliograph.discovery.brokers import messages, networks, selection, verdicts
 from heliograph.discovery.brokers.answers import Answers
 from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
@@ -236,6 +236,7 @@ class Finder:
             measures=ask.how == DIRECTORY and not self._nearing.begun and self._attempt == 1,
             distances=distances,
             issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
+            network=config.network or "",
         )
 
     # -- hearing ----------------------------------------------------------------------------------------------------
@@ -363,6 +364,8 @@ class Finder:
         if self._pinging is not None or not self._candidates:
             return
         wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns()
+        if wait_ns is not None and not self._answers.enough:
+            wait_ns = max(wait_ns, self._start + self._config.collect_ms_min * NS_PER_MS - now)
         if wait_ns == 0:
             self._ping_next(now)
         elif wait_ns is not None:
@@ -386,6 +389,8 @@ class Finder:
         """Ping the best of those that were not pinged yet; if there are none, ask again."""
         self._timers.cancel("patience")
         self._mark("collected", now)
+        if self._refuse_several(now):
+            return
         candidates = list(self._candidates.values())
         selection.judge(candidates, self._config)
         left = [candidate for candidate in candidates if not candidate.target and candidate.datagrams is not None]
@@ -401,6 +406,26 @@ class Finder:
         self._answers.closed = True
         self._pinging = Pinging(targets, self._config, secret, self._timers, self._send, self._pinged)
         self._pinging.start(now)
+
+    def _refuse_several(self, now: Instant) -> bool:
+        """End without a choice if brokers of several networks have answered, and nobody said which is meant."""
+        config, answers = self._config, self._answers
+        if config.network is not None or not config.is_choosy:
+            return False
+        listed = self._asking.has_list and not config.is_implied
+        found = networks.by_network((*self._candidates.values(), *answers.late.values()), listed=listed)
+        if len(found) < 2:
+            return False
+        self._finish(
+            now,
+            Result(
+                reason=Reason.NETWORKS_SEVERAL,
+                text=networks.several(found, config.transports),
+                findings=tuple(finding_of(one, config.transports) for members in found.values() for one in members),
+                settling=networks.is_settling(found),
+            ),
+        )
+        return True
 
     def _pinged(self, now: Instant) -> None:
         candidates = list(self._candidates.values())
@@ -450,6 +475,9 @@ class Finder:
             return
         what = "no broker answered" if self._asking.asked else "there is nobody to ask"
         text = f"{what}; name a directory or a broker, or start one in reach of multicast"
+        if self._answers.others:
+            others = list(self._answers.others.values())
+            text = networks.none_of(self._config.network or "", others, self._config.transports)
         self._finish(now, Result(reason=Reason.BROKER_NOT_FOUND, text=text))
 
     def _take_listed(self, now: Instant) -> None:
@@ -464,6 +492,8 @@ class Finder:
         self._finish(now, Result(urls=urls, text=text))
 
     def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
+        if self._refuse_several(now):
+            return
         config = self._config
         rest = [candidate for candidate in self._candidates.values() if candidate not in ranked]
         rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
@@ -476,7 +506,16 @@ class Finder:
         findings = tuple(finding_of(candidate, config.transports) for candidate in [*ranked, *rest])
         urls = tuple(best.urls(config.transports))
         self._finish(
-            now, Result(broker=best.name, urls=urls, proven=proven, text=text, findings=findings, targets=targets)
+            now,
+            Result(
+                broker=best.name,
+                network=best.response.network,
+                urls=urls,
+                proven=proven,
+                text=text,
+                findings=findings,
+                targets=targets,
+            ),
         )
 
     def _finish(self, now: Instant, result: Result) -> None:
