@@ -6,6 +6,7 @@ State: one socket, whom it asked, what came back; bounded, however many brokers 
 Not here: whom to ask (asking.py), what counts as an answer (answers.py), judging (selection.py), measuring
        (pinging.py), the file of remembered brokers.
 Paper: [brokers] §3, §6, §7.
+Long:  one search from its first request to its result; its parts have files of their own, and this is who calls whom.
 
 A search: ask directories and the multicast group at once; show each its cookie; collect answers until all who are
 there have answered, or enough good ones have and no other comes; ping the best; take the nearest. What gets lost is
@@ -409,23 +410,11 @@ class Finder:
 
     def _refuse_several(self, now: Instant) -> bool:
         """End without a choice if brokers of several networks have answered, and nobody said which is meant."""
-        config, answers = self._config, self._answers
-        if config.network is not None or not config.is_choosy:
-            return False
-        listed = self._asking.has_list and not config.is_implied
-        found = networks.by_network((*self._candidates.values(), *answers.late.values()), listed=listed)
-        if len(found) < 2:
-            return False
-        self._finish(
-            now,
-            Result(
-                reason=Reason.NETWORKS_SEVERAL,
-                text=networks.several(found, config.transports),
-                findings=tuple(finding_of(one, config.transports) for members in found.values() for one in members),
-                settling=networks.is_settling(found),
-            ),
-        )
-        return True
+        everybody = (*self._candidates.values(), *self._answers.late.values())
+        refusal = networks.refusal(everybody, self._config, listed=self._asking.has_list)
+        if refusal is not None:
+            self._finish(now, refusal)
+        return refusal is not None
 
     def _pinged(self, now: Instant) -> None:
         candidates = list(self._candidates.values())
@@ -507,15 +496,7 @@ class Finder:
         urls = tuple(best.urls(config.transports))
         self._finish(
             now,
-            Result(
-                broker=best.name,
-                network=best.response.network,
-                urls=urls,
-                proven=proven,
-                text=text,
-                findings=findings,
-                targets=targets,
-            ),
+            Result(best.name, best.response.network, urls, proven, text=text, findings=findings, targets=targets),
         )
 
     def _finish(self, now: Instant, result: Result) -> None:

@@ -18,6 +18,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import DiscoveryConfig
+from heliograph.discovery.brokers.result import Result, finding_of
+from heliograph.errors import Reason
+from heliograph.model.identity import network_in_words
 
 NAMED_MAX = 8  # networks in a text …
 BROKERS_MAX = 3  # … and brokers of each
@@ -71,6 +75,21 @@ def in_words(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) 
     return "; ".join(texts) + (f"; and {more} more" if more else "")
 
 
+def refusal(candidates: Iterable[Candidate], config: DiscoveryConfig, *, listed: bool) -> Result | None:
+    """The end of a search that must not choose, because brokers of several networks have answered; else None."""
+    if config.network is not None or not config.is_choosy:
+        return None
+    found = by_network(candidates, listed=listed and not config.is_implied)
+    if len(found) < 2:
+        return None
+    return Result(
+        reason=Reason.NETWORKS_SEVERAL,
+        text=several(found, config.transports),
+        findings=tuple(finding_of(one, config.transports) for members in found.values() for one in members),
+        settling=is_settling(found),
+    )
+
+
 def several(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -> str:
     """What there is, and how to choose."""
     how = "choose one by its name (network=, --network or $HELIOGRAPH_NETWORK) or by a broker's address (--url)"
@@ -81,8 +100,8 @@ def several(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -
 
 def none_of(wanted: str, others: Sequence[Candidate], transports: tuple[str, ...]) -> str:
     """Nobody of the network that was asked for answered, but others did."""
-    called = f"network {wanted!r}" if wanted else "a network without a name"
-    return f"no broker of {called} answered, but of others: {in_words(by_network(others, listed=True), transports)}"
+    there = in_words(by_network(others, listed=True), transports)
+    return f"no broker of {network_in_words(wanted)} answered, but of others: {there}"
 
 
 def _describe(name: str, members: Sequence[Candidate], transports: tuple[str, ...]) -> str:

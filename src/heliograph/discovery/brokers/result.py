@@ -37,7 +37,7 @@ class Finding:
     network: str = ""  # the network's name; empty: it has none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Result:
     """How a search ended."""
 
