@@ -27,6 +27,7 @@ from heliograph.client.discover import WORDS as DISCOVER_WORDS
 from heliograph.client.discover import Discover
 from heliograph.config_discovery import WORDS as DISCOVERY_WORDS
 from heliograph.config_discovery import DirectorySection, DiscoverySection, JoinConfig
+from heliograph.model.identity import NETWORK_WORDS
 
 PREFIX = "HELIOGRAPH_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -174,6 +175,11 @@ WORDS: dict[str, tuple[str, str]] = {
         "whom the rule is about",
         "*, an entity id, a prefix such as sensor-*, or role:client|broker|admin",
     ),
+    "network.name": (
+        "the network to which this broker belongs; brokers of other networks do not link to it, and clients ask for it "
+        "by this name",
+        "empty (a network without a name), or " + NETWORK_WORDS,
+    ),
     "network.cluster": (
         "the group of brokers to which this one belongs; brokers of a cluster know each other in full",
         "letters, digits and . _ @ -",
@@ -267,6 +273,7 @@ _COMPOSED = {
     "broker": ("name",),
     "access": ("default",),
     "network": (
+        "name",
         "cluster",
         "slot",
         "heartbeat_ms",

@@ -101,6 +101,8 @@ class Reason(IntEnum):
     BROKER_NOT_FOUND = 530
     ADVERTISEMENT_UNWANTED = 531
     ADVERTISEMENT_STALE = 532
+    NETWORK_OTHER = 540
+    NETWORKS_SEVERAL = 541
 
     @property
     def word(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from string import ascii_letters, digits
 
-from heliograph.model.identity import Role, entity_is_valid
+from heliograph.model.identity import NETWORK_WORDS, Role, entity_is_valid, network_is_valid
 from heliograph.model.topics import filter_fault
 from heliograph.trust.tokens import TokenRecord as TokenRecord
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
@@ -179,6 +179,7 @@ class LinkConfig:
 class NetworkConfig:
     """This broker as one of many."""
 
+    name: str = ""  # of the network; brokers of different names, or of a name and none, do not link
     cluster: str = "main"
     slot: int | None = None  # 0 to 63, its place in the cluster; None: one is taken and settled with the others
     key: bytes = field(default=b"", repr=False)  # the network key; brokers without certificates prove that they have it
@@ -194,6 +195,8 @@ class NetworkConfig:
     def problems(self, path: str = "network") -> list[str]:
         """Everything wrong with it."""
         found = [] if entity_is_valid(self.cluster) else [f"{path}.cluster = {self.cluster!r}: not a plain name"]
+        if self.name and not network_is_valid(self.name):
+            found.append(f"{path}.name = {self.name!r}: {NETWORK_WORDS}")
         if self.slot is not None and not 0 <= self.slot < 64:
             found.append(f"{path}.slot = {self.slot}: must be between 0 and 63")
         if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
@@ -309,7 +312,7 @@ class BrokerConfig:
         found = [] if self.name == started.name else ["broker.name"]
         if self.listeners != started.listeners:
             found.append("listener")
-        for key in ("cluster", "slot", "interests_max"):
+        for key in ("name", "cluster", "slot", "interests_max"):
             if getattr(self.network, key) != getattr(started.network, key):
                 found.append(f"network.{key}")
         return found

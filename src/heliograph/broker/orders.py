@@ -180,6 +180,7 @@ class Orders:
         sessions = self._sessions.clients
         return {
             "broker": self.config.name,
+            "network": self._network.network_name,
             "addresses": list(self.addresses),
             "connections": sessions,
             "links": len(self._network.neighbours),
@@ -204,6 +205,7 @@ class Orders:
         time = self._time()
         return {
             "broker": self.config.name,
+            "network": self._network.network_name,
             "incarnation": self._incarnation,
             "links": len(links),
             "sessions": sum(1 for link in links if link.state == READY),

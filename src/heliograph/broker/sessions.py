@@ -57,6 +57,7 @@ class Sessions:
         resume: Callable[[Link, Instant], None],
     ) -> None:
         self._config = config
+        self._network = config.network.name  # another name needs a restart
         self._incarnation = incarnation
         self._links = links
         self._subscriptions = subscriptions
@@ -274,6 +275,7 @@ class Sessions:
             keep_alive_ms=keep_alive_ms,
             inbox=link.inbox.decode(),
             seen=f"{seen.next - 1:016x}" if seen.next > 0 else "",
+            network=self._network,
         )
         self._links.put(link, control(Kind.WELCOME, 0, bodies.encode(body)))
         if not link.is_pipe:  # the node's own services are no news

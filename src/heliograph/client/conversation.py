@@ -24,6 +24,7 @@ from heliograph.client.rooms import Rooms
 from heliograph.client.subscriptions import ANSWERS, DIRECTED, Wish
 from heliograph.errors import HeliographError, ProtocolError, Reason, RefusedError
 from heliograph.machine import Instant, LinkId
+from heliograph.model.identity import network_in_words
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import is_inbox
@@ -45,6 +46,7 @@ FATAL = frozenset(
         Reason.CERTIFICATE_EXPIRED,
         Reason.CERTIFICATE_UNTRUSTED,
         Reason.ROLE_MISSING,
+        Reason.NETWORK_OTHER,
         Reason.TAKEN_OVER,
     }
 )
@@ -282,6 +284,10 @@ class Conversation:
             raise ProtocolError(Reason.ORIGIN_FOREIGN, "the broker names another origin than ours")
         if not 0 < welcome.keep_alive_ms <= KEEP_ALIVE_MS_MAX or welcome.limits.get("payload_bytes_max", 1) <= 0:
             raise ProtocolError(Reason.BODY_MALFORMED, "a WELCOME with impossible limits")
+        wanted = self._rooms.config.network
+        if wanted is not None and welcome.network != wanted:
+            belongs = f"broker {welcome.broker[:64]!r} there belongs to {network_in_words(welcome.network)}"
+            raise ProtocolError(Reason.NETWORK_OTHER, f"{belongs}; {network_in_words(wanted)} was asked for")
         if welcome.inbox and not is_inbox(welcome.inbox):
             raise ProtocolError(Reason.BODY_MALFORMED, "a WELCOME with an impossible inbox")
         try:

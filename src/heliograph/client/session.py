@@ -101,6 +101,12 @@ class Session:
         return line is not None and line.is_ready
 
     @property
+    def target(self) -> Target:
+        """The broker that it is linked to, or that is dialled."""
+        line = self._conversation.line
+        return self._reach.target if line is None else line.target
+
+    @property
     def standing(self) -> Standing:
         """How the session fares, for whoever decides whether to look for another broker."""
         broker = "" if self.welcome is None else self.welcome.broker

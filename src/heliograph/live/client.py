@@ -92,6 +92,16 @@ class Client:
         return self._session.welcome.broker if self._session.welcome is not None else ""
 
     @property
+    def address(self) -> str:
+        """Where that broker is, or where one is dialled: heliograph://host:port."""
+        return str(self._session.target)
+
+    @property
+    def network(self) -> str:
+        """The name of the network to which that broker belongs; empty if it has none."""
+        return self._session.welcome.network if self._session.welcome is not None else ""
+
+    @property
     def entity(self) -> str:
         """Who we are, as the broker sees it."""
         return self._session.welcome.entity if self._session.welcome is not None else ""

@@ -304,7 +304,7 @@ class Directory:
                 self._answer(reply, link, refusal)
             raise
         chosen, landmarks, last = self._chosen(request)
-        brokers = max(self._known.measured, len(chosen))
+        brokers = max(self._known.count(request.network), len(chosen))
         said = Acknowledgement(
             request.id, request.attempt, self._config.name, brokers, len(chosen), landmarks=landmarks
         )
@@ -320,7 +320,10 @@ class Directory:
         """
         known, marks = self._known, self._known.landmarks
         if self._config.injection == "all":
-            return known.everybody(request.budget), [], False
+            return known.everybody(request.budget, request.network), [], False
+        if request.network and known.count(request.network) < known.measured:
+            choose = known.several if request.attempt > 1 else known.ends
+            return choose(request.budget, request.network), [], False  # landmarks are of all networks
         if request.measures and marks.ready and known.measured > request.budget:
             return marks.brokers, marks.addresses, True
         near = marks.near(request.distances, min(request.budget, NEAR_MAX)) if request.distances else []
@@ -334,6 +337,8 @@ class Directory:
         if self._config.private and holder is None:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
         self._signing.check_fresh(request, holder, wall_ns)
+        if request.network and not self._known.count(request.network) and not self._anchors.speakers:
+            raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.networks_in_words()}")
         return request
 
     def _inject(
@@ -567,6 +572,7 @@ def _describe(known: Known) -> dict[str, Any]:
         "host": known.key[1],
         "ports": said.ports,
         "address": said.address,
+        "network": said.network,
         "island": said.island,
         "geography": said.geography,
         "institution": said.institution,
