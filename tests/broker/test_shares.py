@@ -33,8 +33,8 @@ CROWD, HONEST = "192.0.2.1", "198.51.100.7"
         ("[fe80::1%eth0]:4717", "fe80::/64"),
         ("[::1]:4717", "::/64"),
         ("client-3:50001", "client-3"),
-        ("unknown", ""),
-        ("", ""),
+        ("unknown", "unknown"),
+        ("", "unknown"),
     ],
 )
 def test_a_source_is_an_ipv4_address_or_the_64_bits_that_an_ipv6_subscriber_is_given(address: str, source: str) -> None:
@@ -43,7 +43,7 @@ def test_a_source_is_an_ipv4_address_or_the_64_bits_that_an_ipv6_subscriber_is_g
 
 @given(st.text(max_size=40))
 def test_any_text_has_a_source(address: str) -> None:
-    source_of(address)
+    assert source_of(address)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 3))))
@@ -269,6 +269,15 @@ def test_wrong_tokens_of_one_address_do_not_keep_those_of_others_from_being_chec
     talk.broker.done(ticket, job.run(), talk.now)
     talk.take()
     assert is_welcome(talk, 100)
+
+
+def test_links_whose_address_is_not_known_any_more_are_forgotten_like_others() -> None:
+    talk = a_talk(links_per_source_max=2)
+    for link in range(10):
+        talk.attach(link, Peer("tcp", "unknown", "main"))
+        talk.leave(link)
+    assert talk.hangups == {}
+    assert not sessions_count(talk)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["come", "speak", "use", "leave", "wait"]), st.integers(0, 7)), max_size=60))

@@ -22,12 +22,15 @@ T = TypeVar("T")
 
 
 def source_of(address: str) -> str:
-    """The source that ``host:port`` or ``[host]:port`` counts for: a host's IPv4 address, or the /64 of an IPv6 one."""
+    """The source that ``host:port`` or ``[host]:port`` counts for: an IPv4 address, or the /64 of an IPv6 one.
+
+    Never empty.
+    """
     host = address.rpartition(":")[0].strip("[]")
     try:
         ip: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
     except ValueError:
-        return host  # simulated hosts have names
+        return host or "unknown"  # simulated hosts have names; a peer that was reset at once has no address any more
     if isinstance(ip, IPv6Address):
         if ip.ipv4_mapped is None:
             return f"{IPv6Address(int(ip) >> SUBSCRIBER_BITS << SUBSCRIBER_BITS)}/{SUBSCRIBER_BITS}"
