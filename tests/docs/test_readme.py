@@ -17,7 +17,7 @@ import pytest
 from tests.architecture.house import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
-DEADLINE_S = 60
+DEADLINE_S = 150
 
 pytestmark = pytest.mark.live
 
@@ -129,9 +129,9 @@ def test_a_broker_is_found_and_found_again_without_the_directory(environment: di
         assert any(f"heliograph://127.0.0.1:{port} " in found for port in ports)
         assert f"directory {directory['address']}: acknowledged" in found
         os.kill(directory["pid"], signal.SIGKILL)
-        again = ended(asked, environment)
-        assert any(f"heliograph://127.0.0.1:{port} " in again for port in ports)
-        assert "multicast" in again
+        assert "multicast" in ended(asked, environment)  # where brokers of others on this machine answer too
+        remembered = ended([*asked, "--no-multicast"], environment)
+        assert any(f"heliograph://127.0.0.1:{port} " in remembered for port in ports)
     finally:
         ended(["heliograph", "network", "down"], environment)
 
