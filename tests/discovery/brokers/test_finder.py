@@ -39,6 +39,7 @@ ALONE = ResponderConfig(multicast=NO_MULTICAST)
 BY_BDN = DiscoveryConfig(directories=("bdn:4719",), multicast=NO_MULTICAST)
 NOBODY = DiscoveryConfig(multicast=NO_MULTICAST)
 BDN = ("192.0.2.100", 4719)
+COOKIE = bytes(range(16))
 OPEN_TOPICS = AccessConfig(rules=(RuleConfig(effect="allow", topics=("Services/#",)),))
 
 
@@ -52,7 +53,8 @@ class Talk:
         self.now = 1_000_000 * MS
         self.finder.clock(10**18, self.now)
         self.finder.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), self.now)
-        self.id = messages.decode(DiscoveryRequest, self.said()[0][1].body).id
+        ((_, request),) = self.said()
+        self.id, self.nonce = messages.decode(DiscoveryRequest, request.body).id, request.cookie
 
     def hear(self, source: tuple[str, int], data: bytes) -> None:
         self.finder.receive_datagram(SOCKET, source, data, self.now)
@@ -65,8 +67,8 @@ class Talk:
         self.finder.wake(self.now)
 
     def acknowledge(self, brokers: int = 0, **more: Any) -> None:
-        self.hear(BDN, messages.write(Challenge(self.id), bytes(range(16))))
-        self.hear(BDN, messages.write(Acknowledgement(self.id, 1, "bdn", brokers, **more)))
+        self.hear(BDN, messages.write(Challenge(self.id, self.nonce), COOKIE))
+        self.hear(BDN, messages.write(Acknowledgement(self.id, 1, "bdn", brokers, **more), COOKIE))
 
     def answer(self, number: int, **more: Any) -> None:
         fields = {"attempt": 1, "broker": f"b{number}", "ports": {"tcp": 4717, "udp": 4717}} | more
@@ -202,13 +204,14 @@ def test_nothing_is_sent_after_the_end() -> None:
 @pytest.mark.req("B10")
 def test_a_challenge_is_answered_once_and_only_for_its_own_request() -> None:
     talk = Talk()
-    talk.hear(BDN, messages.write(Challenge(bytes(16)), bytes(range(16))))
-    talk.hear(("203.0.113.66", 1), messages.write(Challenge(talk.id), bytes(range(16))))
+    talk.hear(BDN, messages.write(Challenge(bytes(16), talk.nonce), COOKIE))
+    talk.hear(BDN, messages.write(Challenge(talk.id, bytes(16)), COOKIE))  # by somebody who knows the id only
+    talk.hear(("203.0.113.66", 1), messages.write(Challenge(talk.id, talk.nonce), COOKIE))
     assert talk.said() == []
     for _ in range(3):
-        talk.hear(BDN, messages.write(Challenge(talk.id), bytes(range(16))))
+        talk.hear(BDN, messages.write(Challenge(talk.id, talk.nonce), COOKIE))
     ((to, request),) = talk.said()
-    assert (to, request.cookie) == (BDN, bytes(range(16)))
+    assert (to, request.cookie) == (BDN, COOKIE)
 
 
 @given(st.lists(st.tuples(st.sampled_from(EXAMPLES), st.integers(0, 3), st.binary(max_size=60)), max_size=10))
@@ -422,12 +425,14 @@ def test_a_broker_that_speaks_nothing_we_do_is_no_candidate() -> None:
 def test_only_a_directory_that_was_asked_relays() -> None:
     talk = Talk()
     response = messages.write(DiscoveryResponse(talk.id, 1, "b0", ports={"tcp": 1, "udp": 1}), pad=False)
-    relay = messages.write(Relay(talk.id, response, "198.51.100.1"))
+    relay = messages.write(Relay(talk.id, response, "198.51.100.1"), COOKIE)
     talk.hear(BDN, relay)
     talk.hear(("203.0.113.66", 1), relay)
     assert talk.finder.report("overview")["candidates"] == 0
     talk.acknowledge(brokers=1)
     talk.said()
+    talk.hear(BDN, messages.write(Relay(talk.id, response, "198.51.100.1"), bytes(16)))  # not by the directory
+    assert talk.finder.report("overview")["candidates"] == 0
     talk.hear(BDN, relay)
     ((to, _),) = talk.pings()
     assert to == ("198.51.100.1", 1)

@@ -13,6 +13,7 @@ from heliograph.broker.config import DEFAULT_PORT
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import GROUP, GROUP_PORT, SOCKET, DiscoveryConfig, ResponderConfig
 from heliograph.discovery.brokers.messages import (
+    GROUP_BYTES,
     NO_COOKIE,
     BrokerAdvertisement,
     DiscoveryRequest,
@@ -53,7 +54,7 @@ def test_a_stranger_gets_a_cookie_and_nothing_spreads() -> None:
     answers = stranger.send(B0, *[messages.write(REQUEST)] * 3)
 
     assert [answer.kind for answer in answers] == [Kind.CHALLENGE] * 3
-    assert all(len(messages.pack(answer)) < len(messages.write(REQUEST)) for answer in answers)
+    assert all(len(messages.pack(answer)) <= len(messages.write(REQUEST)) for answer in answers)
     assert stage.responder("b0")["counts"] == {"advertised": 2, "challenged": 3}
     assert stage.responder("b1")["remembered"] == 0
 
@@ -131,7 +132,7 @@ def test_a_ping_comes_back_with_its_own_timestamp_and_cookie() -> None:
 def test_a_multicast_is_challenged_by_all_and_spread_by_the_one_that_sees_its_cookie() -> None:
     stage = Stage(star(3))
     stranger = stage.stranger()
-    challenges = stranger.send((GROUP, GROUP_PORT), messages.write(REQUEST))
+    challenges = stranger.send((GROUP, GROUP_PORT), messages.write(REQUEST).ljust(GROUP_BYTES, b"\0"))
     assert [challenge.kind for challenge in challenges] == [Kind.CHALLENGE] * 3
     answers = stranger.send(B0, messages.write(REQUEST, challenges[0].cookie))
     assert [answer.kind for answer in answers] == [Kind.RESPONSE] * 3
@@ -140,7 +141,14 @@ def test_a_multicast_is_challenged_by_all_and_spread_by_the_one_that_sees_its_co
 @pytest.mark.req("B14")
 def test_multicast_can_be_switched_off_per_broker() -> None:
     stage = Stage([Plan("b0", 5), Plan("b1", 5, (), ResponderConfig(multicast=NO_MULTICAST))])
-    assert len(stage.stranger().send((GROUP, GROUP_PORT), messages.write(REQUEST))) == 1
+    assert len(stage.stranger().send((GROUP, GROUP_PORT), messages.write(REQUEST).ljust(GROUP_BYTES, b"\0"))) == 1
+
+
+@pytest.mark.req("B10")
+def test_a_short_request_to_the_group_is_answered_by_nobody() -> None:
+    stage = Stage(star(3))
+    assert stage.stranger().send((GROUP, GROUP_PORT), messages.write(REQUEST)) == []
+    assert stage.responder("b1")["counts"]["frame_too_short"] == 1
 
 
 @pytest.mark.req("B8")

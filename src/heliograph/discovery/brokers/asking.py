@@ -29,7 +29,8 @@ class Ask:
 
     how: str
     address: Address
-    cookie: bytes = NO_COOKIE
+    nonce: bytes = NO_COOKIE  # that we show it first, and that its challenge brings back
+    cookie: bytes = b""  # that it wants to see; empty: not known yet
     link: LinkId | None = None  # LINK: once it is there
     sent: int = 0
     sent_at: Instant = 0
@@ -38,6 +39,7 @@ class Ask:
     brokers: int = 0  # a directory knows of so many
     refusal: str = ""
     answers: int = 0
+    has_chain: bool = False  # it asked for our certificates
     takes_links: bool = False  # STATIC: it may be a broker that answers no searches
     waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
 
