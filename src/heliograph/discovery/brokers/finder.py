@@ -47,7 +47,7 @@ from heliograph.discovery.brokers.nearing import Nearing, finer
 from heliograph.discovery.brokers.pinging import Pinging
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.restraint import Restraint
-from heliograph.discovery.brokers.result import Result, finding_of
+from heliograph.discovery.brokers.result import Result, result_of
 from heliograph.discovery.brokers.sending import Sending, is_six
 from heliograph.discovery.brokers.signing import SEALED_ID, Signing
 from heliograph.errors import ProtocolError, Reason, UsageError
@@ -309,6 +309,8 @@ class Finder:
             self._timers.set("neighbours", now + NEIGHBOURS_NS, self._ask_waiting)
         else:
             self._ask(ask, now)
+        if ask.how == DIRECTORY:
+            self._consider(now)  # now that it is known to be there, it is waited for
 
     def _ask_waiting(self, now: Instant) -> None:
         """Those of the group that are not linked to the first ones: these have not told them of us."""
@@ -388,7 +390,7 @@ class Finder:
         """Is it time to choose?"""
         if self._pinging is not None or not self._candidates:
             return
-        wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns()
+        wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns(now)
         if wait_ns == 0:
             self._ping_next(now)
         elif wait_ns is not None:
@@ -436,8 +438,7 @@ class Finder:
         ranked = selection.rank(candidates, self._config)
         if ranked:
             verdicts.explain(candidates, ranked, self._config)
-            best = ranked[0]
-            self._end(now, best, ranked, True, f"{best.name}: {best.verdict}")
+            self._end(now, ranked, True)
         else:
             self._ping_next(now)  # the first ten died meanwhile, or their pongs got lost
 
@@ -461,7 +462,7 @@ class Finder:
         selection.judge(candidates, self._config)
         ranked = sorted(candidates, key=lambda one: (bool(one.loaded), one.pings > 0, -one.score, one.name))
         verdicts.explain_estimate(ranked)
-        self._end(now, ranked[0], ranked, False, f"{ranked[0].name}: {ranked[0].verdict}")
+        self._end(now, ranked, False)
 
     def _give_up(self, now: Instant) -> None:
         """Time is up."""
@@ -492,21 +493,10 @@ class Finder:
         text = "unproven: nobody answered the search, but this broker of the static list takes links"
         self._finish(now, Result(urls=urls, text=text))
 
-    def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
-        config = self._config
+    def _end(self, now: Instant, ranked: list[Candidate], proven: bool) -> None:
         rest = [candidate for candidate in self._candidates.values() if candidate not in ranked]
         rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
-        wall_ns = self._wall_ns(now) or 0
-        targets = tuple(
-            Remembered(candidate.name, written(address), wall_ns // 1_000_000_000)
-            for candidate in ranked[: config.targets_max]
-            if (address := candidate.datagrams) is not None
-        )
-        findings = tuple(finding_of(candidate, config.transports) for candidate in [*ranked, *rest])
-        urls = tuple(best.urls(config.transports))
-        self._finish(
-            now, Result(broker=best.name, urls=urls, proven=proven, text=text, findings=findings, targets=targets)
-        )
+        self._finish(now, result_of(ranked, rest, self._config, self._wall_ns(now), proven=proven))
 
     def _finish(self, now: Instant, result: Result) -> None:
         self._mark("total", now)
