@@ -186,6 +186,94 @@ def test_at_most_the_target_set_is_pinged_several_times_and_the_nearest_wins() -
     )
 
 
+def play_pings(talk: Talk, round_trips_ms: dict[str, float], ms: int = 400) -> list[str]:
+    """Hosts answer pings after this time, others never; who was pinged, in order, until the search ends."""
+    pinged: list[str] = []
+    due: list[tuple[int, tuple[str, int], Message]] = []
+    for _ in range(10 * ms):
+        for to, ping in talk.pings():
+            pinged.append(to[0])
+            if to[0] in round_trips_ms:
+                due.append((talk.now + int(round_trips_ms[to[0]] * MS), to, ping))
+        for at, to, ping in [one for one in due if one[0] <= talk.now]:
+            due.remove((at, to, ping))
+            talk.pong(to, ping)
+        if talk.finder.result is not None:
+            break
+        talk.wait(0.1)
+    return pinged
+
+
+@pytest.mark.req("B12")
+def test_where_a_broker_names_a_host_that_is_pinged_and_dialled_once_the_broker_is_proven() -> None:
+    """b0 answers from nearby, but its clients are to dial a host that is far; b1 is nearer than that."""
+    talk = Talk(pings=3)
+    talk.acknowledge(brokers=2)
+    talk.answer(0, host="203.0.113.1")
+    talk.answer(1)
+    pinged = play_pings(talk, {"198.51.0.0": 1, "203.0.113.1": 30, "198.51.0.1": 5})
+    assert pinged[:2] == ["198.51.0.0", "198.51.0.1"]
+    assert pinged.count("198.51.0.0") == 1  # nobody else is pinged on its word before it has answered
+    assert "203.0.113.1" in pinged
+    result = talk.finder.result
+    assert result is not None
+    assert result.broker == "b1"
+
+    alone = Talk(pings=3)
+    alone.acknowledge(brokers=1)
+    alone.answer(0, host="203.0.113.1")
+    pinged = play_pings(alone, {"198.51.0.0": 1, "203.0.113.1": 20})
+    assert pinged == ["198.51.0.0", *["203.0.113.1"] * 3]
+    result = alone.finder.result
+    assert result is not None
+    assert result.urls == ("heliograph://203.0.113.1:4717", "heliograph://198.51.0.0:4717")
+    assert result.findings[0].round_trip_ms == pytest.approx(20, abs=0.2)
+    assert result.targets[0].address == "198.51.0.0:4717"
+
+
+@pytest.mark.req("B12")
+def test_a_broker_whose_named_host_answers_no_pings_is_measured_where_its_answer_came_from() -> None:
+    talk = Talk(pings=3)
+    talk.acknowledge(brokers=1)
+    talk.answer(0, host="203.0.113.1")
+    pinged = play_pings(talk, {"198.51.0.0": 1})
+    assert 1 <= pinged.count("203.0.113.1") <= 3
+    result = talk.finder.result
+    assert result is not None
+    assert result.proven
+    assert result.findings[0].round_trip_ms == pytest.approx(1, abs=0.2)
+    assert result.urls == ("heliograph://203.0.113.1:4717", "heliograph://198.51.0.0:4717")  # as its operator wants
+
+
+@pytest.mark.req("B12")
+def test_a_named_host_that_answers_late_still_counts() -> None:
+    talk = Talk(pings=3)
+    talk.acknowledge(brokers=2)
+    talk.answer(0, host="203.0.113.1")
+    talk.answer(1)
+    play_pings(talk, {"198.51.0.0": 100, "203.0.113.1": 200, "198.51.0.1": 150}, ms=1_500)
+    result = talk.finder.result
+    assert result is not None
+    assert result.broker == "b1"
+
+
+@pytest.mark.req("B12")
+def test_the_first_ping_to_a_name_is_not_counted_since_the_name_is_looked_up_meanwhile() -> None:
+    talk = Talk(pings=2)
+    talk.acknowledge(brokers=1)
+    talk.answer(0, host="b0.example")
+    pinged = play_pings(talk, {"198.51.0.0": 1, "b0.example": 3})
+    assert pinged == ["198.51.0.0", *["b0.example"] * 3]
+
+
+@pytest.mark.req("B12")
+def test_a_broker_that_never_answers_makes_nobody_ping_the_host_that_it_names() -> None:
+    talk = Talk(pings=3, timeout_ms=1_000)
+    talk.acknowledge(brokers=1)
+    talk.answer(0, host="203.0.113.1")
+    assert "203.0.113.1" not in play_pings(talk, {"203.0.113.1": 1}, ms=2_500)
+
+
 def test_nothing_is_sent_after_the_end() -> None:
     talk = Talk(pings=1)
     talk.acknowledge(brokers=1)

@@ -28,7 +28,7 @@ from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.standing import Standing, UsageSample
 from heliograph.errors import UsageError
 from heliograph.machine import SocketOpened
-from heliograph.node import BROKER
+from heliograph.node import BROKER, DISCOVERY
 from heliograph.wire.frames import Kind as FrameKind
 from heliograph.wire.frames import control
 from tests.discovery.brokers.stage import GIB, NO_MULTICAST, Plan, Stage, Stranger, star
@@ -38,6 +38,7 @@ from tests.sim.machines import add, dial, write
 ID = bytes(range(16))
 B0 = ("b0", DEFAULT_PORT)
 REQUEST = DiscoveryRequest(ID, 1, budget=50)
+SECOND = 1_000_000_000
 
 
 def ask(stranger: Stranger, request: DiscoveryRequest, to: tuple[str, int] = B0) -> list[DiscoveryResponse]:
@@ -254,6 +255,31 @@ def test_no_message_of_any_kind_with_any_flags_makes_it_raise_or_say_more_than_i
     data = messages.pack(Message(messages.KINDS[type(body)], flags, cookie, messages.encode(body), chain))
     responder.receive_datagram(SOCKET, source, data, 2)
     assert sum(len(answer) for _, _, answer in responder.take().datagrams) <= len(data)
+
+
+@pytest.mark.req("B11")
+def test_one_second_at_full_load_keeps_nobody_away_and_a_quarter_of_a_minute_does() -> None:
+    standing, limit = Standing(), DiscoveryConfig().cpu_permille_max
+    standing.sampled(UsageSample(100, GIB, 0), 0)
+    for second in range(1, 61):
+        standing.sampled(UsageSample(1_000 if second % 10 == 0 else 100, GIB, 0), second * SECOND)
+        assert standing.usage.cpu_permille <= 400
+    busy = 0
+    while standing.usage.cpu_permille <= limit:
+        busy += 1
+        standing.sampled(UsageSample(1_000, GIB, 0), (60 + busy) * SECOND)
+    assert 8 <= busy <= 15
+
+
+@pytest.mark.req("B12")
+def test_the_nearest_broker_is_chosen_though_one_sample_showed_it_at_full_load() -> None:
+    stage = Stage(star(2))
+    host = stage.world.hosts["b0"]
+    host.tell(host.seat(DISCOVERY), UsageSample(100, 8 * GIB, 2 * GIB))
+    stage.run(1)
+    host.tell(host.seat(DISCOVERY), UsageSample(1_000, 8 * GIB, 2 * GIB))
+    stage.run(0.1)
+    assert stage.find(DiscoveryConfig()).broker == "b0"
 
 
 def test_it_takes_only_the_commands_it_knows() -> None:

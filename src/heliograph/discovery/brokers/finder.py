@@ -426,11 +426,13 @@ class Finder:
             self._choose_unpinged(now)
             return
         for candidate in targets:
-            if candidate.relayed and candidate.datagrams is not None:
-                self._restraint.prove(candidate.datagrams)  # to the directory that passed its answer on it is
+            if candidate.relayed:  # the directory that passed its answer on is proven, and names it
+                for address in filter(None, (candidate.named, candidate.seen)):
+                    self._restraint.prove(address)
         secret = sha256(self._secret + self._attempt.to_bytes(1, "big") + len(left).to_bytes(2, "big")).digest()
         self._answers.closed = True
-        self._pinging = Pinging(targets, self._config, secret, self._timers, self._sending.send, self._pinged)
+        send, prove = self._sending.send, self._restraint.prove
+        self._pinging = Pinging(targets, self._config, secret, self._timers, send, self._pinged, prove)
         self._pinging.start(now)
 
     def _pinged(self, now: Instant) -> None:

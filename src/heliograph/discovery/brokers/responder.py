@@ -406,7 +406,7 @@ class Responder:
         """UsageSample, DirectoriesFound, Withdraw; SocketOpened and SocketFailed from the driver."""
         match command:
             case UsageSample():
-                self._standing.sampled(command)
+                self._standing.sampled(command, now)
             case DirectoriesFound(addresses):
                 if self._advertiser.found(addresses):
                     self._advertise(now)

@@ -101,7 +101,7 @@ def result_of(
     targets = tuple(
         Remembered(candidate.name, written(address), (wall_ns or 0) // 1_000_000_000)
         for candidate in ranked[: config.targets_max]
-        if (address := candidate.datagrams) is not None
+        if (address := candidate.seen) is not None
     )
     return Result(
         broker=best.name,
