@@ -99,6 +99,13 @@ class Reason(IntEnum):
     BROKER_NOT_FOUND = 530
     ADVERTISEMENT_UNWANTED = 531
     ADVERTISEMENT_STALE = 532
+    VAULT_FULL = 540
+    VAULT_FAILED = 541
+    VAULT_DAMAGED = 542
+    VAULT_LOCKED = 543
+    VAULT_FOREIGN = 544
+    VAULT_NEWER = 545
+    VAULT_READ_ONLY = 546
 
     @property
     def word(self) -> str:
