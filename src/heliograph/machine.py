@@ -31,10 +31,10 @@ The rules, which every machine and both drivers keep:
     is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and nobody else does.
 16. Whoever owns a machine declares its vault, one at most. The machine is told that it is open or why it is not
     (VaultOpened, VaultFailed), again whenever that changes. A commit is atomic; commits are carried out, and answered,
-    in the order in which they were asked for. When one fails, so does every other that was asked for before the machine
-    was told: what is durable is always a beginning of what was asked. A commit that failed as full changed nothing; one
-    that failed otherwise may be there when the vault is opened again. A read sees the commits that are answered before
-    it, and no others.
+    in the order in which they were asked for. When one fails, those asked for after it fail too, up to when the machine
+    is told of the first: nothing is made durable whose machine believed that what came before it would be. A commit
+    that failed as full changed nothing; one that failed otherwise may be there when the vault is opened again. A read
+    sees the commits that are answered before it, and no others.
 """
 
 from __future__ import annotations

@@ -175,8 +175,11 @@ class SimSubject:
         """The tickets of what a machine asks for; nothing has been answered yet."""
         tickets: list[int] = []
         self.host.tell(self.host.seats[0], lambda machine, now: tickets.extend(call(machine.outbox)))
-        while not tickets:
+        for _ in range(100):
             run(self.world, 0.000_01)
+            if tickets:
+                break
+        assert tickets, "the machine did not get so far"
         return tickets
 
     def answers(self, tickets: list[int]) -> list[Any]:

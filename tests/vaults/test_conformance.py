@@ -133,9 +133,7 @@ def test_a_vault_is_what_its_model_is(make: Maker) -> None:
         def teardown(self) -> None:
             make.end()
 
-    count = max(
-        3, settings.default.max_examples // (8 if make.kind == "postgres" else 2)
-    )  # a schema each takes a while
+    count = max(3, settings.default.max_examples // (8 if make.kind == "postgres" else 2))  # schemas are slow
     run_state_machine_as_test(Vaults, settings=settings(max_examples=count, stateful_step_count=12))
 
 

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 COMMITS_MAX = 65_536  # under way at one disk, as in the live driver
 
+Damaged = tuple[str, Position, int]
+"""A log, where in it, and how many records."""
+
 
 class Logged:
     """A log: its runs, in order."""
@@ -193,24 +196,24 @@ class Disk:
         limit = self.vault.bytes_max
         return not size or not (self.full or (limit is not None and self.contents.bytes + size > limit))
 
-    def flip(self, draw: float) -> Position | None:
-        """Damage the run that is drawn; its position."""
-        runs = [(log, run) for log in self.contents.logs.values() for run in log.runs]
-        if not runs:
-            return None
-        log, run = runs[int(draw * len(runs))]
-        log.damaged[run.position] = None
-        return run.position
+    def flip(self, draw: float) -> Damaged | None:
+        """Damage the run that is drawn."""
+        runs = [(name, run) for name, log in self.contents.logs.items() for run in log.runs]
+        return self._damage(*runs[int(draw * len(runs))]) if runs else None
 
-    def crash(self, draw: float) -> None:
-        """The host is gone: some of what was under way is there, the rest is not."""
+    def _damage(self, log: str, run: Run) -> Damaged:
+        self.contents.logs[log].damaged[run.position] = None
+        return log, run.position, run.count
+
+    def crash(self, draw: float) -> Damaged | None:
+        """The host is gone: some of what was under way is there, the rest is not. What was torn, if something was."""
         waiting = self._fresh()
         made = self._make(waiting[: max(int(draw * (len(waiting) + 1)), self.torn)])
         written = [change.log for change in made if isinstance(change, Append)]
         log = self.contents.logs.get(written[-1]) if written else None
-        if self.torn and log is not None and log.begins:
-            log.damaged[log.begins[-1]] = None
+        torn = self._damage(written[-1], log.runs[-1]) if self.torn and log is not None and log.runs else None
         self._let_go()
+        return torn
 
     def stop(self) -> None:
         """The host ends in order: what is under way is finished."""
@@ -274,8 +277,17 @@ class Disks:
     def crash(self, host: Host) -> None:
         """A host loses all it had in memory."""
         for disk in self.of(host):
-            disk.crash(self._draw())
+            self._tell_damage(disk, disk.crash(self._draw()))
         self._forget(host)
+
+    def flip(self, host: Host, draw: float) -> None:
+        """A run on each disk of a host is damaged."""
+        for disk in self.of(host):
+            self._tell_damage(disk, disk.flip(draw))
+
+    def _tell_damage(self, disk: Disk, damaged: Damaged | None) -> None:
+        if damaged is not None:
+            self._world.journal.write("damaged", disk.host, disk.vault.name, *damaged)
 
     def stop(self, host: Host) -> None:
         """A host ends in order."""

@@ -53,10 +53,8 @@ class DiskFaults:
         self._world.crash(host, random.random(), silent=False)
 
     def _flip(self, fault: Fault, host: Host, random: Random) -> None:
-        for disk in self._world.disks.of(host):
-            position = disk.flip(random.random())
-            self._world.journal.write("flipped", host.name, disk.vault.name, position)
         self._begin(fault, host.name, None)
+        self._world.disks.flip(host, random.random())
 
 
 def _make_room(disks: list[Disk]) -> None:

@@ -62,13 +62,13 @@ class PostgresVault:
         """Make the schema if it is not there, and lock it."""
         self.close()
         try:
-            self._patiently(self._prepare, LOCK_S, Reason.VAULT_LOCKED)
+            self._patiently(self._prepare, LOCK_S, again_if_broken=False)
         except VaultError:
             self.close()
             raise
         return self._tables.bytes
 
-    def _patiently(self, attempt: Callable[[], None], seconds: float, *passing: Reason) -> None:
+    def _patiently(self, attempt: Callable[[], None], seconds: float, *, again_if_broken: bool) -> None:
         """Try for a while, if what is wrong may pass."""
         until = monotonic() + seconds
         while True:
@@ -76,7 +76,8 @@ class PostgresVault:
                 attempt()
                 return
             except VaultError as error:
-                if error.reason not in passing or monotonic() > until:
+                passes = error.reason is Reason.VAULT_LOCKED or (again_if_broken and isinstance(error, BrokenError))
+                if not passes or monotonic() > until:
                     raise
             self.close()
             sleep(RETRY_S)
@@ -109,6 +110,8 @@ class PostgresVault:
         names = {name for (name,) in self.query(in_schema, (self._schema,))}
         if names and "vault" not in names:
             raise VaultError(Reason.VAULT_FOREIGN, f"schema {self._schema}: it is not a vault of Heliograph")
+        if names and self.query("SELECT has_schema_privilege(?, 'USAGE')", (self._schema,)) != [(True,)]:
+            raise VaultError(Reason.VAULT_READ_ONLY, f"schema {self._schema}: this user may not use it")
         return not names
 
     def _make(self) -> None:
@@ -162,7 +165,7 @@ class PostgresVault:
         return done
 
     def _reconnect(self) -> None:
-        self._patiently(self._resume, RECONNECT_S, Reason.VAULT_FAILED, Reason.VAULT_LOCKED)
+        self._patiently(self._resume, RECONNECT_S, again_if_broken=True)
 
     def _resume(self) -> None:
         """A new connection to the schema as we left it."""

@@ -12,6 +12,7 @@ a killed process leaves no lock.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,6 +82,8 @@ class SqliteVault:
             raise VaultError(Reason.VAULT_READ_ONLY, str(error)) from None
         except OSError as error:
             raise VaultError(Reason.VAULT_FAILED, str(error)) from None
+        if self.path.exists() and not os.access(self.path, os.W_OK):  # SQLite would fail later, in other words
+            raise VaultError(Reason.VAULT_READ_ONLY, f"{self.path}: it cannot be written to")
 
     def _prepare(self) -> None:
         self._pragma("locking_mode = EXCLUSIVE")
@@ -88,6 +91,7 @@ class SqliteVault:
         self._pragma("journal_mode = WAL")
         self._pragma("synchronous = FULL")
         self._pragma("wal_autocheckpoint = 0")
+        self._pragma("secure_delete = OFF")  # some systems have it on, and write what is forgotten once more
         self._pragma(f"journal_size_limit = {KEPT_BYTES}")
         if self._bytes_max is not None:
             self._pragma(f"max_page_count = {max(1, self._bytes_max // int(self._pragma('page_size')))}")
