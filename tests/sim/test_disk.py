@@ -23,7 +23,6 @@ def positions(subject: SimSubject) -> list[int]:
     return [run.position for run in subject.read(Read("log")).runs]  # type: ignore[union-attr]
 
 
-@pytest.mark.req("N10")
 def test_what_was_done_outlives_every_crash_and_what_was_not_is_there_as_a_beginning() -> None:
     survivors: Counter[int] = Counter()
     for seed in range(60):
@@ -86,7 +85,6 @@ class Stubborn(Keeper):
             self.ask(f"again {ticket}")
 
 
-@pytest.mark.req("N11")
 def test_when_a_commit_fails_so_do_those_asked_for_before_the_machine_knew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of commits meets a disk that is full for a while."""
     monkeypatch.setattr(subjects, "Keeper", Stubborn)
@@ -117,7 +115,6 @@ def a_world_with_faults(*plan: Fault, seed: int = 3) -> tuple[SimSubject, Faults
     return subject, Faults(subject.world, plan, duration_s=100)
 
 
-@pytest.mark.req("N11")
 def test_a_full_disk_takes_nothing_until_there_is_room() -> None:
     subject, faults = a_world_with_faults(Fault(kind="disk_full", target="keep*", at_s=5, for_s=10))
     subject.commit([[APPEND]])
@@ -139,7 +136,6 @@ def test_a_slow_disk_is_slow_for_a_while() -> None:
     assert subject.disk.slow == 1
 
 
-@pytest.mark.req("N11")
 def test_a_torn_record_was_never_acknowledged_and_is_told_as_damage() -> None:
     torn = 0
     for seed in range(30):
@@ -158,7 +154,6 @@ def test_a_torn_record_was_never_acknowledged_and_is_told_as_damage() -> None:
     assert torn > 10
 
 
-@pytest.mark.req("N11")
 def test_a_flipped_record_is_told_as_damage_with_its_positions() -> None:
     subject, _ = a_world_with_faults(Fault(kind="disk_flip", at_s=3))
     subject.commit([[APPEND]] * 9)

@@ -84,7 +84,6 @@ def runs(subject: Subject, *query: Any, **options: Any) -> list[Any]:
     return list(subject.read(Read(*query, **options)).runs)  # type: ignore[union-attr]
 
 
-@pytest.mark.req("N10")
 def test_a_vault_is_what_its_model_is(make: Maker) -> None:
     class Vaults(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -144,7 +143,6 @@ def test_nothing_is_in_a_new_vault(make: Maker) -> None:
     assert (found.runs, found.log) == ((), Log("none"))
 
 
-@pytest.mark.req("N10")
 def test_done_tells_positions_and_what_a_trim_left(make: Maker) -> None:
     subject = make()
     first, second = Append("log", b"abc", 3, 1, 2), Append("log", b"de", 2, 5, 6)
@@ -208,7 +206,6 @@ def test_a_large_run_comes_back_as_it_was(make: Maker) -> None:
     assert runs(subject, "log", 500) == [run_of(0, append)]
 
 
-@pytest.mark.req("N11")
 def test_a_damaged_run_is_told_with_its_positions_and_the_others_are_read(make: Maker) -> None:
     subject = make()
     appends = [Append("log", bytes([n]), 3, n, n) for n in range(4)]
@@ -234,7 +231,6 @@ def test_a_damaged_value_is_told(make: Maker) -> None:
     assert pages_of_keys(subject) == [("bad", b"3"), ("good", b"1")]
 
 
-@pytest.mark.req("N11")
 def test_a_full_vault_changes_nothing_can_be_read_and_takes_more_when_there_is_room(make: Maker) -> None:
     subject = make(bytes_max=400_000)
     append = Append("log", bytes(50_000), 1, 0, 0)

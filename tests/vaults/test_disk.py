@@ -142,7 +142,6 @@ def names(groups: list[list[Sequence[Change]]]) -> list[list[str]]:
 VAULT = Vault(name="v")
 
 
-@pytest.mark.req("N10")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_machine_finds_what_it_committed_when_it_is_started_again(
     run: Any, kind: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -169,7 +168,6 @@ def test_a_machine_finds_what_it_committed_when_it_is_started_again(
     run(main())
 
 
-@pytest.mark.req("N10")
 def test_what_waits_is_one_group_and_is_answered_in_order(run: Any, slow: Slow) -> None:
     async def main() -> None:
         machine = Keeper()
@@ -206,7 +204,6 @@ def test_reads_and_groups_take_turns(run: Any, slow: Slow, monkeypatch: pytest.M
     run(main())
 
 
-@pytest.mark.req("N11")
 def test_when_a_commit_fails_so_do_those_asked_for_before_the_machine_knew(run: Any, slow: Slow) -> None:
     slow.refuse = [Reason.VAULT_FULL]
 
@@ -226,7 +223,6 @@ def test_when_a_commit_fails_so_do_those_asked_for_before_the_machine_knew(run: 
     run(main())
 
 
-@pytest.mark.req("N11")
 def test_a_lost_vault_is_told_and_opened_again(run: Any, slow: Slow) -> None:
     slow.refuse = [Reason.VAULT_FAILED]
     slow.gate.set()
@@ -311,7 +307,6 @@ def test_what_waits_beyond_the_limit_fails_in_its_turn(run: Any, slow: Slow, mon
     run(main())
 
 
-@pytest.mark.req("N10")
 def test_a_stop_commits_what_waits_and_tells_the_machine(run: Any, tmp_path: Path) -> None:
     async def main() -> None:
         machine = Keeper()

@@ -14,7 +14,7 @@ from heliograph.live.vaults.backend import make_backend
 from heliograph.vault import KeysRead, Read, ReadKeys, Run, RunsRead, Vault
 from tests.vaults.subjects import NUMBERS
 
-pytestmark = [pytest.mark.live, pytest.mark.req("N10")]
+pytestmark = pytest.mark.live
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -97,7 +97,6 @@ def test_no_server_is_a_failure_and_not_an_exception() -> None:
     assert refusal(nowhere) is Reason.VAULT_FAILED
 
 
-@pytest.mark.req("N11")
 def test_a_commit_whose_connection_breaks_is_made_once(vault: PostgresVault, postgres: Server) -> None:
     vault.open()
     vault.commit([[APPEND]])
@@ -108,7 +107,6 @@ def test_a_commit_whose_connection_breaks_is_made_once(vault: PostgresVault, pos
     assert [run.position for run in vault.read(Read("log")).runs] == [0, 3]  # type: ignore[union-attr]
 
 
-@pytest.mark.req("N11")
 @pytest.mark.parametrize("was_made", [False, True])
 def test_a_commit_of_which_the_answer_was_lost_is_made_once(
     vault: PostgresVault, postgres: Server, was_made: bool

@@ -135,7 +135,6 @@ def test_what_cannot_be_written_to_is_refused(file_mode: int | None, folder_mode
     assert done.stdout.strip() == expected, done.stderr
 
 
-@pytest.mark.req("N11")
 def test_no_flipped_byte_goes_unnoticed(vault: SqliteVault) -> None:
     """Every record comes back as it was, or is told as damaged with its positions, or the vault says that it is."""
     appends = [Append("log", b"%03d" % n * 200, 2, n, n) for n in range(40)]
