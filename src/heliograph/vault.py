@@ -11,6 +11,7 @@ counted from 0, which is never used again. Keys hold small values and are ordere
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from heliograph.errors import Reason
 Position = int
 """The number of a record in its log."""
 
+NAME = re.compile("[A-Za-z0-9_-]{1,40}")
 NAME_BYTES_MAX = 512  # of a log's name or a key, in UTF-8
 VALUE_BYTES_MAX = 1 << 16  # of a key: what is larger belongs into a log
 RUN_BYTES_MAX = 2 << 20  # one largest frame and its neighbours
@@ -37,9 +39,12 @@ NUMBER_MAX = 1 << 62  # of positions and times (nanoseconds: the year 2116), eit
 class Vault:
     """The vault that a machine is to have. One machine has one at most."""
 
-    name: str  # letters, digits, "-" and "_": a file or schema is called after it
+    name: str  # letters, digits, "-" and "_", at most 40: a file or schema is called after it
     place: str = ""  # a folder, or postgresql://…; the simulated world has its own places
     bytes_max: int | None = None  # on disk; beyond it the vault is full
+
+    def __post_init__(self) -> None:
+        assert NAME.fullmatch(self.name), f"no name for a vault: {self.name!r}"
 
 
 # What a commit is made of.

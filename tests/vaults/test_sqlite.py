@@ -48,6 +48,7 @@ def test_every_commit_is_flushed(vault: SqliteVault) -> None:
     assert vault.query("PRAGMA wal_autocheckpoint") == [(0,)]
 
 
+@pytest.mark.req("O6")
 def test_a_vault_of_a_newer_version_is_refused_and_left_alone(vault: SqliteVault) -> None:
     vault.open()
     vault.query(f"PRAGMA user_version = {VERSION + 1}")
@@ -66,6 +67,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(vault: SqliteVault
     assert vault.path.read_bytes() == content
 
 
+@pytest.mark.req("O6")
 def test_a_database_of_another_program_is_refused_and_left_alone(vault: SqliteVault) -> None:
     with sqlite3.connect(vault.path) as file:
         file.execute("CREATE TABLE letters (text)")
@@ -81,6 +83,7 @@ def test_an_empty_file_becomes_a_vault(vault: SqliteVault) -> None:
     vault.commit([[Put("k", b"v")]])
 
 
+@pytest.mark.req("O6")
 def test_a_vault_has_one_user(vault: SqliteVault, tmp_path: Path) -> None:
     vault.open()
     vault.commit([[Put("k", b"v")]])
@@ -135,6 +138,7 @@ def test_what_cannot_be_written_to_is_refused(file_mode: int | None, folder_mode
     assert done.stdout.strip() == expected, done.stderr
 
 
+@pytest.mark.req("O6")
 def test_no_flipped_byte_goes_unnoticed(vault: SqliteVault) -> None:
     """Every record comes back as it was, or is told as damaged with its positions, or the vault says that it is."""
     appends = [Append("log", b"%03d" % n * 200, 2, n, n) for n in range(40)]

@@ -163,7 +163,7 @@ class Disk:
         elif told is not None and self.tried.done():
             self._runner.note(VaultFound(told.name))
         if told is not None:
-            self._runner.tell(told)
+            self._runner.hand("tell", 0, self._runner.machine.tell, told)
             if not self.tried.done():
                 self.tried.set_result(told.reason if isinstance(told, VaultFailed) else None)
 

@@ -303,8 +303,9 @@ class Host:
     def settle(self, seat: Seat, now: Instant) -> None:
         """Carry out what a machine wants before it hears something that must come after."""
         if seat.dirty and not seat.gone:
-            seat.dirty = False
-            self._carry_out(seat, seat.take(), now - self.shift)
+            effects = seat.take()
+            effects.stop = False  # the take at the end of this turn says it again
+            self._carry_out(seat, effects, now - self.shift)
 
     def _write(self, seat: Seat, written: tuple[LinkId, bytes], instant: int) -> None:
         """The one write of a shortcut; in the digest it is what it would be among effects."""
