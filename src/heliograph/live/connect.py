@@ -13,6 +13,7 @@ import secrets
 import stat
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -134,18 +135,19 @@ def connect(
     seeker = _seeker(discover, trust, name, files)
 
     async def find_and_open() -> Client:
+        from heliograph.live.following import Following
         from heliograph.live.seeker import failed_there
 
         start = monotonic()
         found = await seeker.seek(timeout)
         tls = _tls(files) if vouched or any(target.secure for target in found.targets) else None
-        client = Client(_session(replace(config, targets=found.targets)), tls, on_refused, on_note)
+        follow = partial(Following, seeker=seeker, found=found)
+        client = Client(_session(replace(config, targets=found.targets)), tls, on_refused, on_note, follow)
         left = None if timeout is None else max(0.0, timeout - (monotonic() - start))
         try:
             await client._connect(left)
         except NotConnectedError as error:
             raise failed_there(found, error) from None
-        client._found(found, seeker)
         return client
 
     return Connecting(find_and_open)
