@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from heliograph.client.deliveries import Deliveries
+from heliograph.client.graceful_leave import GracefulLeave
 from heliograph.client.handshake import Handshake
-from heliograph.client.leaving import Leaving
 from heliograph.client.line import Line
 from heliograph.client.lines import Lines
 from heliograph.client.responses import Responses
@@ -27,11 +27,12 @@ class Conversation:
     """The session's side of one link after another."""
 
     def __init__(
-        self, lines: Lines, deliveries: Deliveries, handshake: Handshake, responses: Responses, leaving: Leaving
+        self, lines: Lines, deliveries: Deliveries, handshake: Handshake, responses: Responses, leave: GracefulLeave
     ) -> None:
         self._lines = lines
+        self._by_link = lines.by_link
         self._deliveries = deliveries
-        self._leaving = leaving
+        self._leave = leave
         self._handlers: dict[int, Callable[[Line, bytes, Instant], None]] = {
             Kind.DELIVERY: deliveries.deliver,
             Kind.PONG: responses.pong,
@@ -45,12 +46,12 @@ class Conversation:
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """The broker's bytes, split anywhere."""
-        line = self._lines.get(link)
+        line = self._by_link.get(link)
         if line is None or line.gone:
             return
         self._hear(line, data, now)
         if line.leaving:
-            self._leaving.leave_if_done(line)
+            self._leave.leave_if_done(line)
         self._deliveries.review_hold(now)
 
     def _hear(self, line: Line, data: bytes, now: Instant) -> None:

@@ -10,10 +10,10 @@ Not here: HELLO and time-outs (client/lines.py), what happens when a line comes 
 from __future__ import annotations
 
 from heliograph.client.commands import EndSession
+from heliograph.client.dialler import FATAL
 from heliograph.client.line import Line
 from heliograph.client.lines import Lines
 from heliograph.client.outgoing import Outgoing
-from heliograph.client.reach import FATAL
 from heliograph.client.resumption import Resumption
 from heliograph.client.roaming import Roaming
 from heliograph.client.subscriptions import LocalSubscriptions

@@ -63,7 +63,7 @@ class AnswerBox(Inbox):
         return 0
 
     def end(self, error: HeliographError | None = None) -> None:
-        """No answers come any more; with an error, that is what those who wait are told."""
+        """No answers come any more; with an error, the open requests fail with it."""
         super().end(error)
         if error is not None:
             self._fail(error)

@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from heliograph.client.config import Target
+from heliograph.client.config import NS_PER_MS, Target
 from heliograph.client.subscriptions import LocalSubscription
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId
 from heliograph.wire.bodies import Welcome
 from heliograph.wire.frames import Kind, control
 from heliograph.wire.splitter import Splitter
-
-NS_PER_MS = 1_000_000
 
 
 class Pings:
@@ -206,7 +204,7 @@ class Line:
             self.said = (reason, text)
 
     def stay(self) -> None:
-        """Leaving was called off."""
+        """GracefulLeave was called off."""
         self.leaving = False
 
     def hang_up(self, reason: Reason, text: str) -> None:

@@ -12,8 +12,8 @@ more is due on it.
 
 from __future__ import annotations
 
-from heliograph.client.config import Target
-from heliograph.client.line import NS_PER_MS, Line
+from heliograph.client.config import NS_PER_MS, Target
+from heliograph.client.line import Line
 from heliograph.client.outgoing import Outgoing
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Outbox, Timers
@@ -35,16 +35,12 @@ class Lines:
         self._outbox = outbox
         self._timers = timers
         self._outgoing = outgoing
-        self._by_link: dict[LinkId, Line] = {}
+        self.by_link: dict[LinkId, Line] = {}
         self.current: Line | None = None  # the one in use, or about to be
         self.rising: Line | None = None  # the one to which the session is about to move
         self._answers_at_rising = False
         self.used = 0  # lines that were in use
         self.welcome: Welcome | None = None  # of the line that came into use last
-
-    def get(self, link: LinkId) -> Line | None:
-        """The line of this link, unless it is gone."""
-        return self._by_link.get(link)
 
     @property
     def is_ready(self) -> bool:
@@ -69,7 +65,7 @@ class Lines:
 
     def open(self, link: LinkId, target: Target, now: Instant, *, rising: bool = False, hinted: bool = False) -> None:
         """A dial has made a link: say hello. A rising line is prepared beside the one in use."""
-        line = self._by_link[link] = Line(link, target, now, rising=rising, hinted=hinted)
+        line = self.by_link[link] = Line(link, target, now, rising=rising, hinted=hinted)
         if rising:
             self.rising = line
         else:
@@ -111,7 +107,7 @@ class Lines:
 
     def hang_up_all(self) -> None:
         """Say goodbye on every line; what was published this turn still goes out."""
-        for line in self._by_link.values():
+        for line in self.by_link.values():
             if line is self.current:
                 self.pump(line)
             self.hang_up(line, Reason.GOODBYE)
@@ -128,7 +124,7 @@ class Lines:
 
     def remove(self, line: Line) -> None:
         """The link is gone."""
-        del self._by_link[line.id]
+        del self.by_link[line.id]
         if line is self.current:
             self.current = None
         for key in ("handshake", "keep alive"):
@@ -142,7 +138,7 @@ class Lines:
         if not line.is_ready:
             return
         if line.held:
-            line.hold(True, now)  # we do not read, so its silence is our doing. It should still hear from us.
+            line.hold(True, now)  # we do not read, so its silence means nothing; but it needs a sign of life from us
         quiet = now - line.heard_at
         if quiet >= SILENCES_MAX * line.keep_alive_ns:
             self.hang_up(line, Reason.SILENT, "nothing was heard for three keep-alive intervals")
@@ -160,7 +156,7 @@ class Lines:
 
     def gather(self) -> None:
         """Put everything that may be written into one write per line."""
-        for line in self._by_link.values():
+        for line in self.by_link.values():
             if line is self.current:
                 self.pump(line)
             if line.out:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliograph.client.commands import Outcome, Request
+from heliograph.client.config import NS_PER_MS
 from heliograph.errors import HeliographError, NotConnectedError, ProtocolError, Reason, UsageError
 from heliograph.machine import Instant, LinkId, Timers
 
-NS_PER_MS = 1_000_000
 DUE = ("ask", "unsubscribe")  # answers that no other broker could give
 
 

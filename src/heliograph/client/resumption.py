@@ -10,12 +10,12 @@ Not here: each kind of state (the parts that keep it), deciding that a line come
 from __future__ import annotations
 
 from heliograph.client.deliveries import Deliveries
+from heliograph.client.dialler import Dialler
 from heliograph.client.flushes import Flushes
 from heliograph.client.inquiries import Inquiries
 from heliograph.client.line import Line
 from heliograph.client.lines import Lines
 from heliograph.client.publisher import Publisher
-from heliograph.client.reach import Reach
 from heliograph.client.service_requests import ServiceRequests
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.errors import Reason, RefusedError
@@ -28,7 +28,7 @@ class Resumption:
     def __init__(
         self,
         lines: Lines,
-        reach: Reach,
+        dialler: Dialler,
         publisher: Publisher,
         subscription_requests: SubscriptionRequests,
         service_requests: ServiceRequests,
@@ -37,7 +37,7 @@ class Resumption:
         deliveries: Deliveries,
     ) -> None:
         self._lines = lines
-        self._reach = reach
+        self._dialler = dialler
         self._publisher = publisher
         self._subscription_requests = subscription_requests
         self._service_requests = service_requests
@@ -67,7 +67,7 @@ class Resumption:
         repeated = self._publisher.resume(line.welcome, line.seen)
         self._subscription_requests.restore(line, repeated, now, planned=planned)
         self._service_requests.ask_waiting(line)
-        self._reach.welcomed(line.target, line.welcome)
+        self._dialler.welcomed(line.target, line.welcome)
         if not line.inbox:
             error = RefusedError(Reason.FEATURE_UNSUPPORTED, "this broker has no inboxes for answers")
             self._inquiries.refuse_all(error)

@@ -3,7 +3,7 @@
 In:    where else to go, named by the draining broker or found by a search; the life of the second link.
 Out:   a dial; subscriptions on a second line; in the end that line is the one in use.
 State: where the session could go, how far the move is. The rising line is in client/lines.py.
-Not here: finding a broker after a link was lost (client/reach.py), what happens when a line comes into use
+Not here: finding a broker after a link was lost (client/dialler.py), what happens when a line comes into use
           (client/resumption.py), frames (client/conversation.py).
 Paper: [grid] §1.1, roaming clients (N8).
 
@@ -33,11 +33,11 @@ from collections import deque
 from enum import Enum
 from ipaddress import ip_address
 
-from heliograph.client.config import ClientConfig, Target, is_loopback, parse_target, stays_here
-from heliograph.client.leaving import Leaving
-from heliograph.client.line import NS_PER_MS, Line
+from heliograph.client.config import NS_PER_MS, ClientConfig, Target, is_loopback, parse_target, stays_here
+from heliograph.client.dialler import Dialler
+from heliograph.client.graceful_leave import GracefulLeave
+from heliograph.client.line import Line
 from heliograph.client.lines import Lines
-from heliograph.client.reach import Reach
 from heliograph.client.resumption import Resumption
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.subscriptions import NUMBER_MAX
@@ -67,19 +67,19 @@ class Roaming:
         outbox: Outbox,
         timers: Timers,
         lines: Lines,
-        reach: Reach,
+        dialler: Dialler,
         subscription_requests: SubscriptionRequests,
         resumption: Resumption,
-        leaving: Leaving,
+        leave: GracefulLeave,
     ) -> None:
         self._config = config
         self._outbox = outbox
         self._timers = timers
         self._lines = lines
-        self._reach = reach
+        self._dialler = dialler
         self._subscription_requests = subscription_requests
         self._resumption = resumption
-        self._leaving = leaving
+        self._leave = leave
         self.count = 0  # moves so far
         self.ticket: Ticket | None = None  # the dial under way
         self._allowed = True
@@ -110,11 +110,11 @@ class Roaming:
             self._ends_at = min(self._ends_at, ends_at)
             return
         candidates = successors(line.target, body.others, bool(self._config.token))
-        self._reach.hint(candidates)
+        self._dialler.hint(candidates)
         if candidates and self._allowed:
             self._look(candidates, ends_at, now)
         else:
-            self._leaving.leave_soon(line, ends_at, now)
+            self._leave.leave_soon(line, ends_at, now)
 
     def move(self, candidates: list[Target], now: Instant) -> None:
         """Go to a better broker, though the present one would keep us; if that fails, stay."""
@@ -218,7 +218,7 @@ class Roaming:
         self.count += 1
         self._outbox.note(SessionRoamed(str(present.target), str(following.target)))
         self._resumption.switch(following, now, planned=True)
-        self._leaving.leave_at(present, at)
+        self._leave.leave_at(present, at)
 
     # -- when it does not go well -------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class Roaming:
         if present is not None and present.is_ready:
             self._subscription_requests.ask_for_all(present, now)  # what waited for the move
             if not may_stay:
-                self._leaving.leave_soon(present, max(now, ends_at), now)
+                self._leave.leave_soon(present, max(now, ends_at), now)
 
     def _go_back(self, now: Instant) -> None:
         """The next broker was lost when we had begun to move: be at the present one in full again."""

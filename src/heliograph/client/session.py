@@ -20,15 +20,15 @@ from heliograph.client.commands import Outcome
 from heliograph.client.config import ClientConfig
 from heliograph.client.conversation import Conversation
 from heliograph.client.deliveries import Deliveries
+from heliograph.client.dialler import Dialler
 from heliograph.client.flushes import Flushes
+from heliograph.client.graceful_leave import GracefulLeave
 from heliograph.client.handshake import Handshake
 from heliograph.client.inbox import Inbox
 from heliograph.client.inquiries import Inquiries
-from heliograph.client.leaving import Leaving
 from heliograph.client.lines import Lines
 from heliograph.client.outgoing import Outgoing
 from heliograph.client.publisher import Publisher
-from heliograph.client.reach import Reach
 from heliograph.client.refusals import Losses, Refusals, RefusedPublication
 from heliograph.client.reports import Reports
 from heliograph.client.requests import OpenRequests
@@ -73,20 +73,20 @@ class Session:
         self.publisher = publisher = Publisher(origin, outgoing, time, losses, requests)
         # Links to brokers, and what is asked of brokers there.
         self._lines = lines = Lines(_hello(config, secret), config.dial_ms_max, outbox, timers, outgoing)
-        self._reach = reach = Reach(config, seed, outbox, timers, requests, lines, self._end)
+        self._dialler = dialler = Dialler(config, seed, outbox, timers, requests, lines, self._end)
         self._subscription_requests = asks = SubscriptionRequests(subscriptions, requests, lines, outbox, timers)
         services = ServiceRequests(requests, lines)
         inquiries = Inquiries(secret, requests, publisher, lines, subscriptions, asks)
         self._flushes = flushes = Flushes(requests, outgoing, refusals, subscriptions, lines, self._end)
         self._deliveries = deliveries = Deliveries(origin, subscriptions, requests, lines, losses)
         # Coming to a broker, leaving it, moving to another.
-        resumption = Resumption(lines, reach, publisher, asks, services, inquiries, flushes, deliveries)
-        self._leaving = leaving = Leaving(lines, requests, inquiries, outgoing, timers)
-        self._roaming = roaming = Roaming(config, outbox, timers, lines, reach, asks, resumption, leaving)
+        resumption = Resumption(lines, dialler, publisher, asks, services, inquiries, flushes, deliveries)
+        self._leave = leave = GracefulLeave(lines, requests, inquiries, outgoing, timers)
+        self._roaming = roaming = Roaming(config, outbox, timers, lines, dialler, asks, resumption, leave)
         # What brokers say.
         handshake = Handshake(origin, subscriptions, outgoing, time, lines, resumption, roaming, self._end)
         self._responses = Responses(requests, asks, services, inquiries, refusals, flushes, time, roaming)
-        self._conversation = Conversation(lines, deliveries, handshake, self._responses, leaving)
+        self._conversation = Conversation(lines, deliveries, handshake, self._responses, leave)
         self._reports = Reports(
             lines, roaming, outgoing, deliveries, subscriptions, requests, inquiries, refusals, losses
         )
@@ -94,7 +94,7 @@ class Session:
             commands.Publish: publisher.tell_publish,
             commands.PublishBatch: publisher.tell_batch,
             commands.Taken: subscriptions.taken,
-            commands.Connect: reach.connect,
+            commands.Connect: dialler.connect,
             commands.Subscribe: asks.subscribe,
             commands.Unsubscribe: asks.unsubscribe,
             commands.Flush: flushes.flush,
@@ -175,8 +175,8 @@ class Session:
         expected = peer.ticket is not None and not self.ended
         if expected and peer.ticket == self._roaming.ticket:
             self._roaming.attached(link, peer, now)
-        elif expected and peer.ticket == self._reach.ticket and self._lines.current is None:
-            self._reach.attached(link, peer, now)
+        elif expected and peer.ticket == self._dialler.ticket and self._lines.current is None:
+            self._dialler.attached(link, peer, now)
         else:
             self._outbox.hang_up(link, Reason.TIME_OUT)  # a dial that succeeded after we gave up on it
 
@@ -189,12 +189,12 @@ class Session:
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """The link is gone: find a broker again."""
-        line = self._lines.get(link)
+        line = self._lines.by_link.get(link)
         if line is None:
             return
         in_use = line is self._lines.current
         self._lines.remove(line)
-        for part in (self._leaving, self._subscription_requests, self._time):
+        for part in (self._leave, self._subscription_requests, self._time):
             part.forget(line)
         self._responses.lost(line)
         if self.ended:
@@ -202,12 +202,12 @@ class Session:
         if not in_use:
             self._roaming.lost(line, reason, now)
         elif not self._roaming.take_over(now):
-            self._reach.lost(line, reason, now)
+            self._dialler.lost(line, reason, now)
         self._flushes.review_drain(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
         """Publications wait here while the driver's buffer is full."""
-        line = self._lines.get(link)
+        line = self._lines.by_link.get(link)
         if line is not None:
             line.press(pressed)
 
@@ -218,8 +218,8 @@ class Session:
         """A dial did not succeed."""
         if self.ended:
             return
-        if ticket == self._reach.ticket:
-            self._reach.failed(reason, "", now)
+        if ticket == self._dialler.ticket:
+            self._dialler.failed(reason, "", now)
         elif ticket == self._roaming.ticket:
             self._roaming.failed(reason, now)
 
@@ -254,10 +254,10 @@ class Session:
     # -- moving and ending --------------------------------------------------------------------------------------
 
     def _move(self, command: commands.Move, now: Instant) -> None:
-        self._reach.retarget(command.targets, now)
+        self._dialler.retarget(command.targets, now)
         line = self._lines.current
         if line is not None and line.is_ready and not line.leaving:
-            self._reach.found(line.target)
+            self._dialler.found(line.target)
             self._roaming.move([target for target in command.nearest if target != line.target], now)
 
     def _drain(self, command: commands.Drain, now: Instant) -> None:
@@ -289,7 +289,7 @@ class Session:
         self.error = error
         why = error if error is not None else ClosedError("the client was closed")
         self.publisher.close(error)
-        self._reach.end(why)
+        self._dialler.end(why)
         self._requests.settle_all(why)
         self._subscriptions.end(error)
         self._outbox.finish()

@@ -3,8 +3,8 @@
 In:    Subscribe commands; what the program has read; the ends of subscriptions.
 Out:   bodies of SUBSCRIBE frames; which inboxes a delivery goes to; which inboxes are full.
 State: a bounded table, and a bounded memory of which numbers lead to which inboxes.
-Not here: queues (client/inbox.py), asking a broker for them (client/subscription_requests.py), who awaits an answer
-          (client/requests.py).
+Not here: queues (client/inbox.py), asking a broker for them (client/subscription_requests.py), which request awaits
+          an answer (client/requests.py).
 
 Two inboxes are not the program's subscriptions: ``answers`` (number 0) gets what is published to the session's own
 inbox topic, once the program has made a request; ``directed`` gets publications that name this session as a

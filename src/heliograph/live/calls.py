@@ -1,7 +1,7 @@
 """Calls: a program's requests to its session, as futures.
 
 In:    commands; the session's outcomes.
-Out:   commands told to the machine; values and errors for those who wait.
+Out:   commands told to the machine; values and errors for the callers that wait.
 State: open requests.
 Not here: what a command does (client/session.py), subscriptions as objects of the program (live/subscription.py).
 """

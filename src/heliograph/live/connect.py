@@ -89,18 +89,18 @@ def connect(
 ) -> Connecting:
     """Connect to a broker: ``client = await connect(…)``, or ``async with connect(…) as client``.
 
-    ``address`` is one, or several to choose from; else $HELIOGRAPH_URL. Without either the nearest broker is looked
-    for, as ``discover=Discover(…)`` says or else the environment. A search that was told of nobody and finds nobody
-    ends at heliograph://127.0.0.1:4717; ``discover=False`` goes there at once.
+    ``address`` is one address, or several to choose from; the default is $HELIOGRAPH_URL. Without either, the nearest
+    broker is searched for, as ``discover=Discover(…)`` or else the environment says. A search without any configured
+    address that finds no broker ends at heliograph://127.0.0.1:4717; ``discover=False`` goes there at once.
 
-    ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove who one is; ``authority`` is
-    whom to trust (heliographs:// only). Each of these has a variable too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE
-    and so on. A broker that a search found gets a token only if ``authority`` or ``server_name`` vouches for it.
-    ``hold`` lets this publisher wait for slow consumers that ask for it.
+    ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove the client's identity;
+    ``authority`` is the certificate authority to trust (heliographs:// only). Each of these has an environment variable
+    too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE and so on. A broker that a search found gets a token only if
+    ``authority`` or ``server_name`` vouches for it. ``hold`` lets this publisher wait for slow consumers that want it.
 
     Times are in seconds. Each address is tried at least once, and again until ``timeout`` is over. Later, a lost link
-    is restored by itself, for ever or until ``give_up`` is over. ``on_refused`` hears of publications that the broker
-    refused, ``on_note`` of what the session observes (lost and restored links, losses).
+    is restored automatically, for ever or until ``give_up`` is over. ``on_refused`` is called with publications that
+    the broker refused, ``on_note`` with what the session observes (lost and restored links, losses).
     """
     looks = _looks(address, discover)
     config = ClientConfig(

@@ -1,9 +1,9 @@
-"""Leaving: how a session leaves a broker that goes away, once nothing more is due on the line.
+"""Graceful leave: how a session leaves a broker that goes away, once nothing more is due on the line.
 
 In:    the moment until which the broker stays.
 Out:   a PING for what is unconfirmed; a goodbye.
 State: none but the timers; whether a line is being left is with the line (client/line.py).
-Not here: where to go instead (client/roaming.py, client/reach.py).
+Not here: where to go instead (client/roaming.py, client/dialler.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
 
 
-class Leaving:
+class GracefulLeave:
     """Leaves brokers without losing what they owe."""
 
     def __init__(

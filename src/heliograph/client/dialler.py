@@ -1,4 +1,4 @@
-"""Reach: which broker to dial next, and when.
+"""The dialler: which broker to dial next, and when.
 
 In:    lost links and failed dials; addresses that a broker named when it had to go; Connect commands.
 Out:   dials, in the order of the targets, with growing pauses and jitter; answers for those that wait for a broker; the
@@ -12,8 +12,8 @@ from __future__ import annotations
 from random import Random
 
 from heliograph.client.commands import Connect, EndSession, Request
-from heliograph.client.config import ClientConfig, Target, stays_here
-from heliograph.client.line import NS_PER_MS, Line
+from heliograph.client.config import NS_PER_MS, ClientConfig, Target, stays_here
+from heliograph.client.line import Line
 from heliograph.client.lines import Lines
 from heliograph.client.requests import OpenRequests
 from heliograph.errors import HeliographError, NotConnectedError, Reason
@@ -43,8 +43,8 @@ FATAL = frozenset(
 DOUBLINGS_MAX = 20  # enough to reach any maximum, and keeps the numbers small
 
 
-class Reach:
-    """Finds a broker again and again. The jitter keeps a thousand clients from coming back at the same moment."""
+class Dialler:
+    """Dials brokers until one accepts the session. Jitter keeps many clients from coming back at the same moment."""
 
     def __init__(
         self,
