@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check bench bench-peers fuzz soak clean FORCE
+.PHONY: help demo test quick check sweep mutants bench bench-peers fuzz soak clean FORCE
 
 # The first Python that really runs (a pyenv shim may exist and still fail), is new enough and can make environments.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -30,19 +30,26 @@ help: ## show this text
 demo: .venv/.stamp ## run a broker, clients and a simulation, and report what happened (under a minute)
 	@.venv/bin/heliograph demo
 
-test: .venv/.stamp ## run all tests
-	$(PYTEST)
+test: .venv/.stamp ## run all tests but the sweep: the same examples and seeds every time
+	$(PYTEST) -m 'not sweep'
 
 quick: .venv/.stamp ## lint and the fast tests, for every commit (at most a minute)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
-	$(PYTEST) -m 'not slow and not live' --hypothesis-profile quick
+	$(PYTEST) -m 'not slow and not live and not sweep' --hypothesis-profile quick
 
 check: .venv/.stamp ## ruff, mypy strict and the architecture tests
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 	$(RUN) -m pytest tests/architecture
+
+sweep: .venv/.stamp ## many fixed seeds of every shipped scenario, then the tests marked sweep
+	@$(RUN) -m tests.sweep
+	$(PYTEST) -m sweep
+
+mutants: .venv/.stamp ## plant small bugs in a copy of the sources, one at a time; a test must notice each
+	@$(RUN) -m tests.mutants
 
 bench: .venv/.stamp ## the short form of every benchmark, one after another
 	@$(RUN) -m benchmarks all --quick --json
@@ -53,8 +60,8 @@ bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ub
 fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a broker
 	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
 
-soak: .venv/.stamp ## every property with ten times the examples, then every shipped scenario over SEEDS seeds
-	$(PYTEST) -m 'not live' --ignore tests/sim --hypothesis-profile thorough
+soak: .venv/.stamp ## every property with ten times the examples, new ones each time, then every shipped scenario over SEEDS seeds
+	$(PYTEST) -m 'not live and not sweep' --ignore tests/sim --hypothesis-profile thorough
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
 

@@ -1,4 +1,8 @@
-"""Rules for all tests: a property fails for what is wrong, never because the machine was busy."""
+"""Rules for all tests: the same code gives the same result, on a busy machine as on a free one.
+
+Properties draw the same examples in every run of `make test` and `make quick`. Only `make soak` draws new ones; what it
+finds becomes an ``@example`` of the property.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,25 @@ import gc
 import signal
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.examples import USUAL
 
 slow = [HealthCheck.too_slow]
 settings.register_profile(
-    "house", deadline=None, print_blob=True, suppress_health_check=slow, max_examples=USUAL * 2 // 3
+    "house",  # for `make test`; without a database, what an earlier run found changes nothing
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=slow,
+    max_examples=USUAL * 2 // 3,
 )
 house = settings.get_profile("house")
 settings.register_profile("quick", house, max_examples=USUAL // 6)  # for `make quick`
-settings.register_profile("thorough", house, max_examples=USUAL * 10)  # for `make soak`
+settings.register_profile("mutants", house, phases=[Phase.explicit, Phase.generate])  # for `make mutants`: no shrinking
+settings.register_profile(  # for `make soak`
+    "thorough", deadline=None, derandomize=False, print_blob=True, suppress_health_check=slow, max_examples=USUAL * 10
+)
 settings.load_profile("house")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C; commands under test must not inherit that.

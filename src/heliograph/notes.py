@@ -198,6 +198,19 @@ class NeighbourLost(Note, frozen=True, tag="neighbour_lost"):
         return "warning"
 
 
+class ChangeoverCut(Note, frozen=True, tag="changeover_cut"):
+    """Ways were changed before the old ones were known to be empty: publications may be overtaken, and are counted."""
+
+    why: str  # timed_out: no answer came; overflowed: too much was held back
+    destinations: int
+    held: int  # runs that were held back until then
+
+    @property
+    def level(self) -> str:
+        """Nothing is lost."""
+        return "warning"
+
+
 class NeighbourSuspected(Note, frozen=True, tag="neighbour_suspected"):
     """Nothing was heard of a neighbour for a while: other ways are taken."""
 

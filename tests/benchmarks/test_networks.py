@@ -80,14 +80,14 @@ def test_a_relay_resets_both_ends_of_a_link() -> None:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         port = free_port()
         process = relay(stack, "tcp", "127.0.0.1", port, server.getsockname()[1], 0)
-        client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         accepted, _ = server.accept()
         stack.enter_context(accepted)
         client.sendall(b"there")
         assert accepted.recv(5) == b"there"
         process.send_signal(signal.SIGUSR1)
         for end in (client, accepted):
-            end.settimeout(10)
+            end.settimeout(60)
             with pytest.raises(ConnectionResetError):
                 end.recv(1)
 

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heliograph.broker.routing.seen import NS_PER_MS, Origins, Seen
@@ -11,6 +11,9 @@ from heliograph.broker.routing.seen import NS_PER_MS, Origins, Seen
 
 @pytest.mark.req("N6")
 @given(st.lists(st.integers(0, 60), max_size=80))
+@example([5, 4, 4])  # the last of a gap
+@example([5, 0, 0])  # its first
+@example([5, 2, 2, 1, 3, 1, 3])  # one within, then both halves
 def test_a_number_is_new_once_whatever_comes_first(numbers: list[int]) -> None:
     seen = Seen(1, gaps_max=1_000)
     known: set[int] = set()

@@ -122,3 +122,20 @@ def test_it_is_not_taken_while_effects_wait(form: str, monkeypatch: pytest.Monke
     mesh.publish("a", 1, "t")
     node.say(1, control(Kind.PING, 7), take=False)
     assert node.broker.shortcut(1, node.an_event(1, "t"), mesh.now) is None
+
+
+@pytest.mark.req("N15")
+@pytest.mark.parametrize("form", FORMS)
+def test_it_is_not_taken_to_a_link_that_is_slow(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(form, monkeypatch)
+    mesh = Mesh({"a": []})
+    mesh.client("a", 1)
+    heard = mesh.client("a", 2)
+    mesh.subscribe("a", 2, "t")
+    mesh.publish("a", 1, "t", b"finds the way")
+    mesh["a"].press(2, True)
+    assert mesh["a"].broker.shortcut(1, mesh["a"].an_event(1, "t"), mesh.now) is None
+    mesh.publish("a", 1, "t", b"waits")
+    assert heard.payloads == [b"finds the way"]
+    mesh["a"].press(2, False)
+    assert heard.payloads[-1] == b"waits"

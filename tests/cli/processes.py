@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "heliograph.cli.main"]
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:

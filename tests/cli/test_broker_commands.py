@@ -53,7 +53,7 @@ def test_a_drained_broker_ends_by_itself(run: Run, tmp_path: Path) -> None:
     with broker(tmp_path) as (process, url):
         assert run("broker", "drain", "--grace-ms", "100", "--url", url).code == 0
 
-        assert process.popen.wait(30) == 0
+        assert process.popen.wait(60) == 0
 
 
 @pytest.mark.req("O9")

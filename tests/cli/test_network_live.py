@@ -99,7 +99,7 @@ def test_a_broker_that_was_started_again_by_hand_is_in_the_map_and_stopped_with_
 ) -> None:
     killed = psutil.Process(network["a1"]["pid"])
     killed.kill()
-    killed.wait(10)
+    killed.wait(60)
     assert _pid(run, "a1") is None
     folder = tmp_path / "run" / "network"
     settings = Path("a1.toml") if relative else folder / "a1.toml"
@@ -109,7 +109,7 @@ def test_a_broker_that_was_started_again_by_hand_is_in_the_map_and_stopped_with_
             pass
         assert _pid(run, "a1") == again.popen.pid
         assert run("network", "down").err == "4 of 4 brokers were running and are stopped\n"
-        assert again.popen.wait(10) == 0
+        assert again.popen.wait(60) == 0
 
 
 def test_a_network_in_the_foreground_ends_with_ctrl_c(run: Run, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_terminated_launcher_takes_its_brokers_along(tmp_path: Path) -> None:
         terminal.line()
         pids = [int(terminal.line().split()[4]) for _ in range(2)]
         terminal.popen.send_signal(signal.SIGTERM)
-        assert terminal.popen.wait(30) == 0
+        assert terminal.popen.wait(60) == 0
 
     assert not any(runs(pid) for pid in pids)
 

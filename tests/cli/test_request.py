@@ -34,7 +34,7 @@ def test_a_command_answers_requests_with_what_it_prints(home: Path, url: str) ->
 
         assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (0, b"256", b"")
         assert json.loads(told.stdout)["payload"].strip() == "3"
-        assert answerer.popen.wait(30) == 0
+        assert answerer.popen.wait(60) == 0
 
 
 def test_a_command_that_fails_says_so_in_a_header(home: Path, url: str) -> None:
@@ -55,7 +55,7 @@ def test_a_command_that_does_not_read_its_input_does_not_end_the_service(home: P
         answerer.remark()
         codes = [piped(home, "request", "deaf", "-", "--url", url, data=data).returncode for _ in range(3)]
 
-        assert (codes, answerer.popen.wait(30)) == ([1, 1, 1], 0)
+        assert (codes, answerer.popen.wait(60)) == ([1, 1, 1], 0)
 
 
 def test_a_command_that_cannot_be_started_any_more_is_told_to_askers_and_does_not_end_the_service(
@@ -111,7 +111,7 @@ def test_sigterm_ends_it_like_ctrl_c(home: Path, url: str, command: tuple[str, .
     with started(home, *command, "--url", url) as process:
         process.remark()
         process.popen.terminate()
-        assert process.popen.wait(30) == 0
+        assert process.popen.wait(60) == 0
         assert process.end().count("\n") == 0  # it said nothing more
 
 

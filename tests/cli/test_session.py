@@ -40,7 +40,7 @@ def test_lines_of_standard_input_are_publications_in_order(home: Path, url: str)
 
         assert ran.returncode == 0
         assert [terminal.line() for _ in lines] == [f"log {line}" for line in lines]
-        assert terminal.popen.wait(30) == 0
+        assert terminal.popen.wait(60) == 0
 
 
 def test_json_goes_out_as_it_can_come_in(home: Path, url: str) -> None:
@@ -85,7 +85,7 @@ def test_a_closed_pipe_ends_a_subscriber_cleanly(run: Run, home: Path, url: str)
         terminal.out.close()
         run("publish", "pipe", "x", "--count", "3", "--url", url)
 
-        assert terminal.popen.wait(30) == 0
+        assert terminal.popen.wait(60) == 0
         assert terminal.err.read() == b""
 
 

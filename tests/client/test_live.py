@@ -266,10 +266,10 @@ async def test_the_same_session_elsewhere_ends_this_one() -> None:
     async with a_broker() as broker:
         config = ClientConfig(targets=(parse_target(broker.address),))
         clients = [Client(Session(config, secret=bytes(16), seed=seed)) for seed in (1, 2)]
-        await clients[0]._connect(5)
+        await clients[0]._connect(60)
         subscription = await clients[0].subscribe("a")
         waiting = asyncio.create_task(subscription.next())
-        await clients[1]._connect(5)
+        await clients[1]._connect(60)
         with pytest.raises(RefusedError) as caught:
             await waiting
         assert caught.value.reason is Reason.TAKEN_OVER

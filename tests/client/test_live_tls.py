@@ -133,4 +133,4 @@ async def test_a_move_stays_with_tls_and_with_who_one_is(files: Files) -> None:
             assert brokers["b"].address.startswith("heliographs://")
             assert client.entity == "sensor-7"
             await client.publish("t", b"over there")
-            assert (await subscription.next(timeout=10)).payload == b"over there"
+            assert (await subscription.next(timeout=60)).payload == b"over there"

@@ -42,6 +42,7 @@ def test_every_topology_is_measured_beside_the_paper() -> None:
     for row in rows:
         assert row["found"] == 2
         assert sum(row["share"].values()) == pytest.approx(1, abs=0.01)
+    assert [row.get("nearest") for row in rows if row["topology"] != topologies.MULTICAST] == [2, 2, 2]
     assert rows[0]["paper"]["mean"] == 338.411
 
 

@@ -122,7 +122,7 @@ class Gate:
         return self.result
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for something to become true."""
     async with asyncio.timeout(seconds):
         while not condition():

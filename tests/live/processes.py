@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Process:

@@ -38,6 +38,7 @@ from tests.live.test_datagrams import free_port
 pytestmark = pytest.mark.live
 
 NOWHERE = "127.0.0.1:9"  # nobody listens there
+PATIENCE_MS = 30_000  # for searches that find somebody: they end long before, unless the machine is busy
 NONE = MulticastConfig(enabled=False)
 
 
@@ -49,7 +50,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asking(group: MulticastConfig, **more: object) -> Discover:
     """Options that ask this group, and nobody who happens to run here."""
-    fields: dict[str, object] = {"brokers": (NOWHERE,), "timeout_ms": 3_000} | more
+    fields: dict[str, object] = {"brokers": (NOWHERE,), "timeout_ms": PATIENCE_MS} | more
     return Discover(multicast=group.enabled, multicast_group=group.group, multicast_port=group.port, **fields)  # type: ignore[arg-type]
 
 
@@ -109,7 +110,7 @@ async def test_the_environment_says_whom_to_ask_and_a_url_there_wins(monkeypatch
 async def test_where_nobody_answers_the_listed_broker_is_tried_all_the_same() -> None:
     async with network(1, ResponderConfig(port=0, multicast=NONE)) as (driver,):
         listed = driver.report(BROKER, "usage")["addresses"][0].removeprefix("heliograph://")
-        with_udp_elsewhere = Discover(multicast=False, brokers=(listed,), timeout_ms=100)
+        with_udp_elsewhere = Discover(multicast=False, brokers=(listed,), timeout_ms=PATIENCE_MS)
         async with heliograph.connect(discover=with_udp_elsewhere) as client:
             assert client.broker == "b0"
             assert client.report("discovery")["proven"] is False
@@ -167,7 +168,7 @@ async def a_resolver(port: int) -> AsyncIterator[Address]:
 @on_the_loop
 async def test_a_domain_names_its_directories() -> None:
     async with brokers_with_a_directory(2) as (_, address), a_resolver(address[1]) as resolver:
-        options = Discover(bdns=("example.org",), multicast=False, timeout_ms=3_000)
+        options = Discover(bdns=("example.org",), multicast=False, timeout_ms=PATIENCE_MS)
         result = await discover(options, resolvers=[resolver])
     assert result.proven
     assert result.tried[0].startswith(f"directory {written(address)}: acknowledged")
@@ -196,7 +197,7 @@ def test_name_servers_are_read_from_the_systems_file(tmp_path: Path) -> None:
 @on_the_loop
 async def test_the_target_set_is_remembered_and_asked_when_its_directory_is_gone(tmp_path: Path) -> None:
     async with brokers_with_a_directory(3) as (bdn, address):
-        options = Discover(bdns=(written(address),), multicast=False, timeout_ms=3_000)
+        options = Discover(bdns=(written(address),), multicast=False, timeout_ms=PATIENCE_MS)
         first = await discover(options)
         assert first.proven
         (file,) = (tmp_path / "state").glob("brokers-*.json")
@@ -290,7 +291,7 @@ async def test_a_rogue_that_answers_multicast_gets_no_token(tmp_path: Path) -> N
     shown = {"entity": "ann", "token": "very-secret-token"}
     async with a_rogue(group) as heard:
         with pytest.raises(NotConnectedError) as error:
-            await heliograph.connect(discover=asking(group, brokers=(), bdns=(NOWHERE,)), timeout=2, **shown)  # type: ignore[arg-type]
+            await heliograph.connect(discover=asking(group, brokers=(), bdns=(NOWHERE,)), timeout=60, **shown)  # type: ignore[arg-type]
         assert error.value.reason is Reason.CREDENTIAL_MISSING
         assert heard == []
         # With an authority, unsigned answers are none at all.
@@ -303,10 +304,15 @@ async def test_a_rogue_that_answers_multicast_gets_no_token(tmp_path: Path) -> N
             )
         assert error.value.reason is Reason.BROKER_NOT_FOUND
         assert heard == []
+
         # Who has nothing to lose is led astray, and shows nothing.
-        with pytest.raises(NotConnectedError):
-            await heliograph.connect(discover=asking(group, brokers=(), bdns=(NOWHERE,)), timeout=0.5)
-        assert heard
+        async def be_led_astray() -> None:
+            await heliograph.connect(discover=asking(group, brokers=(), bdns=(NOWHERE,)), timeout=60)
+
+        connecting = asyncio.create_task(be_led_astray())
+        await until(lambda: any(heard))
+        connecting.cancel()
+        await asyncio.wait([connecting])
         assert not any(b"secret-token" in data for data in heard)
 
 
@@ -324,7 +330,7 @@ async def test_a_broker_that_the_authority_vouches_for_gets_the_token(tmp_path: 
     async with a_broker_that_names("", config, group, files):
         options = asking(group, brokers=(), bdns=(NOWHERE,))
         shown = {"entity": "ann", "token": token, "authority": authority.file}
-        async with heliograph.connect(discover=options, timeout=10, **shown) as client:  # type: ignore[arg-type]
+        async with heliograph.connect(discover=options, timeout=60, **shown) as client:  # type: ignore[arg-type]
             assert (client.broker, client.entity) == ("b0", "ann")
 
 

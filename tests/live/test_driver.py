@@ -354,7 +354,7 @@ def test_stopping_does_not_wait_for_ever_for_a_peer_that_reads_nothing(run: Any)
             lazy = socket.create_connection(address)
             await until(lambda: machine.peers)
             driver.tell("m", lambda m: m.outbox.writes.append((1, [bytes(64 << 20)])))
-            await asyncio.wait_for(driver.stop(), 5)
+            await asyncio.wait_for(driver.stop(), 60)
             assert machine.detached == {1: Reason.STOPPING}
             lazy.close()
 
@@ -370,7 +370,7 @@ def test_a_machine_that_crashes_ends_the_driver_with_its_last_inputs(run: Any) -
         async with driving(machine, crashed=lambda *a: crashes.append(a)) as (driver, address):
             reader, writer = await asyncio.open_connection(*address)
             writer.write(b"crash")
-            await asyncio.wait_for(driver.stopped.wait(), 5)
+            await asyncio.wait_for(driver.stopped.wait(), 60)
             assert await reader.read() == b""
             assert isinstance(driver.failure, AssertionError)
             assert crashes == [("m", driver.failure)]
@@ -387,7 +387,7 @@ def test_a_crash_nobody_listens_for_is_told_on_standard_error(run: Any, capsys: 
         async with driving(Fragile()) as (driver, address):
             _, writer = await asyncio.open_connection(*address)
             writer.write(b"secret crash")
-            await asyncio.wait_for(driver.stopped.wait(), 5)
+            await asyncio.wait_for(driver.stopped.wait(), 60)
             writer.close()
 
     run(main())

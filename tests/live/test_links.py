@@ -60,11 +60,13 @@ def test_a_link_knows_its_peer_and_sends_without_delay(run: Any) -> None:
 def test_a_peer_that_closes_is_detached_once_as_closed(run: Any) -> None:
     async def main() -> None:
         machine = Recorder()
-        async with driving(machine) as (_, address):
+        async with driving(machine) as (driver, address):
             _, writer = await asyncio.open_connection(*address)
             writer.close()
             await until(lambda: machine.detached)
             assert machine.detached == {1: Reason.CLOSED}
+            await until(lambda: not driver.network._sockets)
+            assert driver.failure is None
 
     run(main())
 
@@ -91,7 +93,7 @@ def test_a_half_closed_link_that_reads_nothing_ends_after_the_flushing_time(run:
             driver.tell("m", write(1, bytes(32 << 20)))
             peer.shutdown(socket.SHUT_WR)
             await until(lambda: machine.detached)
-            await until(lambda: not driver.network._sockets, FLUSH_S + 5)
+            await until(lambda: not driver.network._sockets, FLUSH_S + 60)
             peer.close()
 
     run(main())

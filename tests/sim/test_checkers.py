@@ -9,6 +9,7 @@ import pytest
 
 from heliograph.broker.config import AccessConfig, RuleConfig
 from heliograph.sim.checkers import CHECKERS, Checker
+from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.rules import may, people
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND, Loop
@@ -328,14 +329,45 @@ def test_the_plain_reading_of_rules_protects_system_topics() -> None:
 LINKED = replace(SCENARIO, topology=replace(SCENARIO.topology, links=(("a", "b"),)))
 
 
-@pytest.mark.parametrize(("counted", "blamed"), [(1, 0), (0, 1)])
-def test_order_excuses_what_was_overtaken_between_brokers_if_it_was_counted_as_late(counted: int, blamed: int) -> None:
-    world = World("order", LINKED, {"overview": {"late": counted}})
+def overtaken(world: World) -> int:
+    """How many are blamed where the second publication comes before the first, at another broker."""
     for number in (1, 2):
         world.publish(number)
     world.receive(2, who="far")
     world.receive(1, who="far")
-    assert len(world.verdict()) == blamed
+    return len(world.verdict())
+
+
+@pytest.mark.parametrize(("counted", "blamed"), [(1, 0), (0, 1)])
+def test_order_excuses_what_was_overtaken_during_a_fault_if_it_was_counted_as_late(counted: int, blamed: int) -> None:
+    world = World("order", LINKED, {"overview": {"late": counted}})
+    world.loop.now += 10 * SECOND
+    world.write("fault", "a > b", "stall")
+    world.loop.now += 10 * SECOND  # it lasts
+    assert overtaken(world) == blamed
+    assert isinstance(world.checker, Order)
+    assert world.checker.excused == 1 - blamed
+
+
+@pytest.mark.parametrize(("after_s", "blamed"), [(1.9, 0), (2.1, 1)])
+@pytest.mark.parametrize("kind", ["reset", "stall", "unlink"])
+def test_order_excuses_nothing_two_seconds_after_the_last_fault(kind: str, after_s: float, blamed: int) -> None:
+    world = World("order", LINKED, {"overview": {"late": 1}})
+    world.loop.now += 10 * SECOND
+    world.write("fault", "a > b", kind)
+    world.write("healed", "a > b", kind)
+    if kind == "unlink":
+        world.write("unlinked", "a", "b")
+    world.loop.now += int(after_s * SECOND)
+    assert overtaken(world) == blamed
+
+
+@pytest.mark.parametrize("kind", ["lag", "link", "clock_step"])
+def test_order_excuses_nothing_while_costs_change_and_links_are_added(kind: str) -> None:
+    world = World("order", LINKED, {"overview": {"late": 1}})
+    world.loop.now += 10 * SECOND
+    world.write("fault", "a > b", kind)
+    assert overtaken(world) == 1
 
 
 def test_order_excuses_nobody_at_the_publishers_own_broker() -> None:

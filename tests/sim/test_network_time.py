@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,11 +14,10 @@ from heliograph.sim.loop import Loop
 from heliograph.sim.run import Result, play
 from heliograph.sim.scenario import load, parse
 from heliograph.timekeeping import clock
+from tests.sweep.seeds import seeds_of
 
 pytestmark = pytest.mark.req("N13")
 
-SEEDS = 10
-SEEDS_PER_TEST = 5
 MS = 1_000_000
 
 PAIR = parse("""
@@ -55,46 +54,55 @@ def why(result: Result) -> str:
     return "\n".join([result.crash, *map(str, result.violations), replay])
 
 
-def errors_of(result: Result) -> tuple[float, float]:
-    """In milliseconds: in the median, at most."""
+class Errors(NamedTuple):
+    """In milliseconds. The first two are what nodes state in the end, after the last fault."""
+
+    median: float
+    most: float
+    apart: float  # two nodes that follow the same clock, at most, faults included
+    stated: float  # by any node, at most, faults included
+
+
+def errors_of(result: Result) -> Errors:
     (text,) = [text for text in result.measured if text.startswith("network time")]
-    median, most = re.findall(r"([0-9.]+) ms", text)
-    return float(median), float(most)
+    return Errors(*map(float, re.findall(r"([0-9.]+) ms", text)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
-def test_network_time_is_as_exact_as_each_node_says_whatever_goes_wrong(first: int) -> None:
-    scenario = load("network-time")
-    for seed in range(first, first + SEEDS_PER_TEST):
-        result = play(scenario, seed, keep_journal=True)
+@pytest.mark.parametrize("seed", seeds_of("network-time"))
+def test_network_time_is_as_exact_as_each_node_says_whatever_goes_wrong(seed: int) -> None:
+    result = play(load("network-time"), seed)
 
-        assert result.ok, why(result)
-        assert all(result.faults.values())
-        assert errors_of(result)[0] < 20
+    assert result.ok, why(result)
+    assert all(result.faults.values())
+    errors = errors_of(result)
+    assert errors.median < 20
+    assert errors.most < 45  # a client over two ways of 25 ms there and 5 ms back
+    assert errors.apart <= errors.stated < 200  # while clocks step by 90 ms
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
-def test_a_network_that_asks_ntp_servers_follows_utc_and_no_liar(first: int) -> None:
-    scenario = load("network-utc")
-    for seed in range(first, first + SEEDS_PER_TEST):
-        result = play(scenario, seed, keep_journal=True)
+@pytest.mark.parametrize("seed", seeds_of("network-utc"))
+def test_a_network_that_asks_ntp_servers_follows_utc_and_no_liar(seed: int) -> None:
+    result = play(load("network-utc"), seed, keep_journal=True)
 
-        assert result.ok, why(result)
-        assert all(result.faults.values())
-        references = {
-            entry[4][0].reference
-            for entry in result.journal.entries
-            if entry[2] == "note" and type(entry[4][0]).__name__ == "ReferenceChanged"
-        }
-        assert "UTC" in references
+    assert result.ok, why(result)
+    assert all(result.faults.values())
+    references = {
+        entry[4][0].reference
+        for entry in result.journal.entries
+        if entry[2] == "note" and type(entry[4][0]).__name__ == "ReferenceChanged"
+    }
+    assert "UTC" in references
+    errors = errors_of(result)
+    assert errors.most < 60
+    assert errors.stated < 150
 
 
 def test_two_brokers_and_their_clients_agree_within_milliseconds() -> None:
     result = play(PAIR, 1, keep_journal=True)
     assert result.ok, why(result)
-    assert errors_of(result)[1] < 6
+    assert errors_of(result).most < 6
 
 
 def test_a_node_that_states_too_small_an_error_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

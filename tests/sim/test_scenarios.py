@@ -11,13 +11,18 @@ import pytest
 
 from heliograph.sim.run import play
 from heliograph.sim.scenario import Fault, Workload, load, shipped
+from tests.sweep.seeds import seeds_of
 
-SEEDS = (1, pytest.param(2, marks=pytest.mark.slow))  # `make soak` plays thousands
+NAMES = [name for name in shipped() if not name.startswith("network-") and name != "contents"]
+PLAYED = [
+    pytest.param(name, seed, marks=[pytest.mark.slow] if number else [])  # `make quick` plays one of each
+    for name in NAMES
+    for number, seed in enumerate(seeds_of(name))
+]
 
 
 @pytest.mark.req("O7", "N6", "N15")
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", [name for name in shipped() if not name.startswith("network-") and name != "contents"])
+@pytest.mark.parametrize(("name", "seed"), PLAYED)
 def test_a_shipped_scenario_holds(name: str, seed: int) -> None:
     result = play(load(name), seed)
 

@@ -25,7 +25,7 @@ from typing import Any
 from heliograph.model.identity import Role
 from heliograph.trust.certificates import Pair, issue, make_authority
 
-SECONDS_MAX = 30.0  # a loaded machine may take seconds to start Python
+SECONDS_MAX = 60.0  # a loaded machine may take seconds to start Python
 
 SETTINGS = """
 [broker]

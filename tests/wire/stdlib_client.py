@@ -113,7 +113,7 @@ class StdlibClient:
         tls: ssl.SSLContext | None = None,
         server_name: str | None = None,
         secret: bytes | None = None,
-        seconds: float = 10.0,
+        seconds: float = 60.0,
     ) -> None:
         plain = socket.create_connection((host, port), timeout=seconds)
         self.socket = tls.wrap_socket(plain, server_hostname=server_name or host) if tls else plain

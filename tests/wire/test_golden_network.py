@@ -29,6 +29,8 @@ SNAPSHOT = network.Interest(6, True, 8, 1, full=True, add=["#"])
 OFFER = network.Sync(has=[("member", 5, 9, 2), ("wide", 6, 8, 1)])
 WISH = network.Sync(wants=[("narrow", 5), ("gateway", 6)])
 WAVE = network.Wave(5, 1, True, False, (6, 8, 1))
+MARK = network.Mark(5, 6)
+MARKED = network.Marked(5, 6, 9, 63, [5, 7])
 
 # kind, the JSON body to the letter, the struct, how it is read
 GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
@@ -75,6 +77,8 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
     "SYNC, an offer": (Kind.SYNC, '{"has":[["member",5,9,2],["wide",6,8,1]]}', OFFER, network.decode_sync),
     "SYNC, a wish": (Kind.SYNC, '{"wants":[["narrow",5],["gateway",6]]}', WISH, network.decode_sync),
     "WAVE": (Kind.WAVE, '{"broker":5,"number":1,"wide":true,"told":[6,8,1]}', WAVE, network.decode_wave),
+    "MARK": (Kind.MARK, '{"broker":5,"speaker":6}', MARK, network.decode_mark),
+    "MARKED": (Kind.MARKED, '{"broker":5,"speaker":6,"by":9,"ttl":63,"way":[5,7]}', MARKED, network.decode_marked),
 }
 OTHERS = {Kind.COUNT, Kind.TRACE, Kind.TRACED}  # no body of their own, or one that only the asker reads
 
@@ -109,6 +113,8 @@ def test_a_bad_body_is_the_peers_fault(bad: bytes) -> None:
         network.decode_link_up,
         network.decode_proof,
         network.decode_wave,
+        network.decode_mark,
+        network.decode_marked,
     ):
         with pytest.raises(ProtocolError):
             decode(bad)

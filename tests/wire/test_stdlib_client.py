@@ -266,4 +266,4 @@ def test_a_stopping_broker_says_so(tmp_path: Path) -> None:
         assert running.process is not None
         running.process.terminate()
         assert client.ended() == "stopping"
-        assert running.process.wait(30) == 0
+        assert running.process.wait(60) == 0

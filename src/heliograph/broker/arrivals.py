@@ -11,12 +11,14 @@ neighbour that relayed it keeps its link.
 
 from __future__ import annotations
 
-from heliograph.broker.hot import scan
+from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import Link, Links
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
-from heliograph.broker.routing.network import TTL, Network
+from heliograph.broker.routing.neighbours import HopSink, Targets
+from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Way
-from heliograph.broker.routing.routes import Route, RouteTable
+from heliograph.broker.routing.plans import TTL
+from heliograph.broker.routing.routes import Route, RouteTable, Sink
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
@@ -25,9 +27,12 @@ from heliograph.errors import Reason
 from heliograph.machine import Instant
 from heliograph.model.topics import topic_fault
 from heliograph.wire.columns import Mixed
-from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, ORIGIN, Flag, Frame, Kind
+from heliograph.wire.frames import EVENT_FLAGS_KNOWN, HEAD, ORIGIN, SCAN, Flag, Frame, Kind
 from heliograph.wire.limits import HEAD_BYTES, PAYLOAD_BYTES_MAX
-from heliograph.wire.scan import MISS, OTHER
+from heliograph.wire.scan import MISS, OTHER, is_over_limit
+
+JOINED_MAX = 1_024  # remembered per way
+MATCHED_FLAGS = int(Flag.EXPIRES | Flag.REQUEST)  # of publications that go where their topic is wanted
 
 
 class Arrivals:
@@ -51,6 +56,9 @@ class Arrivals:
 
     def arrive(self, link: Link, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
+        if way.joins:
+            self._arrive_and_pass(link, frames, way, now)
+            return
         table = self._subscriptions.inner if way.inside else self._subscriptions.local
         if way.groups:
             self._arrive_for_groups(link, frames, table, way.groups, way.trace, now)
@@ -76,6 +84,66 @@ class Arrivals:
                 break
         if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
             self._links.count(Reason.BODY_MALFORMED)
+
+    def _arrive_and_pass(self, link: Link, frames: bytes, way: Way, now: Instant) -> None:
+        """The same where the frames also go on to other parts: a neighbour gets each of them once, for all reasons."""
+        passed = tuple(way.sinks)
+        run_sinks: tuple[Sink, ...] = passed
+        start = run_start = 0
+        for end in frames_of(frames, 0):
+            raw = frames[start:end]
+            is_event = _is_event(raw)
+            sinks: tuple[Sink, ...] = self._join(raw, way, passed, now) if is_event else passed
+            if sinks is not run_sinks or not is_event:
+                self._pass(link, run_sinks, frames[run_start:start], now)
+                run_start, run_sinks = start, sinks
+            if not is_event:
+                self._meet_alone(link, raw, way, now)
+            start = end
+        self._pass(link, run_sinks, frames[run_start:], now)
+
+    def _pass(self, link: Link, sinks: tuple[Sink, ...], run: bytes, now: Instant) -> None:
+        if run:
+            self._links.fan_out(link, sinks, run, now)
+
+    def _join(self, raw: bytes, way: Way, passed: tuple[HopSink, ...], now: Instant) -> tuple[Sink, ...]:
+        """Everybody who gets a publication from here: those that it is passed on to and, if it is new, our own."""
+        _, word, origin, sequence, _ = SCAN.unpack_from(raw)
+        if not self._sessions.origins.visit(origin, now).admit(sequence):
+            return passed
+        route = self._subscriptions.inner.routes[raw[HEAD_BYTES : HEAD_BYTES + (word >> 16)]]
+        if route is None:
+            self._links.count(Reason.TOPIC_INVALID)
+            return passed
+        if route.content is not None:
+            route = route.content.route(raw)
+        joined = way.joined.get(route.sinks)
+        if joined is None:
+            if len(way.joined) >= JOINED_MAX:
+                way.joined.clear()
+            joined = way.joined[route.sinks] = self._joined(route.sinks, passed)
+        return joined
+
+    def _joined(self, ours: tuple[Sink, ...], passed: tuple[HopSink, ...]) -> tuple[Sink, ...]:
+        """The sinks of a route and those of a way, with one for each neighbour that is in both."""
+        left = list(passed)
+        found: list[Sink] = []
+        for sink in ours:
+            other = next((each for each in left if each.neighbour is sink.neighbour), None)
+            if isinstance(sink, HopSink) and other is not None:
+                left.remove(other)
+                targets = Targets(sink.targets.members, other.targets.parts)
+                sink = sink.neighbour.sink(targets, other.ttl, self._network.epoch, other.trace)
+            found.append(sink)
+        return (*found, *left)
+
+    def _meet_alone(self, link: Link, raw: bytes, way: Way, now: Instant) -> None:
+        """What is no publication to be matched: only its own room knows what it is. It is passed on in any case."""
+        if len(raw) < HEAD_BYTES:
+            self._links.count(Reason.BODY_MALFORMED)
+            return
+        seen = self._sessions.origins.visit(ORIGIN.unpack_from(raw, 8)[0], now)
+        self._meet_other(link, self._subscriptions.inner, raw, 0, seen, way.trace, now)
 
     def _arrive_for_groups(
         self,
@@ -130,12 +198,15 @@ class Arrivals:
         trace: tuple[int, ...],
         now: Instant,
     ) -> int:
-        """A TRACE, or an EVENT with flags, which its entry broker has checked; anything else ends the reading."""
+        """A TRACE, a MARK, or an EVENT with flags, which its entry broker has checked; all else ends the reading."""
         frame = _frame_at(frames, pos)
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
             return len(frames)
         end = pos + len(frame.raw)
+        if frame.kind == Kind.MARK:
+            self._network.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
+            return end
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
@@ -154,6 +225,20 @@ class Arrivals:
         return end
 
 
+def _is_event(raw: bytes) -> bool:
+    """True if this is an EVENT that goes where its topic is wanted, and well-formed."""
+    if len(raw) < HEAD_BYTES:
+        return False
+    length, kind, flags, topic_length, _, _, header_length = HEAD.unpack_from(raw)
+    return (
+        kind == Kind.EVENT
+        and not flags & ~MATCHED_FLAGS
+        and length == len(raw) - 4
+        and topic_length + header_length <= len(raw) - HEAD_BYTES
+        and not is_over_limit(length, topic_length, header_length, PAYLOAD_BYTES_MAX)
+    )
+
+
 def _frame_at(frames: bytes, pos: int) -> Frame | None:
     """The whole frame that begins there; None if there is none, or if its kind does not travel in parcels."""
     if len(frames) - pos < HEAD_BYTES:
@@ -161,7 +246,7 @@ def _frame_at(frames: bytes, pos: int) -> Frame | None:
     length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(frames, pos)
     end = pos + 4 + length
     if (
-        kind not in (Kind.EVENT, Kind.TRACE, Kind.TRACED)
+        kind not in (Kind.EVENT, Kind.TRACE, Kind.TRACED, Kind.MARK)
         or end > len(frames)
         or HEAD_BYTES - 4 + topic_length + header_length > length
     ):

@@ -73,7 +73,8 @@ ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
 )
 
 Handler = Callable[[Link, Frame, Instant], None]
-Runs = Sequence[tuple[Route | Mixed, bytes]]
+Runs = Sequence[tuple[Route | Mixed | None, bytes]]
+"""Runs with their route; None where that has to be found again."""
 
 
 class Broker:
@@ -100,7 +101,7 @@ class Broker:
             self._outbox,
             self._timers,
             self._subscriptions.forget,
-            self._subscriptions.forget_all,
+            self._forget_ways,
         )
         self._timing = Timing(
             network.me, incarnation, config.time, config.network.heartbeat_ms, seed, self._outbox, self._timers
@@ -175,6 +176,7 @@ class Broker:
             Kind.INTEREST: network.receive_interest,
             Kind.SYNC: network.exchange.receive,
             Kind.WAVE: network.waves.receive,
+            Kind.MARKED: network.changeover.receive,
             Kind.PING: self._sessions.ping,
             Kind.PONG: self._neighbour_pong,
             Kind.GOODBYE: self._sessions.goodbye,
@@ -355,7 +357,10 @@ class Broker:
     def _work_off(self, link: Link, runs: Runs, now: Instant) -> None:
         """The runs that a read left over, then its rest."""
         for position, (route, chunk) in enumerate(runs):
-            if isinstance(route, Mixed):
+            left: Runs
+            if route is None:
+                left = self._spread_again(link, chunk, now)
+            elif isinstance(route, Mixed):
                 left = self._spread_mixed(link, route, now)
             else:
                 left = self._spread_some(link, route, chunk, now)
@@ -378,6 +383,31 @@ class Broker:
             self._publications.spread(link, route, chunk[start:end], now)
             start = end
         return ()
+
+    def _spread_again(self, link: Link, chunk: bytes, now: Instant) -> Runs:
+        """The ways changed since this run was scanned: find out anew where its publications go."""
+        assert link.table is not None
+        start = 0
+        for end in frames_of(chunk, 0):
+            if self._subscriptions.steps_left <= 0:
+                return [(None, chunk[start:])]
+            self._subscriptions.steps_left -= 1
+            raw = chunk[start:end]
+            topic = Frame(raw).topic
+            route = link.table.routes.get(topic) or self._subscriptions.resolve(link.table, topic)
+            start = end
+            if left := self._spread_some(link, route, raw, now):
+                return [*left, (None, chunk[start:])]
+        return ()
+
+    def _forget_ways(self) -> None:
+        """The ways changed: routes that were worked out before lead elsewhere, also those of reads that wait."""
+        self._subscriptions.forget_all()
+        self._parcels.forget_ways()
+        for link, runs in self._postponed.items():
+            self._postponed[link] = [
+                (None, b"".join(route.frames) if isinstance(route, Mixed) else chunk) for route, chunk in runs
+            ]
 
     def _spread_mixed(self, link: Link, mixed: Mixed, now: Instant) -> Runs:
         """The same for frames of different routes: one by one, where some topic may take long."""

@@ -43,6 +43,10 @@ NO_ROUTES = Routes()
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 
 
+Taker = Callable[["Sink", bytes, Instant], None]
+"""Takes runs: sink, whole frames, now."""
+
+
 class Waiting:
     """A run (or, without a sink, control frames) in a backlog. ``start`` moves when the oldest frames are dropped."""
 
@@ -97,6 +101,7 @@ class Link:
         "state",
         "subscriptions",
         "table",
+        "taker",
         "ticket",
         "timed",
         "told",
@@ -140,6 +145,7 @@ class Link:
         self.noted_dropped = 0
         self.noted_at = -NOTE_EVERY_NS
         self.progress_at = now
+        self.taker: Taker | None = None  # in place of a peer, on a link that is always pressed
         self.may_be_held = False
         self.holding: dict[Link, None] = {}  # publishers that wait for this link
         self.held_by: dict[Link, None] = {}  # slow links for which this one waits
@@ -343,6 +349,9 @@ class Links:
 
     def _queue(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
         link = sink.link
+        if link.taker is not None:
+            link.taker(sink, chunk, now)
+            return
         waiting = Waiting(sink, chunk, len(frames_of(chunk, 0)))
         link.backlog.append(waiting)
         link.backlog_bytes += len(chunk)

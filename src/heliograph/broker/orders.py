@@ -221,6 +221,8 @@ class Orders:
             "parcels_arrived": self._parcels.arrived,
             "parcels_replanned": self._parcels.replanned,
             "parcels_unroutable": self._parcels.unroutable,
+            "changeover": self._network.changeover.report(),
+            "eddies": self._network.eddies.report(),
             "neighbours": len(self._network.neighbours),
             "routes_cached": self._subscriptions.routes_cached,
             "refused": dict(sorted(self._links.refused.items())),

@@ -16,8 +16,9 @@ import msgspec
 from heliograph.broker.hot import frames_of
 from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.neighbours import Targets
-from heliograph.broker.routing.network import TTL, Network
+from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.routes import Route, Share, Sink
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions

@@ -23,8 +23,9 @@ from heliograph.broker.contents import event_of, values_of
 from heliograph.broker.links import Link
 from heliograph.broker.routing.interests import Wish
 from heliograph.broker.routing.neighbours import Targets
-from heliograph.broker.routing.network import TTL, Network
+from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import Reason, UsageError

@@ -45,6 +45,7 @@ class Faults:
             "stall": self._stall,
             "partition": self._partition,
             "reset": self._reset,
+            "lag": self._lag,
             "drop_frame": self._drop_frame,
             "unlink": self._network.unlink,
         }
@@ -116,6 +117,12 @@ class Faults:
         self.begin(fault, direction(end), None)
         self._world.network.break_link(end, random.random())
 
+    def _lag(self, fault: Fault, end: End, _random: Random) -> None:
+        usual = self._world.network.delay_ns(end.host.name, end.far.host.name)  # several at once add up
+        longer = int(usual * (fault.factor - 1))
+        _lengthen(end, longer)
+        self.begin(fault, direction(end), partial(_lengthen, end, -longer))
+
     def _drop_frame(self, fault: Fault, end: End, _random: Random) -> None:
         self.begin(fault, direction(end), None)
         self._world.network.tamper(end)
@@ -151,6 +158,11 @@ class Faults:
     def _step_clock(self, fault: Fault, host: Host, _random: Random) -> None:
         self.begin(fault, host.name, None)
         self._world.step_clock(host, fault.step_ms * MILLISECOND)
+
+
+def _lengthen(end: End, longer: int) -> None:
+    for side in (end, end.far):
+        side.delay += longer
 
 
 def _directed(target: str) -> tuple[str, str]:

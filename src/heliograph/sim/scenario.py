@@ -47,6 +47,7 @@ FAULTS = {
     "pause": "a process handles nothing for a while",
     "slow": "every input costs a process `factor` times as much for a while",
     "clock_step": "a wall clock is set by `step_ms`",
+    "lag": "everything on a link takes `factor` times as long for a while; nothing is lost",
     "drop_frame": "a planted bug: one publication, delivery or parcel silently disappears",
     "clog": "the links of a broker stand still, one after another, and are let go in random order",
     "divide": "a set of brokers, drawn from those that fit, is cut off from everybody else",
@@ -56,7 +57,7 @@ FAULTS = {
     "lossy": "datagrams between the hosts that fit are lost with probability `loss` for a while",
     "unlink": "a link between brokers is removed, and added again after a while",
 }
-OF_LINKS = ("stall", "partition", "reset", "drop_frame", "unlink")  # their target is "from > to"
+OF_LINKS = ("stall", "partition", "reset", "lag", "drop_frame", "unlink")  # their target is "from > to"
 OF_DATAGRAMS = ("lossy",)  # their target is "from > to" too, and they strike all that fit
 OF_MANY = ("divide", "link")  # they draw from all brokers that fit
 SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
@@ -127,7 +128,10 @@ class Checks:
     """What must hold."""
 
     names: tuple[str, ...] = ("delivery", "duplicates", "order", "isolation", "bounded", "convergence")
-    harmless: tuple[str, ...] = ("clock_step",)  # faults that must not cost anything, not even while they are active
+    harmless: tuple[str, ...] = (
+        "clock_step",
+        "lag",
+    )  # faults that must not cost anything, not even while they are active
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

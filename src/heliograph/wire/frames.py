@@ -65,6 +65,8 @@ class Kind(IntEnum):
     WAVE = 39
     TRACE = 40
     TRACED = 41
+    MARK = 42
+    MARKED = 43
 
 
 class Flag(IntFlag):

@@ -20,11 +20,10 @@ from msgspec import Meta
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.identity import ENTITY_LENGTH_MAX, ENTITY_PATTERN
 from heliograph.wire.bodies import Body
-from heliograph.wire.limits import ADDRESS_LENGTH_MAX, AGE_MAX, COST_MAX, LINKS_PER_BROKER_MAX
+from heliograph.wire.limits import ADDRESS_LENGTH_MAX, AGE_MAX, COST_MAX, LINKS_PER_BROKER_MAX, TRACE_MAX
 
 INTERESTS_PER_BODY_MAX = 500  # well within a frame, whatever the filters are
 SYNC_PER_BODY_MAX = 500  # things that are offered or asked for at once
-NOWHERE = -1  # not at one place
 ID_MAX = (1 << 64) - 1
 MEMBERS_MAX = 64  # brokers of a cluster: slots 0 to 63, the bits of a parcel's member mask
 
@@ -77,7 +76,6 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
     inside: Links  # other gateway of the same part of the cluster -> cost
     address: Address = ""  # where clients dial it
     lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
-    near: Annotated[int, Meta(ge=0)] = 0  # its district: a bit for each slot whose broker has no nearer gateway
 
     @property
     def age(self) -> tuple[int, int]:
@@ -106,7 +104,6 @@ class Interest(Body, frozen=True):
     more: bool = False
     total: Age = 0  # in the last of several bodies: how many interests they name together
     add: Some[Told] = []
-    at: Some[int] = []  # for each of these the slot of the member that wants it, if it is one only; else NOWHERE
     remove: Some[Told] = []
     add_groups: Some[tuple[Told, str]] = []  # what is wanted, and the group
     remove_groups: Some[tuple[Told, str]] = []
@@ -156,6 +153,23 @@ class Wave(Body, frozen=True):
     told: tuple[Id, Age, Age] = (0, 0, 0)  # speaker, incarnation, number of an interest: told, or to be waited for
 
 
+class Mark(Body, frozen=True):
+    """Who wants to hear when everything that it sent before has arrived. It travels in a parcel, behind that."""
+
+    broker: Id
+    speaker: Id  # of its part of its cluster
+
+
+class Marked(Body, frozen=True):
+    """The answer to a MARK, from a broker where it has arrived, back along its way."""
+
+    broker: Id  # who asked
+    speaker: Id
+    by: Id  # who answers
+    ttl: Annotated[int, Meta(ge=0, le=0xFF)]
+    way: Annotated[list[Id], Meta(max_length=TRACE_MAX)] = []  # brokers that the MARK passed, of which the last is next
+
+
 Record = Member | Gateway
 
 
@@ -182,8 +196,6 @@ def decode_record(data: bytes) -> Record:
         _check_ids(record.broker, 0, *record.links, *record.lives)
         return record
     _check_ids(record.broker, record.speaker, *record.outside, *record.inside, *record.lives)
-    if record.near >> MEMBERS_MAX:
-        raise ProtocolError(Reason.BODY_MALFORMED, f"a district has slots 0..{MEMBERS_MAX - 1}")
     return record
 
 
@@ -192,6 +204,8 @@ _syncs = msgspec.json.Decoder(Sync)
 _link_ups = msgspec.json.Decoder(LinkUp)
 _proofs = msgspec.json.Decoder(Proof)
 _waves = msgspec.json.Decoder(Wave)
+_marks = msgspec.json.Decoder(Mark)
+_markeds = msgspec.json.Decoder(Marked)
 
 
 def decode_interest(data: bytes) -> Interest:
@@ -228,6 +242,20 @@ def decode_wave(data: bytes) -> Wave:
     wave: Wave = decode_with(_waves, data)
     _check_ids(wave.broker, wave.told[0])
     return wave
+
+
+def decode_mark(data: bytes) -> Mark:
+    """JSON as a mark."""
+    mark: Mark = decode_with(_marks, data)
+    _check_ids(mark.broker, mark.speaker)
+    return mark
+
+
+def decode_marked(data: bytes) -> Marked:
+    """JSON as the answer to a mark."""
+    marked: Marked = decode_with(_markeds, data)
+    _check_ids(marked.broker, marked.speaker, marked.by, *marked.way)
+    return marked
 
 
 def _check_ids(*ids: int) -> None:

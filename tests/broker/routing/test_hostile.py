@@ -135,7 +135,6 @@ def test_who_claims_what_no_broker_is_gets_no_link(claims: dict[str, Any], reaso
         {"cluster": "another"},
         {"record": "gateway", "speaker": 1 << 64, "outside": {}, "inside": {}},
         {"record": "gateway", "speaker": -1, "outside": {}, "inside": {}},
-        {"record": "gateway", "speaker": 1, "outside": {}, "inside": {}, "near": 1 << 64},
         {"record": "gateway", "speaker": 1, "outside": {"1": 1 << 40}, "inside": {}},
         {"record": "gateway", "speaker": 1, "outside": {}, "inside": {str(1 << 64): 1}},
     ],
@@ -218,7 +217,6 @@ def test_two_brokers_of_one_name_do_not_outbid_each_other_without_end() -> None:
         ({"owner": -1}, Reason.BODY_MALFORMED),
         ({"number": AGE_MAX + 1}, Reason.BODY_MALFORMED),
         ({"add": ["x"] * (INTERESTS_PER_BODY_MAX + 1)}, Reason.BODY_MALFORMED),
-        ({"at": [0] * (INTERESTS_PER_BODY_MAX + 1)}, Reason.BODY_MALFORMED),
         ({"add": [["x", "sql", f"a = '{'y' * 4_000}'"]] * 100}, Reason.BODY_MALFORMED),
         ({"add": ["x//y"]}, Reason.FILTER_INVALID),
         ({"add": [["x", "sql", "y" * 5_000]]}, Reason.CONDITION_OVER_LIMIT),
@@ -417,10 +415,10 @@ records = {
 }
 LIES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "member": {**records, "slot": numbers, "epoch": numbers, "links": links},
-    "gateway": {**records, "speaker": ids, "outside": links, "inside": links, "near": numbers},
+    "gateway": {**records, "speaker": ids, "outside": links, "inside": links},
     "interest": {
         **{"owner": ids, "wide": st.booleans(), "incarnation": numbers, "number": numbers, "total": numbers},
-        **{"full": st.booleans(), "more": st.booleans(), "at": st.lists(numbers, max_size=3)},
+        **{"full": st.booleans(), "more": st.booleans()},
         **{"add": st.lists(tolds, max_size=3), "remove": st.lists(tolds, max_size=3)},
         **{"add_groups": groups, "remove_groups": groups},
     },
@@ -432,6 +430,11 @@ LIES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         **{"broker": ids, "number": numbers, "wide": st.booleans(), "answer": st.booleans()},
         "told": st.tuples(ids, numbers, numbers),
     },
+    "marked": {
+        **{"broker": ids, "speaker": ids, "by": ids, "ttl": numbers},
+        "way": st.lists(ids, max_size=18),
+    },
+    "mark": {"broker": ids, "speaker": ids},
     "pong": dict.fromkeys(("time", "error", "stratum", "reference", "era", "age"), numbers),
 }
 
@@ -454,9 +457,14 @@ def tell(hostile: Hostile, word: str, fields: dict[str, Any]) -> None:
     truth: dict[str, dict[str, Any]] = {
         "sync": {},
         "wave": {"broker": hostile.broker, "number": 1, "wide": True},
+        "marked": {"broker": broker_id("a"), "speaker": 1, "by": 1, "ttl": 64},
+        "mark": {"broker": broker_id("a"), "speaker": 1},
         "pong": {"time": 1, "error": 1, "stratum": 3, "reference": 1, "era": 1, "age": 1},
     }
-    if word in truth:
+    if word == "mark":  # it comes in parcels, for us and for others
+        body = json.dumps({**truth[word], **fields}).encode()
+        hostile.parcel(control(Kind.MARK, 1, body), members=3, clusters=(hostile.speaker, broker_id("a")))
+    elif word in truth:
         hostile.say(Kind[word.upper()], {**truth[word], **fields})
     elif word == "interest":
         hostile.interest(**{"owner": hostile.speaker, "wide": hostile.cluster != "main", "add": ["x"], **fields})

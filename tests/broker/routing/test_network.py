@@ -133,6 +133,23 @@ def test_a_silent_neighbour_is_suspected_and_what_it_had_not_confirmed_goes_anot
     assert heard.payloads == [b"one", b"two"]
 
 
+@pytest.mark.req("N8")
+def test_every_run_that_waited_for_a_slow_neighbour_goes_another_way_when_it_dies() -> None:
+    mesh = Mesh({"a": ["b", "c"], "d": ["b", "c"]})
+    heard = mesh.client("d", 1)
+    mesh.client("a", 2)
+    mesh.subscribe("d", 1, "x")
+    network = mesh["a"].broker._network
+    via = network.name_of(network.paths.steps[mesh["d"].broker._network.me])
+    slow = next(link for link, (end, _) in mesh["a"].ends.items() if end.name == via)
+    mesh["a"].press(slow, True)
+    for payload in (b"one", b"two", b"three"):
+        mesh.publish("a", 2, "x", payload)
+    assert heard.payloads == []
+    mesh.kill(via)
+    assert heard.payloads == [b"one", b"two", b"three"]
+
+
 def test_what_went_into_a_link_that_is_dead_in_one_direction_goes_another_way_when_the_other_end_says_so() -> None:
     mesh = Mesh({"a": ["b", "c"], "d": ["b", "c"]}, suspect_ms=2_000, dead_ms=60_000, forget_ms=90_000)
     heard = mesh.client("d", 1)

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.broker.routing.interests import Interests
 from heliograph.broker.routing.pace import WAIT_NS, WAIT_NS_MAX, Pace
 from heliograph.broker.routing.slots import shared_out
-from heliograph.wire.network import MEMBERS_MAX, NOWHERE, Interest, Member
+from heliograph.wire.network import MEMBERS_MAX, Member
 
 pytestmark = pytest.mark.req("N4")
 
@@ -39,11 +38,3 @@ def test_the_first_news_goes_at_once_and_the_more_there_is_the_longer_it_waits()
     now += 2 * WAIT_NS_MAX
     pace.told(now)
     assert pace.next_at == now + WAIT_NS, "after a quiet time as at the beginning"
-
-
-@given(st.lists(st.integers(-5, 200), max_size=5))
-def test_a_place_that_is_none_or_is_missing_is_nowhere(at: list[int]) -> None:
-    known = Interests()
-    known.learn(Interest(7, True, 1, 1, full=True, add=["x", "y"], at=at))
-    expected = [place if 0 <= place < MEMBERS_MAX else NOWHERE for place in [*at, NOWHERE, NOWHERE][:2]]
-    assert list(known.owners[(7, True)].filters.values()) == expected

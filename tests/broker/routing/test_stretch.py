@@ -21,7 +21,6 @@ class Graph:
 
     def __init__(self, seed: int, brokers: int, clusters: int, across: int, chords: int | None = None) -> None:
         self._random = Random(seed)
-        self.districts = True
         self.brokers = range(1, brokers + 1)
         self.cluster = {broker: (broker - 1) * clusters // brokers for broker in self.brokers}
         self.groups = [[one for one in self.brokers if self.cluster[one] == number] for number in range(clusters)]
@@ -73,11 +72,7 @@ class Graph:
             others = [other for other in self.inner[one] if other in self.gateways and other != one]
             inside = {other: coarse(self.inner[one][other]) for other in others}
             outside = self._links(one, inside=False)
-            here = [gateway for gateway in self.groups[self.cluster[one]] if gateway in self.gateways]
-            nearest = maps[one].nearest(here)
-            near = sum(1 << other % 64 for other, gateway in nearest.items() if gateway == one)
-            name, cluster = f"b{one}", f"c{self.cluster[one]}"
-            record = Gateway(one, name, cluster, speakers[one], 1, 1, outside, inside, near=near)
+            record = Gateway(one, f"b{one}", f"c{self.cluster[one]}", speakers[one], 1, 1, outside, inside)
             for each in maps.values():
                 each.learn(record)
         return maps
@@ -87,10 +82,7 @@ class Graph:
         links, here = [], start
         while here != target:
             paths = self.maps[here].paths
-            entry = target
-            if target not in paths.cluster:
-                speaker = self.maps[target].paths.speaker
-                entry = paths.entries[speaker][target % 64] if self.districts else paths.parts[speaker]
+            entry = target if target in paths.cluster else paths.parts[self.maps[target].paths.speaker]
             links.append((here, paths.steps[entry]))
             here = paths.steps[entry]
         return links
@@ -138,17 +130,16 @@ def measured(graph: Graph) -> float:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-@pytest.mark.parametrize(("across", "chords"), [(0, None), (60, None), (100, 5)])
-def test_ways_to_one_member_are_about_the_shortest_however_clusters_are_linked(
-    seed: int, across: int, chords: int | None
+@pytest.mark.parametrize(("across", "chords", "most"), [(0, None, 1.3), (60, None, 1.6), (100, 5, 2.1)])
+def test_ways_are_not_much_longer_than_the_shortest_however_clusters_are_linked(
+    seed: int, across: int, chords: int | None, most: float
 ) -> None:
-    assert measured(Graph(seed, brokers=100, clusters=5, across=across, chords=chords)) <= 1.3
+    assert measured(Graph(seed, brokers=100, clusters=5, across=across, chords=chords)) <= most
 
 
-def test_ways_to_many_members_are_about_as_short_as_one_entry_per_cluster_allows() -> None:
+def test_ways_are_about_as_short_as_one_entry_per_cluster_allows() -> None:
     graph = Graph(1, brokers=100, clusters=5, across=60)
     best = [way for one in graph.brokers for group in graph.groups for way in graph.best_of_one_entry(one, group)]
-    graph.districts = False
     assert measured(graph) <= 1.1 * p95(best)
 
 
@@ -157,7 +148,6 @@ def test_a_publication_for_many_members_crosses_no_more_than_the_shortest_ways_w
     across: int, chords: int | None, most: float
 ) -> None:
     graph = Graph(1, brokers=100, clusters=5, across=across, chords=chords)
-    graph.districts = False
     random = Random(1)
 
     def measured(members: int) -> list[float]:

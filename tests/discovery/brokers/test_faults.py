@@ -86,7 +86,7 @@ def test_without_faults_the_choice_is_as_near_as_the_nearest() -> None:
     check_calm(FEW)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.req("B12")
 def test_without_faults_the_choice_is_as_near_as_the_nearest_over_many_seeds() -> None:
     check_calm(MORE)
@@ -97,7 +97,7 @@ def test_with_a_third_of_all_datagrams_lost_and_clocks_off_a_broker_is_found() -
     check_lossy(FEW)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.req("B13")
 def test_with_a_third_of_all_datagrams_lost_and_clocks_off_a_broker_is_found_over_many_seeds() -> None:
     check_lossy(MORE)
@@ -131,7 +131,7 @@ def test_while_all_but_one_broker_die_one_by_one_a_broker_is_found() -> None:
     check_deaths(FEW)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.req("B13")
 def test_while_all_but_one_broker_die_one_by_one_a_broker_is_found_over_many_seeds() -> None:
     check_deaths(MORE)

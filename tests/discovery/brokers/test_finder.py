@@ -39,6 +39,7 @@ ALONE = ResponderConfig(multicast=NO_MULTICAST)
 BY_BDN = DiscoveryConfig(directories=("bdn:4719",), multicast=NO_MULTICAST)
 NOBODY = DiscoveryConfig(multicast=NO_MULTICAST)
 BDN = ("192.0.2.100", 4719)
+OTHER_BDN = ("192.0.2.101", 4719)
 OPEN_TOPICS = AccessConfig(rules=(RuleConfig(effect="allow", topics=("Services/#",)),))
 
 
@@ -64,9 +65,9 @@ class Talk:
         self.now += int(ms * MS)
         self.finder.wake(self.now)
 
-    def acknowledge(self, brokers: int = 0, **more: Any) -> None:
-        self.hear(BDN, messages.write(Challenge(self.id), bytes(range(16))))
-        self.hear(BDN, messages.write(Acknowledgement(self.id, 1, "bdn", brokers, **more)))
+    def acknowledge(self, brokers: int = 0, by: tuple[str, int] = BDN, **more: Any) -> None:
+        self.hear(by, messages.write(Challenge(self.id), bytes(range(16))))
+        self.hear(by, messages.write(Acknowledgement(self.id, 1, "bdn", brokers, **more)))
 
     def answer(self, number: int, **more: Any) -> None:
         fields = {"attempt": 1, "broker": f"b{number}", "ports": {"tcp": 4717, "udp": 4717}} | more
@@ -91,6 +92,19 @@ def test_when_all_that_are_known_have_answered_it_does_not_wait() -> None:
         assert talk.pings() == []
         talk.answer(number)
     assert len(talk.pings()) == 3
+
+
+@pytest.mark.req("B11")
+@pytest.mark.parametrize("known", [(1, 2), (2, 1)])
+def test_of_two_directories_the_one_that_knows_more_brokers_is_believed(known: tuple[int, int]) -> None:
+    talk = Talk(directories=("192.0.2.100:4719", "192.0.2.101:4719"))
+    for address, brokers in zip((BDN, OTHER_BDN), known, strict=True):
+        talk.acknowledge(brokers, address)
+    talk.wait(20)
+    talk.answer(0)
+    assert talk.pings() == [], "another broker is known of"
+    talk.answer(1)
+    assert len(talk.pings()) == 2
 
 
 @pytest.mark.req("B11")

@@ -183,7 +183,7 @@ def test_in_a_storm_of_requests_a_broker_is_found_and_nobody_gets_more_than_it_s
     check(FEW)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.req("B7")
 @pytest.mark.req("B13")
 @pytest.mark.parametrize("seeds", REST, ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")

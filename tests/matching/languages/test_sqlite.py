@@ -62,7 +62,7 @@ def test_what_sqlite_reads_and_we_refuse(text: str) -> None:
 
 
 @pytest.mark.req("N9")
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, SEEDS))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(2, SEEDS))])
 def test_a_selector_selects_what_sqlite_selects(seed: int) -> None:
     random = Random(seed)
     for _ in range(SELECTORS // 100):

@@ -132,7 +132,7 @@ class Exchange:
         if age is None:
             return []
         owner = network.interests.owners[(broker, wide)]
-        return snapshot_of(broker, wide, age, owner.filters, list(owner.groups))
+        return snapshot_of(broker, wide, age, list(owner.filters), list(owner.groups))
 
     def _say(self, neighbour: Neighbour, sync: Sync) -> None:
         self._network.put(neighbour, Kind.SYNC, wire.encode(sync))

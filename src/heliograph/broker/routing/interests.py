@@ -25,7 +25,7 @@ from heliograph.matching.contents import ContentTable, Field
 from heliograph.matching.topics import TopicTable
 from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
-from heliograph.wire.network import INTERESTS_PER_BODY_MAX, MEMBERS_MAX, NOWHERE, Interest, Told
+from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
 OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
@@ -54,7 +54,7 @@ class Owner:
         self.broker = broker
         self.wide = wide
         self.age = (0, 0)
-        self.filters: dict[Wanted, int] = {}  # with the slot of the member that wants it, or NOWHERE
+        self.filters: dict[Wanted, None] = {}
         self.groups: dict[Group, None] = {}
         self.pending: list[Interest] = []  # the parts of a snapshot that has not come in full
 
@@ -67,10 +67,9 @@ class Owner:
 class Wish:
     """What stands in the tables: an owner, what it wants, and the group if the interest is shared."""
 
-    __slots__ = ("at", "condition", "group", "owner", "wanted")
+    __slots__ = ("condition", "group", "owner", "wanted")
 
     def __init__(self, owner: Owner, wanted: Wanted, group: str | None, condition: Condition | None) -> None:
-        self.at = NOWHERE  # the slot of the one member that wants it
         self.owner = owner
         self.wanted = wanted
         self.group = group
@@ -156,7 +155,7 @@ class Interests:
             self._add_pending(owner, interest)
         if interest.more:
             return Difference()
-        filters = {wanted: at for part in owner.pending for wanted, at in _placed(part)}
+        filters = dict.fromkeys(heard(told) for part in owner.pending for told in part.add)
         groups = dict.fromkeys((heard(told), name) for part in owner.pending for told, name in part.add_groups)
         self._drop_pending(owner)
         if len(filters) + len(groups) < interest.total and not is_long:
@@ -167,8 +166,8 @@ class Interests:
             self._drop(owner, wanted, None, difference)
         for group in [group for group in owner.groups if group not in groups]:
             self._drop(owner, *group, difference)
-        for wanted, at in filters.items():
-            self._keep(owner, wanted, None, difference, at)
+        for wanted in filters:
+            self._keep(owner, wanted, None, difference)
         for group in groups:
             self._keep(owner, *group, difference)
         return difference
@@ -192,19 +191,15 @@ class Interests:
             self._drop(owner, heard(told), None, difference)
         for told, name in interest.remove_groups:
             self._drop(owner, heard(told), name, difference)
-        for wanted, at in _placed(interest):
-            self._keep(owner, wanted, None, difference, at)
+        for told in interest.add:
+            self._keep(owner, heard(told), None, difference)
         for told, name in interest.add_groups:
             self._keep(owner, heard(told), name, difference)
         return difference
 
-    def _keep(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference, at: int = NOWHERE) -> None:
+    def _keep(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
         key = (owner, wanted, group)
-        known = self._wishes.get(key)
-        if known is not None and known.at != at:
-            known.at = owner.filters[wanted] = at
-            difference.patterns[filter_of(wanted)] = None
-        if known is not None:
+        if key in self._wishes:
             return
         size = WISH_BYTES + _size(wanted)
         if len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX or self._bytes + size > WISHES_BYTES_MAX:
@@ -213,10 +208,9 @@ class Interests:
         self._bytes += size
         condition = _condition(wanted)
         wish = self._wishes[key] = Wish(owner, wanted, group, condition)
-        wish.at = at
         self._enter(wish, difference)
         if group is None:
-            owner.filters[wanted] = at
+            owner.filters[wanted] = None
             difference.came.append(wanted)
         else:
             owner.groups[(wanted, group)] = None
@@ -276,15 +270,13 @@ class Voice:
     the depth is found anew when the limit is passed again, or when there is so little that it can be told as it is.
     """
 
-    __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "told_at", "where", "wide")
+    __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "wide")
 
     def __init__(self, broker: int, wide: bool, incarnation: int, filters_max: int) -> None:
         self.broker = broker
         self.wide = wide
         self.age = (incarnation, 0)
         self.filters: dict[Wanted, int] = {}  # as they were told last, and how many each stands for
-        self.where: Callable[[Wanted], int] = lambda _: NOWHERE  # the slot of the only member that wants it
-        self.told_at: dict[Wanted, int] = {}  # as it was told last, where it was told
         self._covers = matching.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
@@ -390,22 +382,10 @@ class Voice:
             self._groups[group] += 1
         return list(came), list(went)
 
-    def moved(self, wanted: Iterable[Wanted]) -> list[Wanted]:
-        """Those of which it was told that another place, or none, wants them."""
-        asked = dict.fromkeys(wanted)
-        return [one for one in asked if one in self.filters and self.where(one) != self.told_at.get(one, NOWHERE)]
-
-    def _placed(self, filters: Iterable[Wanted]) -> dict[Wanted, int]:
-        placed = {wanted: self.where(wanted) for wanted in filters}
-        self.told_at.update((wanted, at) for wanted, at in placed.items() if at != NOWHERE or wanted in self.told_at)
-        return placed
-
     def bodies(self, difference: Difference) -> list[Interest]:
         """The last change as it is told: the change itself or, where that is long, everything anew."""
         if len(difference.wanted) > INTERESTS_PER_BODY_MAX or sum(map(_size, difference.wanted)) > BODY_BYTES_MAX:
             return self.snapshot()
-        for wanted in difference.went:
-            self.told_at.pop(wanted, None)
         return [
             Interest(
                 owner=self.broker,
@@ -413,7 +393,6 @@ class Voice:
                 incarnation=self.age[0],
                 number=self.age[1],
                 add=[tell(wanted) for wanted in difference.came],
-                at=_trimmed(list(self._placed(difference.came).values())),
                 remove=[tell(wanted) for wanted in difference.went],
                 add_groups=[(tell(wanted), name) for wanted, name in difference.groups_came],
                 remove_groups=[(tell(wanted), name) for wanted, name in difference.groups_went],
@@ -427,15 +406,14 @@ class Voice:
 
     def snapshot(self) -> list[Interest]:
         """All of it, for somebody who knows nothing."""
-        self.told_at.clear()
-        return snapshot_of(self.broker, self.wide, self.age, self._placed(self.filters), self.groups)
+        return snapshot_of(self.broker, self.wide, self.age, list(self.filters), self.groups)
 
 
 def snapshot_of(
-    broker: int, wide: bool, age: tuple[int, int], filters: dict[Wanted, int], groups: list[Group]
+    broker: int, wide: bool, age: tuple[int, int], filters: list[Wanted], groups: list[Group]
 ) -> list[Interest]:
     """Everything an owner wants, in as many bodies as it takes."""
-    parts = _portions(list(filters), _size)
+    parts = _portions(filters, _size)
     group_parts = _portions(groups, lambda group: _size(group[0]))
     count = max(1, len(parts), len(group_parts))
     return [
@@ -448,27 +426,12 @@ def snapshot_of(
             more=part < count - 1,
             total=len(filters) + len(groups) if part == count - 1 > 0 else 0,
             add=[tell(wanted) for wanted in (parts[part] if part < len(parts) else ())],
-            at=_trimmed([filters[wanted] for wanted in (parts[part] if part < len(parts) else ())]),
             add_groups=[
                 (tell(wanted), name) for wanted, name in (group_parts[part] if part < len(group_parts) else ())
             ],
         )
         for part in range(count)
     ]
-
-
-def _placed(interest: Interest) -> list[tuple[Wanted, int]]:
-    """What is added, each with where it is wanted."""
-    places = [*interest.at[: len(interest.add)], *[NOWHERE] * (len(interest.add) - len(interest.at))]
-    return [
-        (heard(told), place if 0 <= place < MEMBERS_MAX else NOWHERE)
-        for told, place in zip(interest.add, places, strict=True)
-    ]
-
-
-def _trimmed(at: list[int]) -> list[int]:
-    """Nothing, where no place is known."""
-    return at if any(place != NOWHERE for place in at) else []
 
 
 def _portions(items: list[T], size: Callable[[T], int]) -> list[list[T]]:

@@ -28,7 +28,6 @@ Edges = dict[BrokerId, dict[BrokerId, Cost]]
 RECORDS_MAX = 16_384  # of members, and of gateways: more brokers than that are not one network
 LINKS_MAX = 1 << 18  # named in all records: 16 of each broker
 FORMER_MAX = 256  # names that parts of clusters had before
-ENTRY = 1 << 63  # turned in a gateway's id where that names a part of a cluster: the part, to be entered there
 
 
 class Paths:
@@ -37,14 +36,13 @@ class Paths:
     __slots__ = (
         "cluster",
         "costs",
-        "entries",
         "epoch",
         "former",
-        "inner",
         "links",
         "members",
         "parts",
         "speaker",
+        "speakers",
         "steps",
     )
 
@@ -52,25 +50,23 @@ class Paths:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
         self.speaker: BrokerId = 0
         self.epoch = 0  # the highest of anybody in our part of the cluster
-        self.inner: Edges = {}  # the links of our own cluster
         self.links = 0  # how many were looked at
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
         self.parts: dict[BrokerId, BrokerId] = {}  # speaker of another part -> its nearest gateway
-        self.former: dict[BrokerId, BrokerId] = {}  # the same under earlier names, for parcels on their way
-        self.entries: dict[BrokerId, dict[int, BrokerId]] = {}  # speaker -> slot -> the gateway nearest to it
+        self.speakers: dict[BrokerId, BrokerId] = {}  # gateway of another part -> its speaker
+        self.former: dict[BrokerId, BrokerId] = {}  # as ``parts``, under earlier names, for parcels on their way
 
-    def part(self, speaker: BrokerId, slots: dict[int, None]) -> BrokerId:
-        """The name of a part for a parcel that only these members want: with one, it is entered next to that one."""
-        if len(slots) != 1:
-            return speaker
-        gateway = self.entries.get(speaker, {}).get(next(iter(slots)))
-        return speaker if gateway is None else gateway ^ ENTRY
+    def part_named(self, name: BrokerId) -> BrokerId:
+        """The present name of a part that may have had another one; the same if nothing else is known."""
+        if name in self.parts or name not in self.former:
+            return name
+        return self.speakers.get(self.former[name], name)
 
     def next_to_part(self, name: BrokerId) -> BrokerId | None:
         """The neighbour through which that part of a cluster is reached."""
-        gateway = self.parts.get(name) or self.former.get(name)
+        gateway = self.parts.get(self.part_named(name)) or self.former.get(name)
         return None if gateway is None else self.steps.get(gateway)
 
 
@@ -82,6 +78,7 @@ class NetworkMap:
         self.members: dict[BrokerId, Member] = {me.broker: me}
         self.gateways: dict[BrokerId, Gateway] = {}
         self.version = 0  # raised by every change
+        self.losses = 0  # raised when a link is gone, here or elsewhere
         self._paths: Paths | None = None
         self._links = 0  # named in all records
         self._former: dict[BrokerId, BrokerId] = {}  # part -> its gateway when it last had this name
@@ -95,6 +92,7 @@ class NetworkMap:
         if not self.has_room(record):
             return False
         self._links += links_in(record) - links_in(older)
+        self.losses += older is not None and _is_less(record, older)
         known[record.broker] = record
         if record.broker == self.me.broker and isinstance(record, Member):
             self.me = record
@@ -146,7 +144,7 @@ class NetworkMap:
     def _work_out(self) -> Paths:
         paths = Paths()
         me = self.me.broker
-        inner = paths.inner = self._inner_edges()
+        inner = self._inner_edges()
         inner_costs, inner_steps = shortest(me, inner)
         paths.cluster = {broker: self.members[broker] for broker in inner_costs}
         paths.speaker = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
@@ -166,20 +164,12 @@ class NetworkMap:
                 paths.members.setdefault(member.slot, broker)
         for broker, gateway in sorted(self.gateways.items()):
             if broker in paths.costs and broker not in paths.cluster and gateway.outside:
+                paths.speakers[broker] = gateway.speaker
                 nearest = paths.parts.get(gateway.speaker)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
                     paths.parts[gateway.speaker] = broker
-                entries = paths.entries.setdefault(gateway.speaker, {})
-                for slot in slots_of(gateway.near):
-                    other = entries.get(slot)
-                    if other is None or paths.costs[broker] < paths.costs[other]:
-                        entries[slot] = broker
         paths.former = self._former = dict(list({**self._former, **paths.parts}.items())[-FORMER_MAX:])
         return paths
-
-    def nearest(self, starts: list[BrokerId]) -> dict[BrokerId, BrokerId]:
-        """For each member of our cluster the nearest of these."""
-        return shortest(0, {**self.paths.inner, 0: dict.fromkeys(sorted(starts), 1)})[1]
 
     def _inner_edges(self) -> Edges:
         """Links between members of our cluster that both ends report."""
@@ -220,13 +210,10 @@ def links_in(record: Record | None) -> int:
     return len(record.links) if isinstance(record, Member) else len(record.outside) + len(record.inside)
 
 
-def slots_of(mask: int) -> list[int]:
-    """The bits that are set."""
-    slots = []
-    while mask:
-        slots.append((mask & -mask).bit_length() - 1)
-        mask &= mask - 1
-    return slots
+def _is_less(record: Record, older: Record) -> bool:
+    """True if a broker has lost a link, or has begun another life, since it told the older record."""
+    links, before = (each.links if isinstance(each, Member) else each.outside for each in (record, older))
+    return record.incarnation != older.incarnation or not before.keys() <= links.keys()
 
 
 def _agree(one: Record, other: Record) -> bool:

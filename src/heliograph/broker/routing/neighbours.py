@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING
 
+from heliograph.broker.links import READY, Link, Taker
 from heliograph.broker.routing.routes import Sink
-from heliograph.machine import Instant
+from heliograph.machine import Instant, Peer
 from heliograph.wire.frames import BODY_BYTES, LENGTH, Kind, hop_headers
 from heliograph.wire.limits import PARCEL_BYTES_MAX
-
-if TYPE_CHECKING:
-    from heliograph.broker.links import Link
 
 UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
 UNMEASURED_COST = 1_000  # until the first pong
@@ -43,10 +40,24 @@ class Targets:
         self.key = (members, parts, groups)  # equal targets have equal keys
 
 
+class Run:
+    """Frames that have the same targets, and how far they have come."""
+
+    __slots__ = ("frames", "targets", "trace", "ttl")
+
+    def __init__(self, targets: Targets, ttl: int, trace: tuple[int, ...], frames: bytes) -> None:
+        self.targets = targets
+        self.ttl = ttl
+        self.trace = trace  # without us
+        self.frames = frames
+
+
 class Neighbour:
     """A linked broker."""
 
     __slots__ = (
+        "aimed_members",
+        "aimed_parts",
         "broker",
         "cluster",
         "cost",
@@ -89,6 +100,8 @@ class Neighbour:
         self.owed = 0  # what has come since the last count that we sent, as parcels.py counts it
         self.is_timed = False  # a timer runs, after which we confirm
         self.sinks: dict[tuple[object, ...], HopSink] = {}  # until the ways change
+        self.aimed_members = 0  # slots and parts for which there was a sink, since then
+        self.aimed_parts: dict[int, None] = {}
 
     def confirm(self, number: int) -> None:
         """Every parcel up to this number has arrived."""
@@ -119,7 +132,16 @@ class Neighbour:
             if len(self.sinks) >= SINKS_MAX:
                 self.sinks.clear()
             sink = self.sinks[key] = HopSink(self, targets, ttl, epoch, trace)
+            self.aimed_members |= targets.members
+            self.aimed_parts.update(dict.fromkeys(targets.parts))
         return sink
+
+    def forget_sinks(self) -> tuple[int, dict[int, None]]:
+        """The ways change: let nothing new take an old sink. Returns for whom there was one: slots and parts."""
+        aimed = (self.aimed_members, self.aimed_parts)
+        self.sinks.clear()
+        self.aimed_members, self.aimed_parts = 0, {}
+        return aimed
 
 
 class HopSink(Sink):
@@ -148,6 +170,20 @@ class HopSink(Sink):
         if neighbour.sent_bytes > UNCONFIRMED_BYTES_MAX:
             neighbour.give_up()
         return VARYING.pack(self._length + size, self._fixed, number) + self._hops
+
+    def run(self, frames: bytes, me: int) -> Run:
+        """These frames, to be planned anew at this broker."""
+        trace = self.trace
+        return Run(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
+
+
+def stand_in(taker: Taker) -> Neighbour:
+    """A neighbour that is nobody: its link is always pressed, so that all that is sent there comes to the taker."""
+    link = Link(0, Peer("stand-in", ""), 0)
+    link.state = READY
+    link.pressed = True
+    link.taker = taker
+    return Neighbour(link, 0, "", "", 0, False)
 
 
 Sent = tuple[int, int, list[bytes], HopSink]

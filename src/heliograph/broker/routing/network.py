@@ -23,14 +23,17 @@ from msgspec.structs import replace
 
 from heliograph.broker.config import NetworkConfig
 from heliograph.broker.links import Link, Links
+from heliograph.broker.routing.changeover import Changeover
+from heliograph.broker.routing.eddies import Eddies
 from heliograph.broker.routing.exchange import INNER, Exchange
 from heliograph.broker.routing.interests import Difference, Interests, Owner, Voice, Wish
 from heliograph.broker.routing.life import Life
-from heliograph.broker.routing.map import ENTRY, NetworkMap, Paths
+from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.memory import Item, Memory
 from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
 from heliograph.broker.routing.pace import Pace
 from heliograph.broker.routing.peering import Peering
+from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.slots import Slots
 from heliograph.broker.routing.speaker import Speaker, inbox_of
 from heliograph.broker.routing.waves import Waves
@@ -40,14 +43,12 @@ from heliograph.model.subscription import Subscription, Wanted, filter_of
 from heliograph.notes import NeighbourLinked, Note
 from heliograph.wire import network as wire
 from heliograph.wire.frames import VERSION, Frame, Kind, control
-from heliograph.wire.limits import CLUSTERS_MAX
 from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Member, Record, What
 from heliograph.wire.network import broker_id as broker_id
 
-TTL = 64  # hops; a trace and the shortest way end a loop long before
-PLANS_MAX = 16_384  # remembered splits of targets
 SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all …
 SETTLE_EACH_NS = 10_000  # … or, where more is known, so soon for each link: nobody thinks more than it works
+TROUBLED_NS = 2_000_000_000  # after a loss; by then everybody knows, and what was on its way has arrived
 COSTS_NS = 50_000_000  # … and where only costs changed, so soon: no way is closed, and none is new
 
 
@@ -103,7 +104,11 @@ class Network:
         self._pace = Pace()
         self._is_unsaid = False  # our links are not as we told them
         self._ways: tuple[object, ...] = ()
-        self._plans: dict[object, list[tuple[Neighbour, Targets]]] = {}  # until the ways change
+        self._losses = 0  # of the map, when the ways were worked out
+        self.is_troubled = False  # a link was lost a short while ago
+        self.plans = Plans(self)
+        self.changeover = Changeover(self, links, timers)
+        self.eddies = Eddies(self, links, timers)
         self.waves = Waves(self, timers)
         self.updates_heard = 0
         self.updates_told = 0
@@ -263,7 +268,7 @@ class Network:
         gateway = self.map.gateways.get(record.broker)
         return (
             gateway is not None
-            and (gateway.near, gateway.inside.keys()) == (record.near, record.inside.keys())
+            and gateway.inside.keys() == record.inside.keys()
             and _shape(gateway, gateway.outside) == _shape(record, record.outside)
         )
 
@@ -426,6 +431,7 @@ class Network:
         """Draw the consequences of what changed in the map since the last time."""
         self._settle_timer = None
         self.times_settled += 1
+        before = self._paths
         if self._is_unsaid and now >= self._pace.next_at:
             self.announce(now)
         elif self._is_unsaid:
@@ -440,15 +446,34 @@ class Network:
         self._settle_at = now + max(SETTLE_NS, SETTLE_EACH_NS * paths.links)
         self._costs_at = now + COSTS_NS
         ways = (paths.steps, paths.members, paths.parts, self.epoch, tuple(self.neighbours))
-        if ways != self._ways:
+        if ways != self._ways or self._losses != self.map.losses:
             self._ways = ways
-            self._plans.clear()
-            for neighbour in self.neighbours.values():
-                neighbour.sinks.clear()
-            self._forget_all()
+            self._change_ways(before, now)
         self._look_at_links(now)
         self.exchange.offer(self.memory.look(now))
         self.waves.look_again(None, now)
+
+    def _change_ways(self, before: Paths | None, now: Instant) -> None:
+        """A way that is lost is left at once, and nobody waits for what was on it; others are left in order."""
+        is_lossy, self._losses = self._losses != self.map.losses, self.map.losses
+        if is_lossy:
+            self.is_troubled = True
+            self._timers.set("troubled", now + TROUBLED_NS, self._calm_down)
+        self.forget_ways(before or self.paths, now)
+        if is_lossy:
+            self.changeover.release_all(now)
+        elif before is not None:
+            self.changeover.begin(before, now)
+        self.eddies.release(now)
+
+    def _calm_down(self, now: Instant) -> None:
+        self.is_troubled = False
+        self.forget_ways(self.paths, now)
+
+    def forget_ways(self, before: Paths, now: Instant) -> None:
+        """The ways, or what is held back on them, are others from now on than they were ``before``."""
+        self.plans.forget(before.members, now)
+        self._forget_all()
 
     def _look_at_links(self, now: Instant) -> None:
         """A link that begins to count brings news to both sides. One that ends to count need not be broken."""
@@ -476,7 +501,7 @@ class Network:
             return Elsewhere()
         targets, groups = self.targets_of(topic, inside, wishes)
         shares = {share: [self._share(share, owner) for owner in owners] for share, owners in groups.items()}
-        return Elsewhere(tuple(self._hops(targets)), shares)
+        return Elsewhere(tuple(self.plans.hops(targets)), shares)
 
     def _share(self, share: int, owner: Owner) -> Targets:
         if owner.wide:
@@ -495,7 +520,7 @@ class Network:
         ``inside``: it came from another cluster, whose broker has seen to all clusters; ours is left.
         """
         members = 0
-        parts: dict[int, dict[int, None]] = {}
+        parts: dict[int, None] = {}
         groups: dict[int, list[Owner]] = {}
         paths = self.paths
         for wish in [*self.interests.match(topic), *wishes]:
@@ -509,65 +534,15 @@ class Network:
                 if owner not in owners:
                     owners.append(owner)
             elif owner.wide:
-                parts.setdefault(owner.broker, {})[wish.at] = None
+                parts[owner.broker] = None
             else:
                 members |= 1 << paths.cluster[owner.broker].slot
         for owners in groups.values():
             owners.sort(key=lambda owner: (self._cost_of(owner), owner.broker))
-        return Targets(members, tuple(sorted(paths.part(speaker, slots) for speaker, slots in parts.items()))), groups
-
-    def _hops(self, targets: Targets) -> list[HopSink]:
-        epoch = self.epoch
-        return [neighbour.sink(part, TTL, epoch, (self.me,)) for neighbour, part in self.split(targets)]
-
-    def split(self, targets: Targets) -> list[tuple[Neighbour, Targets]]:
-        """Targets by the neighbour that leads to them. Those that nobody leads to are left out."""
-        plan = self._plans.get(targets.key)
-        if plan is None:
-            if len(self._plans) >= PLANS_MAX:
-                self._plans.clear()
-            plan = self._plans[targets.key] = self._split(targets)
-        return plan
-
-    def _split(self, targets: Targets) -> list[tuple[Neighbour, Targets]]:
-        paths = self.paths
-        members: dict[int, int] = {}
-        parts: dict[int, list[int]] = {}
-        mask = targets.members
-        while mask:
-            bit = mask & -mask
-            mask ^= bit
-            broker = paths.members.get(bit.bit_length() - 1)
-            step = paths.steps.get(broker) if broker is not None else None
-            if step is not None:
-                members[step] = members.get(step, 0) | bit
-        for part in targets.parts:
-            step = self._step_to(part)
-            if step is not None:
-                parts.setdefault(step, []).append(part)
-        found: list[tuple[Neighbour, Targets]] = []
-        for step in sorted({**members, **parts}):
-            neighbour = self.neighbours.get(step)
-            if neighbour is None:
-                continue
-            wanted = parts.get(step, [])
-            for start in range(0, max(1, len(wanted)), CLUSTERS_MAX):
-                some = tuple(wanted[start : start + CLUSTERS_MAX])
-                mask = members.get(step, 0) if start == 0 else 0
-                found.append((neighbour, Targets(mask, some, targets.groups)))
-        return found
-
-    def _step_to(self, part: int) -> int | None:
-        """The neighbour that leads to a part, at the gateway where it is to be entered as long as that is in reach."""
-        step = self.paths.next_to_part(part)
-        if step is None and (gateway := self.map.gateways.get(part ^ ENTRY)) is not None:
-            step = self.paths.steps.get(gateway.broker) or self.paths.next_to_part(gateway.speaker)
-        return step
+        return Targets(members, tuple(sorted(parts))), groups
 
     def is_here(self, part: int) -> bool:
         """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
-        if part ^ ENTRY in self.paths.cluster:
-            return True
         # A part is named after its speaker. If that one has left, parcels are still on their way under its name.
         return part in self.paths.cluster or (part in self.map.members and part not in self.paths.parts)
 

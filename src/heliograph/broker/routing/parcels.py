@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from heliograph.broker.links import GONE, Link, Links
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
+from heliograph.broker.routing.neighbours import HopSink, Neighbour, Run, Targets
 from heliograph.broker.routing.network import Network
+from heliograph.broker.routing.routes import Sink
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import SCAN, Frame, Kind, control, hops_of
 from heliograph.wire.limits import HEAD_BYTES, TRACE_MAX
 
-VISITS_MAX = 3  # a parcel turns back where a link broke, or where views differ while a change spreads; but not for ever
 WAYS_MAX = 1_024  # remembered
 CONFIRM_BYTES = 1 << 18  # received before a count is sent at once: a quarter of what the sender keeps …
 CONFIRM_EACH = 1 << 12  # … where a read counts for so much more than its length …
@@ -37,7 +37,7 @@ _unpack = SCAN.unpack_from
 class Way:
     """What a hop prefix means at this broker."""
 
-    __slots__ = ("groups", "inside", "is_here", "lost", "sinks", "trace")
+    __slots__ = ("groups", "inside", "is_here", "joined", "joins", "lost", "sinks", "trace")
 
     def __init__(self, is_here: bool, inside: bool, groups: tuple[int, ...], trace: tuple[int, ...]) -> None:
         self.is_here = is_here  # some of it is for our clients …
@@ -45,11 +45,13 @@ class Way:
         self.groups = groups
         self.trace = trace  # with us
         self.sinks: list[HopSink] = []  # neighbours that get the rest
+        self.joins = False  # what goes on for members and what goes on for other parts leaves in one parcel …
+        self.joined: dict[tuple[Sink, ...], tuple[Sink, ...]] = {}  # … to those sinks of a route and these
         self.lost = 0  # targets or neighbours that cannot be reached
 
 
 Arrive = Callable[[Link, bytes, Way, Instant], None]
-"""Read frames for our clients: link, frames, way, now."""
+"""Read frames for our clients: link, frames, way, now. Where the way joins, pass them on too."""
 
 
 class Parcels:
@@ -90,7 +92,7 @@ class Parcels:
             if way.is_here:
                 self.arrived += 1
                 self.arrive(link, frames, way, now)
-            for sink in way.sinks:
+            for sink in () if way.joins else way.sinks:
                 self.forwarded += 1
                 if sink.link.sink is sink:
                     sink.link.out.append(frames)
@@ -132,33 +134,19 @@ class Parcels:
         way = Way(inside or bool(members & bit), inside, groups, (*trace, network.me)[-TRACE_MAX:])
         members &= ~bit
         if members or parts:
-            way.sinks, way.lost = self._next_hops(Targets(members, parts, groups), frame.flags - 1, trace)
+            way.sinks, way.lost = network.plans.next_hops(Targets(members, parts, groups), frame.flags - 1, trace)
+            way.joins = inside and not groups and bool(way.sinks)
         return way
 
-    def _next_hops(self, targets: Targets, ttl: int, trace: tuple[int, ...]) -> tuple[list[HopSink], int]:
-        """The neighbours that lead to these targets, and how many ways are closed."""
-        network = self._network
-        passed = (*trace, network.me)[-TRACE_MAX:]
-        reached_members = 0
-        reached_parts = 0
-        lost = 0
-        sinks: list[HopSink] = []
-        for neighbour, some in network.split(targets):
-            reached_members |= some.members
-            reached_parts += len(some.parts)
-            if ttl <= 0 or trace.count(neighbour.broker) >= VISITS_MAX:
-                lost += 1
-            else:
-                sinks.append(neighbour.sink(some, ttl, network.epoch, passed))
-        if reached_members != targets.members or reached_parts != len(targets.parts):
-            lost += 1
-        return sinks, lost
+    def forget_ways(self) -> None:
+        """The ways changed, or what is held back on them."""
+        self._ways.clear()
 
     def forward(
         self, source: Link, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> bool:
         """Send frames on to their targets; False if none of them can be reached."""
-        sinks, lost = self._next_hops(targets, ttl, trace)
+        sinks, lost = self._network.plans.next_hops(targets, ttl, trace)
         for sink in sinks:
             self._links.deliver(source, sink, frames, now)
         self.forwarded += len(sinks)
@@ -194,14 +182,12 @@ class Parcels:
         neighbour.sent.clear()
         neighbour.sent_bytes = 0
         for _, _, chunks, sink in sent:
-            self._plan(neighbour, sink, b"".join(chunks), now)
+            self._plan(neighbour, sink.run(b"".join(chunks), self._network.me), now)
         for waiting_sink, frames in waiting:
             assert isinstance(waiting_sink, HopSink)
-            self._plan(neighbour, waiting_sink, frames, now)
+            self._plan(neighbour, waiting_sink.run(frames, self._network.me), now)
         self.replanned += len(sent) + len(waiting)
         return len(sent) + len(waiting)
 
-    def _plan(self, gone: Neighbour, sink: HopSink, frames: bytes, now: Instant) -> None:
-        trace = sink.trace
-        before_us = trace[:-1] if trace[-1:] == (self._network.me,) else trace
-        self.forward(gone.link, sink.targets, frames, sink.ttl, before_us, now)
+    def _plan(self, gone: Neighbour, run: Run, now: Instant) -> None:
+        self.forward(gone.link, run.targets, run.frames, run.ttl, run.trace, now)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from heliograph.broker.routing.map import slots_of
 from heliograph.broker.routing.network import Network
 
 
@@ -73,7 +72,6 @@ def describe(network: Network) -> dict[str, Any]:
                 "via": network.name_of(paths.steps[broker]) if broker in paths.steps else None,
                 "outside": {network.name_of(other): cost for other, cost in gateway.outside.items()},
                 "inside": {network.name_of(other): cost for other, cost in gateway.inside.items()},
-                "near": slots_of(gateway.near),
             }
             for broker, gateway in network.map.gateways.items()
         ],

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from heliograph.broker.routing.interests import Difference, Owner, Voice, snapshot_of
 from heliograph.broker.routing.pace import Pace
 from heliograph.machine import Instant
-from heliograph.model.subscription import Wanted
 from heliograph.model.topics import INBOX_ROOT
-from heliograph.wire.network import NOWHERE, Gateway
+from heliograph.wire.network import Gateway
 
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
@@ -88,7 +87,6 @@ class Speaker:
         me, incarnation = network.me, network.map.me.incarnation
         voice = self.voice = Voice(me, True, incarnation, self._interests_max)
         voice.age = (incarnation, self._number)
-        voice.where = self._where
         voice.change(list(network.voice.filters), [], network.voice.groups, [])
         self._included = self._others()
         for broker in self._included:
@@ -135,7 +133,7 @@ class Speaker:
         self.voice = None
         self._included = {}
         network = self._network
-        network.tell_interests(snapshot_of(network.me, True, (incarnation, self._number), {}, []), None)
+        network.tell_interests(snapshot_of(network.me, True, (incarnation, self._number), [], []), None)
 
     def due_for(self, broker: int) -> tuple[int, int, int] | tuple[()] | None:
         """If it is ours to speak: our words, by their number, once they include this member; empty until then."""
@@ -155,12 +153,7 @@ class Speaker:
         voice = self.voice
         assert voice is not None
         change = voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
-        moved = voice.moved([*difference.came, *difference.went])
-        if change is None and moved:
-            voice.age = (voice.age[0], voice.age[1] + 1)
-        if change is not None or moved:
-            change = change or Difference()
-            change.came = list(dict.fromkeys([*change.came, *moved]))
+        if change is not None:
             self._network.tell_interests(voice.bodies(change), None)
         self._network.look_whether_settled()
 
@@ -173,16 +166,6 @@ class Speaker:
         """Tell some of that."""
         if not self.is_settled:
             self._change(Difference())
-
-    def _where(self, wanted: Wanted) -> int:
-        """The slot of the only member that wants this, as it stands."""
-        network = self._network
-        found = [network.me] if wanted in network.voice.filters else []
-        for broker in self._included:
-            owner = network.interests.owners.get((broker, False))
-            if owner is not None and wanted in owner.filters:
-                found.append(broker)
-        return network.map.members[found[0]].slot if len(found) == 1 and found[0] in network.map.members else NOWHERE
 
     def outlive(self, incarnation: int) -> None:
         """We have a newer incarnation: what was said under the old one is said again."""
@@ -211,7 +194,6 @@ class Speaker:
             inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
             lives=network.lives(outside),
-            near=self._district() if outside else 0,
         )
         if not renew and not self._is_due(record, known, now):
             self.gateway_number -= 1
@@ -231,13 +213,6 @@ class Speaker:
             return False
         return True
 
-    def _district(self) -> int:
-        """The slots of members that have no nearer gateway than us."""
-        network = self._network
-        cluster = network.map.paths.cluster
-        nearest = network.map.nearest(list({**network.gateways_here(), network.me: None}))
-        return sum(1 << member.slot for broker, member in cluster.items() if nearest.get(broker) == network.me)
-
     def _ways_inside(self, told: dict[int, int]) -> dict[int, int]:
         network = self._network
         costs = network.map.paths.costs
@@ -246,7 +221,7 @@ class Speaker:
 
 
 def _says(gateway: Gateway) -> tuple[object, ...]:
-    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives, gateway.near)
+    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
 
 
 def _is_worse(now: Gateway, before: Gateway) -> bool:

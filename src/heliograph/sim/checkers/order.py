@@ -1,22 +1,32 @@
 """Order: what one publisher session publishes reaches each subscription in the order in which it was published.
 
-In:    "published", "received", "detached", "started"; a broker's overview when something came late.
-Out:   a violation for each publication that comes after a later one, whatever their topics.
-State: per subscription and publisher session the highest number so far; when publications were made and links broke.
+In:    "published", "received", "detached", "started", "fault", "healed", "unlinked"; a broker's overview when something
+       came late.
+Out:   a violation for each publication that comes after a later one, whatever their topics; "measured": how many were
+       excused.
+State: per subscription and publisher session the highest number so far; when publications were made and links broke;
+       until when the network counts as troubled.
 Not here: gaps (delivery.py), repetitions (duplicates.py).
 Paper: [grid] §1; N11, publisher order.
 
 Order holds on a link. A subscriber that was away may get late what it missed, when a publisher repeats to a new broker
 what the old one never confirmed: a publication made before the subscriber's link last broke is excused.
 
-Between brokers a publication may be overtaken when ways change. Then the broker that delivers it has counted it as
-late: of the publications that were delivered late by a broker in one life, it must have counted every one.
+Across brokers order holds in a settled network: from two seconds after the last fault on. Links whose costs change and
+links that are added are no faults. What was made, or comes, while the network is troubled is excused if the broker that
+delivers it has counted it as late: of the publications that a broker delivered late in one life, it must have counted
+every one.
 """
 
 from __future__ import annotations
 
 from heliograph.sim.checkers.base import Checker
+from heliograph.sim.checkers.maps import AT_ONCE
 from heliograph.sim.checkers.rules import people
+from heliograph.sim.loop import SECOND
+
+NO_FAULTS = ("clock_step", "lag", "link", "lossy")  # brokers do not live by clocks and datagrams; ways may change
+SETTLED_NS = 2 * SECOND
 
 
 class Order(Checker):
@@ -25,12 +35,16 @@ class Order(Checker):
     name = "order"
 
     def prepare(self) -> None:
-        """Nothing has happened yet."""
+        """The start counts as a fault: brokers do not know each other yet."""
         self._highest: dict[tuple[str, int, str, int], int] = {}
-        self._published: dict[tuple[str, int], int] = {}
+        self._published: dict[tuple[str, int], tuple[int, bool]] = {}  # when, and whether the network was troubled
         self._broke: dict[str, int] = {}
         self._people = people(self.scenario)
         self._late: dict[str, dict[tuple[str, int, int], None]] = {}  # broker -> what it delivered late in this life
+        self._is_network = bool(self.scenario.topology.links)
+        self._active = 0  # faults
+        self._troubled_until = SETTLED_NS
+        self.excused = 0
 
     def on_started(self, who: str, _incarnation: int) -> None:
         """A broker, or a client, begins a new life."""
@@ -38,11 +52,37 @@ class Order(Checker):
 
     def on_published(self, who: str, number: int, _topic: str, *_: object) -> None:
         """A program published."""
-        self._published[who, number] = self.journal.instant
+        self._published[who, number] = (self.journal.instant, self._is_troubled())
 
     def on_detached(self, who: str, *_: object) -> None:
         """A host lost a link."""
         self._broke[who] = self.journal.instant
+
+    def on_fault(self, target: str, kind: str) -> None:
+        """Something went wrong."""
+        if self._concerns(target, kind):
+            self._active += kind not in AT_ONCE
+            self._trouble()
+
+    def on_healed(self, target: str, kind: str) -> None:
+        """It is over."""
+        if self._concerns(target, kind):
+            self._active -= kind not in AT_ONCE
+            self._trouble()
+
+    def on_unlinked(self, *_: object) -> None:
+        """A link between brokers was removed."""
+        self._trouble()
+
+    def _concerns(self, target: str, kind: str) -> bool:
+        hosts = target.replace(" > ", ",").split(",")
+        return kind not in NO_FAULTS and all(host in self.scenario.topology.brokers for host in hosts)
+
+    def _trouble(self) -> None:
+        self._troubled_until = self.journal.instant + SETTLED_NS
+
+    def _is_troubled(self) -> bool:
+        return self._is_network and (self._active > 0 or self.journal.instant < self._troubled_until)
 
     def on_received(
         self, who: str, subscription: int, publisher: str, session: int, number: int, topic: str, *_: object
@@ -52,13 +92,25 @@ class Order(Checker):
         before = self._highest.get(key, 0)
         if number > before:
             self._highest[key] = number
-        elif number < before and self._published.get((publisher, number), 0) > self._broke.get(who, -1):
-            self._came_late(who, publisher, session, number, topic, before)
+        elif number < before:
+            published, is_troubled = self._published.get((publisher, number), (0, False))
+            if published > self._broke.get(who, -1):
+                self._came_late(who, publisher, session, number, topic, before, is_troubled)
 
-    def _came_late(self, who: str, publisher: str, session: int, number: int, topic: str, before: int) -> None:
+    def _came_late(
+        self, who: str, publisher: str, session: int, number: int, topic: str, before: int, is_troubled: bool
+    ) -> None:
         broker = self._people[who].broker
         late = self._late.setdefault(broker, {})
         late[publisher, session, number] = None
-        counted = (self.ask(broker, "overview") or {}).get("late", 0) if self.scenario.topology.links else 0
-        if len(late) > counted or self._people[publisher].broker == broker:
+        counted = (self.ask(broker, "overview") or {}).get("late", 0) if self._is_network else 0
+        excused = is_troubled or self._is_troubled()
+        if not excused or len(late) > counted or self._people[publisher].broker == broker:
             self.blame(f"{who} got publication {number} of {publisher} on {topic} after its publication {before}")
+        else:
+            self.excused += 1
+
+    def end(self) -> None:
+        """Say how much was excused."""
+        if self.excused:
+            self.journal.write("measured", "the network", f"{self.excused} publications were overtaken during faults")

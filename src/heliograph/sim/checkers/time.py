@@ -4,7 +4,7 @@ In:    the report "time" of every broker and client, every quarter of a virtual 
 Out:   a violation where two nodes are further apart than both their errors together, or one that follows UTC is further
        from the true time than its error; at the end, where linked brokers follow different clocks, or somebody is not
        synchronised; "measured" errors.
-State: none but the names of all.
+State: the names of all; how far two nodes that follow the same clock were apart at most, and what they stated at most.
 Not here: what the time should be (timekeeping/), clocks that step (faults.py).
 Paper: [brokers] timing: every node within 1 to 20 ms of the others; N13.
 """
@@ -32,6 +32,8 @@ class Time(Checker):
         clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
         self._brokers = list(topology.brokers)
         self._nodes = [*self._brokers, *clients]
+        self._apart_ns = 0
+        self._stated_ns = 0
 
     def _ask_all(self, nodes: list[str]) -> dict[str, Report]:
         asked = {node: self.ask(node, "time") for node in nodes}
@@ -59,6 +61,9 @@ class Time(Checker):
         """Intervals that overlap pairwise have a point in common; so the highest start must not pass the lowest end."""
         first = min(followers, key=lambda each: each[1]["time_ns"] + each[1]["error_ns"])
         last = max(followers, key=lambda each: each[1]["time_ns"] - each[1]["error_ns"])
+        times = [report["time_ns"] for _, report in followers]
+        self._apart_ns = max(self._apart_ns, max(times) - min(times))
+        self._stated_ns = max(self._stated_ns, *(report["error_ns"] for _, report in followers))
         apart = abs(last[1]["time_ns"] - first[1]["time_ns"])
         stated = last[1]["error_ns"] + first[1]["error_ns"]
         if apart > stated:
@@ -80,5 +85,6 @@ class Time(Checker):
                     return
         errors = sorted(report["error_ns"] for report in reports.values())
         median, most = errors[len(errors) // 2], errors[-1]
-        text = f"network time has an error of {median / 1e6:.2f} ms in the median, {most / 1e6:.2f} ms at most"
-        self.journal.write("measured", "time", text)
+        in_ms = [f"{ns / 1e6:.2f} ms" for ns in (median, most, self._apart_ns, self._stated_ns)]
+        text = "network time has an error of {} in the median, {} at most; with faults, {} apart and {} stated at most"
+        self.journal.write("measured", "time", text.format(*in_ms))

@@ -1,0 +1,98 @@
+"""Eddies: parcels whose next hop is where they came from wait until somebody has changed its mind.
+
+In:    what ``Plans`` sends to ``neighbour``: parcels that would turn back, and what follows them.
+Out:   the same parcels, sent on by the ways that there are then.
+State: the destinations that are waited for, and what waits.
+Not here: when a parcel turns back (plans.py), changes in order (changeover.py).
+
+While a cost spreads, brokers have different views for some hundredths of a second, and two of them may each take the
+other for the next hop. What goes to and fro between them is overtaken, and would be out of hops before they agree. So
+it waits, and everything else for its destination behind it, until our own way changes; or until a MARK comes, which
+says that a broker before us takes another way and holds back what is newer: then what waits can go back to it. Where
+neither happens it goes back after a while.
+
+After a loss nothing waits as long as that: a parcel may have to turn back because a link on its way is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heliograph.broker.hot import frames_of
+from heliograph.broker.links import Links
+from heliograph.broker.routing.neighbours import HopSink, Run, stand_in
+from heliograph.broker.routing.routes import Sink
+from heliograph.machine import Instant, Timers
+from heliograph.wire.frames import Kind
+
+if TYPE_CHECKING:
+    from heliograph.broker.routing.network import Network
+
+WAIT_NS = 500_000_000  # costs are told after 250 ms at the latest (pace.py), and settled 50 ms after they were heard
+WAIT_TROUBLED_NS = 50_000_000  # after a loss
+BYTES_MAX = 8 << 20  # that wait, as much as for one slow link; then they are sent on
+KIND = 4  # where a frame has its kind
+
+
+class Eddies:
+    """Keeps parcels that would turn back."""
+
+    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
+        self._network = network
+        self._links = links
+        self._timers = timers
+        self.neighbour = stand_in(self._take)
+        self.destinations: dict[int, None] = {}  # for which something waits
+        self._runs: list[Run] = []
+        self._bytes = 0
+        self._counts = dict.fromkeys(("waited", "timed_out", "overflowed", "unroutable"), 0)
+
+    def report(self) -> dict[str, int]:
+        """How many runs had to wait, how often that ended by time or size, and for how many there was no way then."""
+        return {**self._counts, "waiting_bytes": self._bytes}
+
+    def _take(self, sink: Sink, frames: bytes, now: Instant) -> None:
+        assert isinstance(sink, HopSink)
+        network = self._network
+        run = sink.run(frames, network.me)
+        new = [each for each in network.plans.destinations(run.targets) if each not in self.destinations]
+        if not self.destinations:
+            wait_ns = WAIT_TROUBLED_NS if network.is_troubled else WAIT_NS
+            self._timers.set("eddy", now + wait_ns, self._time_out)
+        self.destinations.update(dict.fromkeys(new))
+        self._runs.append(run)
+        self._bytes += len(frames)
+        self._counts["waited"] += 1
+        if new:
+            network.forget_ways(network.paths, now)  # what follows has to wait, too
+        if self._bytes > BYTES_MAX:
+            self._counts["overflowed"] += 1
+            self.release(now)
+        elif _has_mark(frames):
+            self.release(now)
+
+    def _time_out(self, now: Instant) -> None:
+        self._counts["timed_out"] += 1
+        self.release(now)
+
+    def release(self, now: Instant) -> None:
+        """Send on what waits, back if need be."""
+        if not self.destinations:
+            return
+        self._timers.cancel("eddy")
+        runs, self._runs, self._bytes = self._runs, [], 0
+        self.destinations.clear()
+        self._network.forget_ways(self._network.paths, now)
+        for run in runs:
+            lost = self._network.plans.send(run, self.neighbour.link, self._links, now, turns_back=True)
+            self._counts["unroutable"] += lost
+
+
+def _has_mark(frames: bytes) -> bool:
+    """True if one of these frames is a MARK."""
+    start = 0
+    for end in frames_of(frames, 0):
+        if frames[start + KIND : start + KIND + 1] == bytes([Kind.MARK]):
+            return True
+        start = end
+    return False

@@ -1,0 +1,1 @@
+"""An independent check of live networks: a client, an oracle and topologies that share no code with heliograph."""

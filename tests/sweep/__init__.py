@@ -1,0 +1,1 @@
+"""Shipped scenarios over the seeds that seeds.toml lists."""

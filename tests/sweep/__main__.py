@@ -1,0 +1,136 @@
+"""`python -m tests.sweep`: play the listed seeds of every shipped scenario, on all cores.
+
+In:    seeds.toml; names of scenarios, if only some are wanted.
+Out:   one line per scenario; for each failure what was violated and the command that replays it; exit code 1 for any.
+State: none.
+Not here: which seeds (seeds.toml), the slow live tests of `make sweep` (marker `sweep`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from time import perf_counter
+
+from heliograph.sim.run import play
+from heliograph.sim.scenario import Scenario, load
+from tests.sweep.seeds import listed
+
+VIOLATIONS_MAX = 5  # shown per failure
+
+
+@dataclass(frozen=True)
+class Run:
+    """One seed of one scenario, played."""
+
+    scenario: str
+    seed: int
+    delivered: int
+    seconds: float
+    problems: list[str]
+
+    @property
+    def replay(self) -> str:
+        return f"heliograph simulate {self.scenario} --seed {self.seed}"
+
+
+@dataclass
+class Row:
+    """One scenario, with all its seeds."""
+
+    scenario: str
+    seeds: int = 0
+    delivered: int = 0
+    seconds: float = 0.0  # of one core
+    failures: list[Run] = field(default_factory=list)
+
+    def add(self, run: Run) -> None:
+        self.seeds += 1
+        self.delivered += run.delivered
+        self.seconds += run.seconds
+        if run.problems:
+            self.failures.append(run)
+
+    def __str__(self) -> str:
+        failed = f"{len(self.failures)} FAILED" if self.failures else "all good"
+        return f"{self.scenario:<20}{self.seeds:>6} seeds  {failed:<12}{self.seconds:>7.1f} s"
+
+
+def play_one(scenario: str, seed: int) -> Run:
+    """In a process of its own pool: what went wrong comes back as text."""
+    began = perf_counter()
+    try:
+        result = play(loaded(scenario), seed)
+    except Exception:
+        return Run(scenario, seed, 0, perf_counter() - began, [traceback.format_exc()])
+    problems = [*filter(None, [result.crash]), *map(str, result.violations)]
+    return Run(scenario, seed, result.delivered, perf_counter() - began, problems)
+
+
+@cache
+def loaded(scenario: str) -> Scenario:
+    return load(scenario)
+
+
+def sweep(plan: dict[str, list[int]], jobs: int) -> Iterable[Row]:
+    """Each scenario once all its seeds are played, in the order of the plan."""
+    with ProcessPoolExecutor(jobs) as pool:
+        waiting = {name: [pool.submit(play_one, name, seed) for seed in seeds] for name, seeds in plan.items()}
+        for name, futures in waiting.items():
+            row = Row(name)
+            for future in futures:
+                row.add(future.result())
+            yield row
+
+
+def show(row: Row) -> None:
+    print(row, flush=True)
+    for run in row.failures:
+        shown = run.problems[:VIOLATIONS_MAX]
+        rest = len(run.problems) - len(shown)
+        print("\n".join(f"    {text}" for text in [*shown, *([f"and {rest} more"] if rest else [])]))
+        print(f"    replay: {run.replay}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None, plan: dict[str, list[int]] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sweep", description="Play the listed seeds of scenarios.")
+    parser.add_argument("scenario", nargs="*", help="only these")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
+    parser.add_argument("--json", action="store_true", help="one JSON object per scenario, and nothing else")
+    wanted = parser.parse_args(arguments)
+    plan = {name: row["sweep"] for name, row in listed().items()} if plan is None else plan
+    if unknown := [name for name in wanted.scenario if name not in plan]:
+        parser.error(f"not listed in tests/sweep/seeds.toml: {', '.join(unknown)}")
+    chosen = {name: seeds for name, seeds in plan.items() if name in (wanted.scenario or plan)}
+
+    began, rows = perf_counter(), []
+    for row in sweep(chosen, wanted.jobs):
+        rows.append(row)
+        if wanted.json:
+            failures = [asdict(run) | {"replay": run.replay} for run in row.failures]
+            print(json.dumps(asdict(row) | {"failures": failures}), flush=True)
+        else:
+            show(row)
+    return verdict(rows, perf_counter() - began, quiet=wanted.json)
+
+
+def verdict(rows: list[Row], seconds: float, *, quiet: bool) -> int:
+    """The exit code. A scenario that was not played, or delivered nothing, shows nothing."""
+    failed = sum(len(row.failures) for row in rows)
+    idle = [row.scenario for row in rows if not row.delivered]
+    if not quiet:
+        print(f"{len(rows)} scenarios, {sum(row.seeds for row in rows)} runs, {failed} failed, {seconds:.0f} s")
+    if idle or not rows:
+        print(f"nothing was delivered in: {', '.join(idle) or 'no scenario at all'}", file=sys.stderr)
+    return 1 if failed or idle or not rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
