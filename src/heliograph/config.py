@@ -19,6 +19,7 @@ from heliograph.broker.config import (
     LimitsConfig,
     LinkConfig,
     ListenerConfig,
+    LoadConfig,
     NetworkConfig,
     RuleConfig,
     TimeConfig,
@@ -128,6 +129,7 @@ def parse_settings(
                 dials_secure=bool(tls.certificate or tls.key or tls.authority),
                 **{name: value for name, value in network.items() if name not in ("key_file", "join")},
             ),
+            load=LoadConfig(**_section(draft.values, "load")),
             time=TimeConfig(**_section(draft.values, "time")),
             **_section(draft.values, "broker"),
         ),
@@ -272,7 +274,7 @@ def _origins(draft: Draft) -> Iterator[Origin]:
     for number, listener in enumerate(draft.listeners):
         yield from _origins_of("listener", listener_path(listener, number), listener, "")
     yield from _origins_of("limits", "limits", draft.values, "limits.")
-    for section in ("access", "network", "discovery", "directory", "discover", "time", "tls", "tokens", "log"):
+    for section in ("access", "network", "discovery", "directory", "discover", "load", "time", "tls", "tokens", "log"):
         yield from _origins_of(section, section, draft.values, f"{section}.")
         for path in LISTS:
             if path.startswith(f"{section}."):

@@ -87,6 +87,7 @@ class DiscoverySection:
             directories=self.directories,
             directory_links=self.directory_links,
             multicast=self.group,
+            network=broker.network.name,
             name=broker.name,
             role="broker",
             transports=transports,

@@ -18,6 +18,7 @@ from heliograph.broker.config import (
     LimitsConfig,
     LinkConfig,
     ListenerConfig,
+    LoadConfig,
     NetworkConfig,
     RuleConfig,
     TimeConfig,
@@ -26,6 +27,7 @@ from heliograph.client.discover import WORDS as DISCOVER_WORDS
 from heliograph.client.discover import Discover
 from heliograph.config_discovery import WORDS as DISCOVERY_WORDS
 from heliograph.config_discovery import DirectorySection, DiscoverySection, JoinConfig
+from heliograph.model.identity import NETWORK_WORDS
 
 PREFIX = "HELIOGRAPH_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -132,7 +134,14 @@ WORDS: dict[str, tuple[str, str]] = {
         "true or false",
     ),
     "limits.links_max": ("how many links at once", _ABOVE_0),
-    "limits.links_unproven_max": ("how many links may be in their handshake at once", _ABOVE_0),
+    "limits.links_unproven_max": (
+        "how many links may be in their handshake at once; if more come, addresses that have most of them lose some",
+        _ABOVE_0,
+    ),
+    "limits.links_per_source_max": (
+        "how many links without a token or certificate one address may have; an IPv6 address counts as its /64",
+        _ABOVE_0,
+    ),
     "limits.handshake_ms": ("how long a new link has until its HELLO is complete", _ABOVE_0),
     "limits.handshake_bytes": ("how much a link may send before it is welcomed", _ABOVE_0),
     "limits.payload_bytes_max": ("the largest payload of a publication", "1 to 1048576, which is what a frame carries"),
@@ -166,6 +175,11 @@ WORDS: dict[str, tuple[str, str]] = {
         "whom the rule is about",
         "*, an entity id, a prefix such as sensor-*, or role:client|broker|admin",
     ),
+    "network.name": (
+        "the network to which this broker belongs; brokers of other networks do not link to it, and clients ask for it "
+        "by this name",
+        "empty (a network without a name), or " + NETWORK_WORDS,
+    ),
     "network.cluster": (
         "the group of brokers to which this one belongs; brokers of a cluster know each other in full",
         "letters, digits and . _ @ -",
@@ -198,6 +212,22 @@ WORDS: dict[str, tuple[str, str]] = {
         "dial it with TLS 1.3; with tls.certificate brokers prove themselves without a network key",
         "true or false",
     ),
+    "load.shed": ("ask some clients to move to other brokers while this one is overloaded", "true or false"),
+    "load.cpu_permille_high": (
+        "the broker is overloaded while it uses more of one core than this, smoothed",
+        "above load.cpu_permille_low, at most 1000",
+    ),
+    "load.cpu_permille_low": (
+        "below this it asks nobody any more, and takes clients that other brokers asked to move",
+        "above 0 and below load.cpu_permille_high",
+    ),
+    "load.links_permille_high": (
+        "the same for client sessions, as a part of limits.links_max",
+        "above load.links_permille_low, at most 1000",
+    ),
+    "load.links_permille_low": ("… and below this no longer", "above 0 and below load.links_permille_high"),
+    "load.overloaded_s": ("how long the broker must be overloaded before it asks anyone", "1 to 86400"),
+    "load.rest_s": ("a session that was asked to move, or has moved, is not asked again for so long", "1 to 86400"),
     "time.servers": (
         "NTP servers to ask for the time; without any, brokers agree on the clock of one of them",
         "each HOST or HOST:PORT, IPv4 or a name; at most 16",
@@ -230,6 +260,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "access.rules": (RuleConfig,),
     "network": (NetworkConfig, NetworkKeyConfig, JoinConfig),
     "network.links": (LinkConfig,),
+    "load": (LoadConfig,),
     "time": (TimeConfig,),
     "discovery": (DiscoverySection,),
     "directory": (DirectorySection,),
@@ -242,6 +273,7 @@ _COMPOSED = {
     "broker": ("name",),
     "access": ("default",),
     "network": (
+        "name",
         "cluster",
         "slot",
         "heartbeat_ms",

@@ -69,6 +69,7 @@ class Reason(IntEnum):
     REQUEST_REPEATED = 310
     BUDGET_SPENT = 311
     BROKERS_OVER_LIMIT = 312
+    SOURCE_OVER_SHARE = 320
 
     # 4xx: the life of a link or a node.
     GOODBYE = 400
@@ -81,6 +82,7 @@ class Reason(IntEnum):
     TLS_FAILED = 407
     TIME_OUT = 408
     ADDRESS_IN_USE = 409
+    OVERLOADED = 420
 
     # 5xx: this node cannot do it, whoever asks.
     SERVICE_UNKNOWN = 500
@@ -99,6 +101,8 @@ class Reason(IntEnum):
     BROKER_NOT_FOUND = 530
     ADVERTISEMENT_UNWANTED = 531
     ADVERTISEMENT_STALE = 532
+    NETWORK_OTHER = 540
+    NETWORKS_SEVERAL = 541
 
     @property
     def word(self) -> str:

@@ -141,6 +141,24 @@ class DrainEnded(Note, frozen=True, tag="drain_ended"):
     links: int
 
 
+class SheddingStarted(Note, frozen=True, tag="shedding_started"):
+    """The broker is overloaded and asks some of its clients to move."""
+
+    cpu_permille: int
+    links_permille: int
+
+    @property
+    def level(self) -> str:
+        """There should be more brokers, or fewer clients."""
+        return "warning"
+
+
+class SheddingEnded(Note, frozen=True, tag="shedding_ended"):
+    """The broker is no longer overloaded."""
+
+    asked: int  # clients, since the broker started
+
+
 class SettingsReloaded(Note, frozen=True, tag="settings_reloaded"):
     """Rules, tokens, limits and links were replaced while running."""
 

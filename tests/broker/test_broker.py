@@ -385,7 +385,8 @@ def test_tokens_beyond_what_can_be_checked_in_time_are_sent_away_to_try_again() 
     """Known and unknown names share one bound, so neither is a cheaper way to keep the workers busy."""
     talk = Talk(TOKEN_CONFIG)
     for link in range(1, CLAIMS_MAX + 1):
-        talk.join(link, entity=("sensor-7", "sensor-8")[link % 2], token="wrong")
+        talk.attach(link, Peer("tcp", f"192.0.2.{link}:50000", "main"))
+        talk.say(link, talk.hello(link, entity=("sensor-7", "sensor-8")[link % 2], token="wrong"))
         talk.leave(link)  # the work was asked for and cannot be taken back
     talk.join(100, entity="sensor-7", token=TOKEN)
     talk.join(101, entity="sensor-8", token=TOKEN)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig
 from heliograph.errors import Reason
+from heliograph.notes import PublicationsDropped
 from heliograph.wire.frames import Kind, control
 from tests.broker.talk import Talk
 from tests.examples import examples
@@ -45,6 +46,29 @@ def test_drop_oldest_drops_the_oldest_frames_and_counts_them() -> None:
     assert talk.heard[SLOW].dropped == 4
     assert talk.broker.report("overview")["dropped"] == 4
     assert talk.heard[QUICK].dropped == 0
+
+
+def test_each_links_dropped_bytes_are_its_own_and_each_note_tells_what_is_new() -> None:
+    talk = a_talk()
+    size = len(talk.an_event(PUBLISHER, "a"))
+    for link in (SLOW, QUICK):
+        talk.press(link, True)
+    talk.publish(PUBLISHER, "a", *[b"x"] * 10)
+    talk.unsubscribe(QUICK)
+    talk.publish(PUBLISHER, "a", *[b"x"] * 3)  # SLOW loses 3
+    talk.subscribe(QUICK, "a")
+    talk.publish(PUBLISHER, "a", b"x")  # each loses 1 or 2: QUICK's answers wait in its queue, too
+    talk.pass_time(1_100)
+    talk.publish(PUBLISHER, "a", b"x")
+    rows = {row["link"]: row for row in talk.broker.report("links")}
+    assert rows[SLOW]["dropped"] == 5
+    assert 0 < rows[QUICK]["dropped"] < 5
+    for link in (SLOW, QUICK):
+        notes = [note for note in talk.notes if isinstance(note, PublicationsDropped) and note.link == link]
+        assert len(notes) == 2
+        assert rows[link]["dropped_bytes"] == size * rows[link]["dropped"] == sum(note.bytes for note in notes)
+    both = rows[SLOW]["dropped_bytes"] + rows[QUICK]["dropped_bytes"]
+    assert talk.broker.report("overview")["dropped_bytes"] == both
 
 
 def test_a_batch_larger_than_the_queue_keeps_its_newest_frames() -> None:

@@ -85,6 +85,10 @@ class LiveBroker:
         assert self._driver is not None
         self._driver.tell(node.BROKER, Drain(grace_ms))
 
+    def tell(self, command: Any) -> None:
+        assert self._driver is not None
+        self._driver.tell(node.BROKER, command)
+
     def report(self, question: str = "overview") -> Any:
         assert self._driver is not None
         return self._driver.report(node.BROKER, question)

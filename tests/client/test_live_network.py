@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 import heliograph
+from heliograph.broker.commands import Busy, Reload
+from heliograph.broker.config import LoadConfig
 from heliograph.live.client import Client
 from heliograph.notes import SessionRoamed
 from tests.client.live import LiveBroker, a_network, on_the_loop, until
@@ -180,6 +183,35 @@ async def drain_under_traffic(brokers: dict[str, LiveBroker]) -> None:
     assert notes == [SessionRoamed(brokers["a"].address, publisher.report()["target"])] * 2
     for client in (publisher, reader, far):
         await client.close()
+
+
+@pytest.mark.req("N8")
+@on_the_loop
+async def test_clients_that_an_overloaded_broker_asks_to_move_lose_nothing_and_get_nothing_twice() -> None:
+    async with a_network(CHAIN) as brokers:
+        loaded = brokers["a"]
+        publisher, reader = [await heliograph.connect(loaded.address) for _ in range(2)]
+        subscription = await reader.subscribe("t/#", wide=True)
+        flow = Traffic(publisher, "t/near")
+        await until(lambda: flow.count > 100)
+        loaded.tell(Reload(replace(loaded.config, load=LoadConfig(overloaded_s=1))))
+        for _ in range(30):
+            loaded.tell(Busy(1_000))
+        await until(moved(publisher, reader))
+        for _ in range(30):
+            loaded.tell(Busy(0))
+        after = flow.count + 100
+        await until(lambda: flow.count > after)
+        published = await flow.stop()
+        await until(lambda: subscription.waiting >= len(published))
+        came = [await subscription.next() for _ in range(subscription.waiting)]
+        assert [one.payload for one in came] == published
+        assert {client.broker for client in (publisher, reader)} <= {"b", "c"}
+        await until(lambda: not loaded.report()["load"]["shedding"])
+        assert loaded.report()["load"]["asked_to_move"] == 2
+        assert sum(brokers[name].report()["load"]["taken_over_load"] for name in "bc") == 2
+        for client in (publisher, reader):
+            await client.close()
 
 
 @pytest.mark.req("N8")

@@ -529,3 +529,90 @@ def test_no_bytes_of_either_broker_raise(tail: bytes, kind: Kind, body: bytes, n
     for link, reason in list(script.hangups):
         script.lose(reason, link)
     script.pass_ms(GRACE_MS)
+
+
+# Advice of a broker that is overloaded.
+
+
+def advised(script: Script, others: tuple[str, ...] = OTHERS) -> Script:
+    script.goodbye(Reason.OVERLOADED, GRACE_MS, others)
+    return script
+
+
+def test_a_session_says_that_it_can_move_and_at_the_next_broker_why_it_came() -> None:
+    script = Script()
+    (hello,) = script.attach()
+    assert "move" in body_of(hello)["features"]
+    assert not body_of(hello).get("moved")
+    script.welcome()
+    advised(script)
+    (hello,) = script.attach()
+    assert body_of(hello)["moved"] is True
+
+
+def test_a_session_that_a_draining_broker_sends_away_does_not_say_so() -> None:
+    script = warned(a_subscriber("a"))
+    (hello,) = script.attach()
+    assert not body_of(hello).get("moved"), "it has to go somewhere, however busy the next broker is"
+
+
+def test_an_advised_session_moves_as_it_would_from_a_draining_broker() -> None:
+    script = welcomed(advised(a_subscriber("a")))
+    script.confirm(the_mark(script, OLD), OLD)
+    for frame in script.heard_of(Kind.SUBSCRIBE, NEW):
+        script.confirm(frame, NEW)
+    script.confirm(the_mark(script, OLD), OLD)
+    assert script.session.report("overview")["roamed"] == 1
+    assert any(isinstance(note, SessionRoamed) for note in script.notes)
+
+
+def test_if_no_other_broker_takes_it_an_advised_session_stays_and_is_none_the_worse() -> None:
+    script = advised(a_subscriber("a"))
+    for link in (2, 3):
+        script.attach()
+        script.goodbye(Reason.OVERLOADED)
+        script.lose(Reason.CLOSED, link)
+    assert script.dials == []
+    report = script.session.report("overview")
+    assert (report["state"], report["roaming"], report["roamed"]) == ("connected", False, 0)
+    assert OLD not in [link for link, _ in script.hangups]
+    script.tell(Publish("t", b"x"))
+    assert [frame.payload for frame in script.heard(OLD) if frame.kind == Kind.EVENT] == [b"x"]
+
+
+def test_a_broker_that_advises_without_end_does_not_keep_a_session_on_the_move() -> None:
+    script = a_subscriber()
+    welcomed(advised(script))
+    script.confirm(the_mark(script, OLD), OLD)
+    assert script.session.report("overview")["roamed"] == 1
+    for _ in range(5):
+        advised(script, (str(HERE),))
+        script.pass_ms(10_000)
+        for ping in script.heard_of(Kind.PING, NEW):
+            script.pong(ping, NEW)
+    assert script.dials == []
+    assert script.session.report("overview")["roamed"] == 1
+
+
+def test_advice_on_a_link_that_has_not_been_taken_into_use_changes_nothing() -> None:
+    script = welcomed(advised(a_subscriber("a")))
+    before = script.session.report("overview")
+    advised(script)
+    assert script.session.report("overview") == before
+    assert script.dials == []
+
+
+@pytest.mark.parametrize("others", [(), ("nonsense",), (str(HERE),), ("heliograph://192.0.2.1:4717",)])
+def test_advice_that_names_nobody_to_whom_it_would_go_leaves_a_session_where_it_is(others: tuple[str, ...]) -> None:
+    script = advised(a_subscriber("a"), others)
+    assert script.dials == []
+    assert not script.session.report("overview")["roaming"]
+
+
+def test_a_session_that_moves_on_advice_leaves_for_good_when_its_broker_drains_meanwhile() -> None:
+    script = advised(a_subscriber("a"))
+    script.say_json(
+        Kind.GOODBYE, 0, {"reason": "draining", "code": 403, "grace_ms": 5_000, "others": list(OTHERS)}, OLD
+    )
+    (hello,) = script.attach()
+    assert not body_of(hello).get("moved")

@@ -329,8 +329,8 @@ def test_a_flood_of_links_that_say_nothing_does_not_keep_others_out_for_long() -
     for link in range(100, 110):
         talk.attach(link)
     talk.attach(BAD)
-    assert talk.hangups == {BAD: Reason.LINKS_OVER_LIMIT}
-    talk.leave(BAD, Reason.LINKS_OVER_LIMIT)
+    assert talk.hangups == {BAD: Reason.SOURCE_OVER_SHARE}
+    talk.leave(BAD, Reason.SOURCE_OVER_SHARE)
     talk.pass_time(2_001)
     assert {talk.hangups[link] for link in range(100, 110)} == {Reason.HANDSHAKE_TOO_SLOW}
     for link in range(100, 110):

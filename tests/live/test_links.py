@@ -235,6 +235,26 @@ def test_peers_do_not_get_the_last_descriptors_of_a_process(run: Any) -> None:
     run(main())
 
 
+@pytest.mark.req("O6")
+def test_a_link_that_only_waits_for_its_peer_to_hear_the_end_gives_its_descriptor_to_a_newcomer(run: Any) -> None:
+    async def main() -> None:
+        machine = Echo()
+        async with driving(machine) as (driver, address):
+            _, ended = await asyncio.open_connection(*address)
+            await until(lambda: 1 in machine.peers)
+            driver.tell("m", hang_up(1))
+            room, driver.network.peers_max = driver.network.peers_max, 0
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"x")
+            assert await reader.readexactly(1) == b"x"
+            await until(lambda: machine.detached == {1: Reason.GOODBYE})
+            driver.network.peers_max = room
+            ended.close()
+            writer.close()
+
+    run(main())
+
+
 @pytest.mark.req("N15")
 def test_a_reader_that_never_reads_presses_its_own_link_only(run: Any) -> None:
     async def main() -> None:

@@ -299,6 +299,30 @@ def test_silent_peers_that_take_all_descriptors_do_not_end_a_broker(tmp_path: Pa
         assert node.wait() == 0
 
 
+@pytest.mark.slow
+@pytest.mark.req("O6")
+@pytest.mark.parametrize("descriptors", [192, 2_048])
+def test_silent_links_of_one_address_do_not_keep_another_out(tmp_path: Path, descriptors: int) -> None:
+    """Also where the process has few descriptors; none of the silent links is too slow while this runs."""
+    (tmp_path / "heliograph.toml").write_text("[limits]\nlinks_unproven_max = 150\nhandshake_ms = 60000\n")
+    program = FEW_FILES.replace("(128, 128)", f"({descriptors}, {descriptors})")
+    options = ("broker", "run", "--config", "heliograph.toml", "--listen", "127.0.0.1:0", "--log-format", "json")
+    with Process(tmp_path, *options, program=program) as node:
+        port = node.port
+        silent = [socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) for _ in range(300)]
+        for _ in range(10):
+            one = client(port)
+            one.subscribe(1, "a")
+            one.publish("a", b"let in")
+            assert one.event().frame.payload == b"let in"
+            one.goodbye()
+        assert node.line("peer_refused")["reason"] in ("source_over_share", "links_over_limit")
+        for each in silent:
+            each.close()
+        node.send(signal.SIGTERM)
+        assert node.wait() == 0
+
+
 def test_a_broker_lets_itself_have_as_many_descriptors_as_the_system_allows(tmp_path: Path) -> None:
     program = FEW_FILES.replace("(128, 128)", "(128, resource.getrlimit(resource.RLIMIT_NOFILE)[1])")
     with Process(tmp_path, "broker", "run", "--listen", "127.0.0.1:0", "--log-format", "json", program=program) as node:

@@ -218,7 +218,7 @@ def test_a_peer_that_says_nothing_on_a_tls_port_is_cut_off_and_forgotten(
             assert await asyncio.wait_for(reader.read(), 60) == b""
             await until(lambda: refused)
             assert refused[0].reason is Reason.HANDSHAKE_TOO_SLOW
-            assert driver.network._doors[0].handshakes == 0
+            assert not driver.network._doors[0].handshakes
             assert not driver.network._tasks
             writer.close()
 
@@ -243,7 +243,7 @@ def test_peers_that_vanish_during_the_handshake_leave_nothing_behind(
                     await asyncio.sleep(0)
                 peer.close()
             await asyncio.sleep(0.05)
-            await until(lambda: driver.network._doors[0].handshakes == 0 and not driver.network._tasks)
+            await until(lambda: not driver.network._doors[0].handshakes and not driver.network._tasks)
             assert driver.failure is None
             await until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before + 2)  # libuv keeps one in reserve
             assert {note.reason for note in refused} <= {Reason.RESET, Reason.TLS_FAILED}
@@ -260,10 +260,32 @@ def test_too_many_handshakes_at_once_are_cut_at_once(
     async def main() -> None:
         async with driving(Recorder(), SECURE, tls=server) as (driver, address):
             silent = [await asyncio.open_connection(*address) for _ in range(2)]
-            await until(lambda: driver.network._doors[0].handshakes == 2)
+            await until(lambda: len(driver.network._doors[0].handshakes) == 2)
             reader, writer = await asyncio.open_connection(*address)
             assert await asyncio.wait_for(reader.read(), 60) == b""
             for _, each in [*silent, (reader, writer)]:
+                each.transport.abort()
+
+    run(main())
+
+
+@both_loops
+@pytest.mark.req("O6")
+def test_silent_tls_handshakes_of_one_address_make_room_for_those_of_another(
+    run: Any, authority: Authority, server: TlsContexts, refused: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secure, "HANDSHAKES_MAX", 20)
+
+    async def main() -> None:
+        async with driving(Echo(), SECURE, tls=server, heard=hearing(refused)) as (driver, address):
+            silent = [await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0)) for _ in range(30)]
+            await until(lambda: len(refused) == 10)
+            async with secured(address, authority.files("sensor-7")) as (reader, writer):
+                writer.write(b"hello")
+                assert await reader.readexactly(5) == b"hello"
+            assert [note.reason for note in refused] == [Reason.SOURCE_OVER_SHARE] * 11
+            assert len(driver.network._doors[0].handshakes) <= 20
+            for _, each in silent:
                 each.transport.abort()
 
     run(main())
@@ -283,7 +305,7 @@ def test_a_peer_for_whom_no_descriptor_is_left_is_cut_before_its_handshake(
             writer.close()
             await until(lambda: not driver.network._raw)
             assert [note.reason for note in refused] == [Reason.LINKS_OVER_LIMIT]
-            assert driver.network._doors[0].handshakes == 0
+            assert not driver.network._doors[0].handshakes
             driver.network.peers_max = room
             async with secured(address, authority.files("sensor-7")) as (reader, writer):
                 writer.write(b"hello")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from heliograph.broker.config import AccessConfig, RuleConfig
+from heliograph.notes import SessionRoamed
 from heliograph.sim.checkers import CHECKERS, Checker
 from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.rules import may, people
@@ -306,6 +307,36 @@ def test_convergence_wants_everybody_connected_with_every_subscription() -> None
         "p is not connected to a",
         "s should be subscribed to ['x/#'], but a has []",
     ]
+
+
+def test_convergence_looks_for_a_client_where_it_moved() -> None:
+    links = {"a": [{"link": 1, "name": "p", "ready": True}], "b": [{"link": 1, "name": "s", "ready": True}]}
+    plans = {"a": BrokerPlan(), "b": BrokerPlan()}
+    people_of_a = {name: SCENARIO.topology.clients[name] for name in ("p", "s")}
+    one = replace(SCENARIO, topology=replace(SCENARIO.topology, brokers=plans, clients=people_of_a))
+    world = World("convergence", one, {})
+    world.checker.ask = lambda host, question: links[host] if question == "links" else []
+    world.journal.write("started", "s", 1)
+    assert world.verdict() == ["s is not connected to a"]
+    world.checker.violations.clear()
+    world.journal.write("note", "s", SessionRoamed("heliograph://a:4717", "heliograph://b:4717"))
+    assert world.verdict() == []
+
+
+@pytest.mark.req("N8")
+def test_spread_wants_somebody_asked_nobody_overloaded_and_no_client_sent_to_and_fro() -> None:
+    load = {"asked_to_move": 0}
+    one = replace(SCENARIO, topology=replace(SCENARIO.topology, brokers={"a": BrokerPlan()}))
+    world = World("spread", one, {"usage": {"connections": 5}, "overview": {"load": load, "roamed": 1}})
+    assert world.verdict() == ["no client was asked to move"]
+    world.checker.violations.clear()
+    load["asked_to_move"] = 1
+    assert world.verdict() == []
+    world.reports["usage"] = {"connections": 15_000}
+    assert world.verdict() == ["a still has 15000 clients; above 14745 it is overloaded"]
+    world.checker.violations.clear()
+    world.reports = {"usage": {"connections": 5}, "overview": {"load": load, "roamed": 2}}
+    assert "moved 2 times" in world.verdict()[0]
 
 
 def test_a_checker_stops_repeating_itself() -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from heliograph.notes import SessionRoamed
+from heliograph.sim.loop import SECOND
 from heliograph.sim.run import Result, play
 from heliograph.sim.scenario import Fault, Scenario, load, parse
 from heliograph.sim.stage import Stage
@@ -68,6 +70,35 @@ def test_nothing_is_lost_while_links_break_and_there_is_another_way(seed: int) -
     result = play(load("network-links"), seed)
     assert result.ok, why(result)
     assert all(result.faults.values())
+
+
+@pytest.mark.slow
+@pytest.mark.req("N8")
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_an_overloaded_brokers_clients_are_spread_with_nothing_lost(seed: int) -> None:
+    result = play(load("load-shedding"), seed)
+    assert result.ok, why(result)
+
+
+@pytest.mark.slow
+@pytest.mark.req("N8")
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_two_brokers_that_are_both_overloaded_do_not_send_clients_to_and_fro(seed: int) -> None:
+    """There are more clients than both want; for a minute each is asked every five seconds at most."""
+    scenario = load("load-shedding")
+    busy = replace(scenario.topology.brokers["a"].load, rest_s=5)
+    brokers = {name: replace(scenario.topology.brokers[name], load=busy) for name in "ab"}
+    clients = {**scenario.topology.clients, "reader": replace(scenario.topology.clients["reader"], count=2)}
+    topology = replace(scenario.topology, brokers=brokers, links=(("a", "b"),), clients=clients)
+    names = tuple(name for name in scenario.checks.names if name != "spread")
+    scenario = replace(scenario, topology=topology, checks=replace(scenario.checks, names=names))
+    stage = Stage(scenario, seed)
+    roamed: list[str] = []
+    stage.world.journal.watch("note", lambda who, note: isinstance(note, SessionRoamed) and roamed.append(who))
+    stage.world.run(60 * SECOND)
+    assert stage.ask("a", "overview")["load"]["shedding"]
+    assert stage.ask("b", "overview")["load"]["taken_over_load"] == len(roamed) == 24  # b had one client, and wants 25
+    assert len(roamed) == len(set(roamed)), "nobody moved twice"
 
 
 @pytest.mark.slow

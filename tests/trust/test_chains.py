@@ -8,6 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import example, given
 
@@ -17,8 +18,9 @@ from heliograph.trust.certificates import LEAF_DAYS, Pair, issue, make_authority
 from heliograph.trust.chains import CERTIFICATES_MAX, CHAIN_BYTES_MAX, Authorities, chain_hash, encode_chain
 from heliograph.trust.names import uris_of
 from tests.trust import parties
-from tests.trust.parties import AUTHORITIES, BROKER, CLIENT, DAY_NS, NOW, WALL_NS, chain, refused
+from tests.trust.parties import AUTHORITIES, BROKER, CLIENT, DAY_NS, NOW, WALL_NS, chain, framed_chain, refused
 
+P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 SECOND_NS = 1_000_000_000
 
 
@@ -164,6 +166,8 @@ def test_only_p256_keys_are_taken() -> None:
         chain(BROKER)[:-1],
         chain(BROKER) + b"\x00",
         chain(BROKER)[2:],
+        chain(BROKER) * 2,
+        chain(BROKER) + chain(CLIENT) + chain(BROKER),
         chain(BROKER) * (CERTIFICATES_MAX + 1),
         bytes(CHAIN_BYTES_MAX + 1),
     ],
@@ -174,6 +178,7 @@ def test_what_is_no_chain_is_called_malformed(broken: bytes) -> None:
 
 @given(parties.garbled(chain(BROKER)))
 @example(b"")
+@example(chain(BROKER) * 2)
 def test_any_bytes_give_a_holder_or_a_reason(data: bytes) -> None:
     found = parties.outcome(AUTHORITIES.verify, data, WALL_NS)
     assert isinstance(found, Reason) or data == chain(BROKER)
@@ -198,6 +203,19 @@ def test_a_chain_too_long_to_travel_is_refused_at_home() -> None:
         encode_chain([parties.certificate(BROKER)] * (CERTIFICATES_MAX + 1))
 
 
+def test_a_chain_that_names_a_certificate_twice_is_refused_at_home() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        encode_chain([parties.certificate(BROKER), parties.certificate(BROKER)])
+
+
+@pytest.mark.req("B17", "O6")
+def test_a_certificate_with_its_signature_turned_over_is_still_the_same_one() -> None:
+    """With (r, s), (r, n - s) is a valid ECDSA signature too, and needs no key to make."""
+    twin = _other_signature(parties.certificate(BROKER))
+    assert AUTHORITIES.verify(framed_chain(twin), WALL_NS).identity.entity == "broker-1"
+    assert refused(AUTHORITIES.verify, chain(BROKER) + framed_chain(twin), WALL_NS) is Reason.CERTIFICATE_MALFORMED
+
+
 def test_an_authority_that_expires_takes_its_entities_with_it() -> None:
     """A leaf that outlives its authority: ours never do, those of others may."""
     short = make_authority("short", NOW - timedelta(days=2), days=2)
@@ -217,6 +235,21 @@ def test_equal_chance_makes_equal_certificates() -> None:
 
     assert pairs(1) == pairs(1)
     assert pairs(1) != pairs(2)
+
+
+def _other_signature(certificate: x509.Certificate) -> bytes:
+    """The DER of the same certificate with the other signature of the pair."""
+    der, old = certificate.public_bytes(serialization.Encoding.DER), certificate.signature
+    r, s = decode_dss_signature(old)
+    new = encode_dss_signature(r, P256_ORDER - s)
+    head = der[: len(der) - len(old)]  # ends with: BIT STRING, its length, no unused bits
+    return _lengthened(head, len(new) - len(old)) + new
+
+
+def _lengthened(head: bytes, by: int) -> bytes:
+    """A certificate's bytes before its signature, with the two lengths that count the signature corrected."""
+    outer = int.from_bytes(head[2:4], "big") + by
+    return head[:2] + outer.to_bytes(2, "big") + head[4:-2] + bytes([head[-2] + by]) + head[-1:]
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:

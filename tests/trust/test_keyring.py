@@ -6,7 +6,7 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from heliograph.errors import Reason, UsageError
 from heliograph.model.identity import Role
@@ -229,6 +229,7 @@ def test_no_bit_of_a_statement_can_be_changed(changed: bytes) -> None:
 
 
 @given(parties.garbled(chain(BROKER)))
+@example(chain(BROKER) * 2)  # a splice of the whole chain behind itself: it was learnt under a second hash
 def test_any_bytes_as_a_chain_are_learnt_or_give_a_reason(data: bytes) -> None:
     found = outcome(WARM.learn, data, WALL_NS)
     if isinstance(found, Reason):

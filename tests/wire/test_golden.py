@@ -10,6 +10,7 @@ Each head is 28 bytes, little endian: length, kind, flags, topic length, origin,
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -84,6 +85,11 @@ GOLDEN = {
         "226665617475726573223a5b5d2c226c696d697473223a7b7d2c"  # "features":[],"limits":{},
         "226b6565705f616c6976655f6d73223a397d"  # "keep_alive_ms":9}
     ),
+    "WELCOME, of a named network": (
+        "bc000000 11   00    0000   0000000000000000         0000000000000000         00000000"
+        + b'{"version":1,"broker":"b","incarnation":2,"origin":"be36bf0526cb45be","entity":"a",'.hex()
+        + b'"roles":["client"],"features":[],"limits":{},"keep_alive_ms":9,"network":"plant"}'.hex()
+    ),
     "GOODBYE": (
         "49000000 12   00    0000   0000000000000000         0000000000000000         00000000"
         "7b22726561736f6e223a22647261696e696e67222c22636f6465223a3430332c"  # {"reason":"draining","code":403,
@@ -119,6 +125,7 @@ GOLDEN = {
 SECRET = "000102030405060708090a0b0c0d0e0f"
 HELLO = bodies.Hello([1], SECRET)
 WELCOME = bodies.Welcome(1, "b", 2, "be36bf0526cb45be", "a", ["client"], [], {}, 9)
+WELCOME_NAMED = bodies.Welcome(1, "b", 2, "be36bf0526cb45be", "a", ["client"], [], {}, 9, network="plant")
 GOODBYE = bodies.Goodbye("draining", 403, grace_ms=10_000)
 SUBSCRIBE = bodies.Subscribe(1, "a/+/#")
 SUBSCRIBE_ALL = bodies.Subscribe(0xFFFFFFFF, "a", policy="disconnect", echo=False)
@@ -135,6 +142,7 @@ WRITTEN = {
     "SERVICE, refusal": frames.service(b"admin", bodies.refusal(Reason.ASK_DENIED), 9, flags=1 | 2),
     "HELLO": frames.control(Kind.HELLO, 0, bodies.encode(HELLO)),
     "WELCOME": frames.control(Kind.WELCOME, 0, bodies.encode(WELCOME)),
+    "WELCOME, of a named network": frames.control(Kind.WELCOME, 0, bodies.encode(WELCOME_NAMED)),
     "GOODBYE": frames.control(Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, grace_ms=10_000)),
     "PING": frames.control(Kind.PING, 42),
     "PONG": frames.control(Kind.PONG, 42),
@@ -158,6 +166,7 @@ READ = {
     "SERVICE, refusal": (Kind.SERVICE, 3, b"admin", 0, 9, b"", 34),
     "HELLO": (Kind.HELLO, 0, b"", 0, 0, b"", 60),
     "WELCOME": (Kind.WELCOME, 0, b"", 0, 0, b"", 146),
+    "WELCOME, of a named network": (Kind.WELCOME, 0, b"", 0, 0, b"", 164),
     "GOODBYE": (Kind.GOODBYE, 0, b"", 0, 0, b"", 49),
     "PING": (Kind.PING, 0, b"", 0, 42, b"", 0),
     "PONG": (Kind.PONG, 0, b"", 0, 42, b"", 0),
@@ -172,6 +181,7 @@ READ = {
 BODIES: dict[str, bodies.Body] = {
     "HELLO": HELLO,
     "WELCOME": WELCOME,
+    "WELCOME, of a named network": WELCOME_NAMED,
     "GOODBYE": GOODBYE,
     "SUBSCRIBE": SUBSCRIBE,
     "SUBSCRIBE, all said": SUBSCRIBE_ALL,
@@ -222,6 +232,14 @@ def test_fields_that_are_left_out_read_as_the_page_says() -> None:
 
 def test_fields_that_nobody_knows_are_ignored() -> None:
     assert bodies.decode(bodies.Unsubscribe, b'{"number":1,"colour":"red"}') == bodies.Unsubscribe(1)
+
+
+@pytest.mark.parametrize("name", ["a b", "-a", "a/b", "ä", "a" * 65, "a\\n", 7])
+def test_a_network_name_that_nobody_could_set_is_refused(name: object) -> None:
+    raw = bodies.encode(WELCOME_NAMED).replace(b'"plant"', json.dumps(name).encode())
+    with pytest.raises(ProtocolError) as raised:
+        bodies.decode(bodies.Welcome, raw)
+    assert raised.value.reason is Reason.BODY_MALFORMED
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b'{"number":"1"}', b"{}", b'{"number":1}x', b"\xff", b"[" * 60_000])

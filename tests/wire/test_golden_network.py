@@ -22,6 +22,7 @@ pytestmark = pytest.mark.req("N18")
 
 LINK_UP = network.LinkUp([1], 5, "b5", "main", 9, "0a0b")
 LINKED = network.LinkUp([1], 6, "b6", "main", 8, "0c0d", "ee")
+LINK_NAMED = network.LinkUp([1], 5, "b5", "main", 9, "0a0b", network="plant")
 MEMBER = network.Member(5, "b5", "main", 3, 0, 9, 2, {6: 100}, "heliograph://127.0.0.1:4717", {6: 8})
 GATEWAY = network.Gateway(5, "b5", "main", 6, 9, 4, {7: 1100}, {6: 96})
 CHANGE = network.Interest(5, False, 9, 3, add=["a/+"], remove=["b"], add_groups=[("jobs", "workers")])
@@ -38,6 +39,12 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
         Kind.LINK,
         '{"versions":[1],"broker":5,"name":"b5","cluster":"main","incarnation":9,"nonce":"0a0b"}',
         LINK_UP,
+        network.decode_link_up,
+    ),
+    "LINK, of a named network": (
+        Kind.LINK,
+        '{"versions":[1],"broker":5,"name":"b5","cluster":"main","incarnation":9,"nonce":"0a0b","network":"plant"}',
+        LINK_NAMED,
         network.decode_link_up,
     ),
     "LINKED": (

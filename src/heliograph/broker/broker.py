@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from heliograph.broker.arrivals import Arrivals
-from heliograph.broker.commands import Drain, KeepLink, Listening, Reload, Stop
+from heliograph.broker.commands import Busy, Drain, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import GONE, NEW, READY, Link, Links
@@ -30,6 +30,7 @@ from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.routes import Route
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.subscriptions import STEPS_MAX, Subscriptions
 from heliograph.broker.timing import Timing
@@ -63,6 +64,7 @@ from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTE
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit
 
 OTHERS_MAX = 4  # addresses given to clients that have to leave
+OTHERS_KNOWN_MAX = 16  # among which clients of an overloaded broker are spread
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
 LEAVING_STEPS_MAX = 16_384  # for what a departed link had said: more than a read can bring, if none of it is slow
 SHARES_PER_STEP = 64  # groups, and their members here, that share a topic; for most topics it is none or a few
@@ -88,8 +90,18 @@ class Broker:
         self._links = Links(config.limits, self._outbox, self._timers)
         self._find_link = self._links.by_id.get
         self._subscriptions = Subscriptions(self._links, self._outbox, self._timers)
+        self._shedding = Shedding(
+            config.load, self._links, self._outbox, self._timers, lambda: self._sessions.crowd_permille, self._others
+        )
         self._sessions = Sessions(
-            config, incarnation, self._links, self._subscriptions, self._outbox, self._timers, self._resume
+            config,
+            incarnation,
+            self._links,
+            self._subscriptions,
+            self._shedding,
+            self._outbox,
+            self._timers,
+            self._resume,
         )
         self._now: Instant = 0
         network = self._network = Network(
@@ -123,6 +135,7 @@ class Broker:
             parcels,
             self._publications,
             tracing,
+            self._shedding,
             self._outbox,
             lambda: self._timing.report(self._now),
         )
@@ -494,6 +507,10 @@ class Broker:
         replanned = self._parcels.plan_again(neighbour, now)
         self._outbox.note(NeighbourLost(neighbour.name, replanned))
 
+    def _others(self) -> list[str]:
+        """Where clients could go, if they may."""
+        return [] if self._sessions.draining else self._network.addresses(OTHERS_KNOWN_MAX)
+
     # -- the rest of the contract ---------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
@@ -513,7 +530,7 @@ class Broker:
             self._sessions.proven(ticket, None, now)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Stop, Drain, Reload, Listening, TurnedAway, or what became of the socket for NTP servers."""
+        """Stop, Drain, Reload, Listening, Room, Busy, TurnedAway, or what became of the socket for NTP servers."""
         if isinstance(command, Stop):
             self._sessions.stop(now)
         elif isinstance(command, Drain):
@@ -529,6 +546,10 @@ class Broker:
         elif isinstance(command, Listening):
             self._orders.addresses = command.addresses
             self._network.listen(command.addresses[0] if command.addresses else "", now)
+        elif isinstance(command, Room):
+            self._sessions.room = command.links_max
+        elif isinstance(command, Busy):
+            self._shedding.sampled(command.cpu_permille, now)
         elif isinstance(command, TurnedAway):
             self._links.count(command.reason)
             self._outbox.note(PeerRefused(0, command.reason, command.detail))
@@ -573,6 +594,7 @@ class Broker:
         self._links.limits = config.limits
         self._payload_bytes_max = self._shortcut.payload_bytes_max = config.limits.payload_bytes_max
         self._sessions.reload(config)
+        self._shedding.config = config.load
         self._subscriptions.forget_all()
         self._network.reload(config.network, self._now)
         restart = config.restart_needed(self._started)

@@ -33,6 +33,20 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """So many links can this process have at once, whatever the settings allow."""
+
+    links_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """How much of its one core the broker used since it was last told."""
+
+    cpu_permille: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeepLink:
     """Keep a link to another broker from now on, or no longer."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from string import ascii_letters, digits
 
-from heliograph.model.identity import Role, entity_is_valid
+from heliograph.model.identity import NETWORK_WORDS, Role, entity_is_valid, network_is_valid
 from heliograph.model.topics import filter_fault
 from heliograph.trust.tokens import TokenRecord as TokenRecord
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
@@ -79,6 +79,7 @@ class LimitsConfig:
 
     links_max: int = 16_384
     links_unproven_max: int = 1_024  # links that have not finished their handshake
+    links_per_source_max: int = 16_384  # of one address, that have proven nothing: anonymous, or in their handshake
     handshake_ms: int = 2_000  # from attach to a complete Hello
     handshake_bytes: int = 16_384  # what a link may send before it is welcomed
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
@@ -178,6 +179,7 @@ class LinkConfig:
 class NetworkConfig:
     """This broker as one of many."""
 
+    name: str = ""  # of the network; brokers of different names, or of a name and none, do not link
     cluster: str = "main"
     slot: int | None = None  # 0 to 63, its place in the cluster; None: one is taken and settled with the others
     key: bytes = field(default=b"", repr=False)  # the network key; brokers without certificates prove that they have it
@@ -193,6 +195,8 @@ class NetworkConfig:
     def problems(self, path: str = "network") -> list[str]:
         """Everything wrong with it."""
         found = [] if entity_is_valid(self.cluster) else [f"{path}.cluster = {self.cluster!r}: not a plain name"]
+        if self.name and not network_is_valid(self.name):
+            found.append(f"{path}.name = {self.name!r}: {NETWORK_WORDS}")
         if self.slot is not None and not 0 <= self.slot < 64:
             found.append(f"{path}.slot = {self.slot}: must be between 0 and 63")
         if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
@@ -213,6 +217,31 @@ class NetworkConfig:
         if link.secure and not self.dials_secure:
             return "a secure link needs tls.authority, which signed the other broker's certificate"
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadConfig:
+    """When a broker counts as overloaded, and asks some of its clients to move to others."""
+
+    shed: bool = True
+    cpu_permille_high: int = 850  # of one core, smoothed over about five seconds: a broker has one thread
+    cpu_permille_low: int = 600  # below it, it asks nobody any more; and takes clients that others asked
+    links_permille_high: int = 900  # of limits.links_max, or of what descriptors allow
+    links_permille_low: int = 800
+    overloaded_s: int = 10  # above a high mark for so long: a burst is no overload
+    rest_s: int = 300  # whoever was asked, or came because it was asked, is left alone for so long
+
+    def problems(self, path: str = "load") -> list[str]:
+        """Everything wrong with it."""
+        found = []
+        for what in ("cpu_permille", "links_permille"):
+            low, high = getattr(self, f"{what}_low"), getattr(self, f"{what}_high")
+            if not 0 < low < high <= 1_000:
+                found.append(f"{path}.{what}_low = {low} must be above 0 and below {path}.{what}_high, at most 1000")
+        for name in ("overloaded_s", "rest_s"):
+            if not 1 <= getattr(self, name) <= 86_400:
+                found.append(f"{path}.{name} = {getattr(self, name)}: must be between 1 and 86400")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +291,7 @@ class BrokerConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
+    load: LoadConfig = field(default_factory=LoadConfig)
     time: TimeConfig = field(default_factory=TimeConfig)
     tokens: tuple[TokenRecord, ...] = ()
     local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator finds beside the process
@@ -274,14 +304,15 @@ class BrokerConfig:
             found += listener.problems(self.listener_path(number))
             if names.count(listener.name) > 1:
                 found.append(f"listener.{listener.name}: two listeners have this name")
-        return found + self.limits.problems() + self.access.problems() + self.network.problems() + self.time.problems()
+        sections = (self.limits, self.access, self.network, self.load, self.time)
+        return found + [problem for section in sections for problem in section.problems()]
 
     def restart_needed(self, started: BrokerConfig) -> list[str]:
         """The settings that differ from those with which the broker was started, and cannot change while it runs."""
         found = [] if self.name == started.name else ["broker.name"]
         if self.listeners != started.listeners:
             found.append("listener")
-        for key in ("cluster", "slot", "interests_max"):
+        for key in ("name", "cluster", "slot", "interests_max"):
             if getattr(self.network, key) != getattr(started.network, key):
                 found.append(f"network.{key}")
         return found

@@ -67,9 +67,11 @@ class Link:
         "backlog_bytes",
         "backlog_frames",
         "bytes_in",
+        "came_at",
         "deliveries",
         "droppable",
         "dropped",
+        "dropped_bytes",
         "ended",
         "heard_at",
         "held_by",
@@ -85,6 +87,7 @@ class Link:
         "neighbour",
         "noted_at",
         "noted_dropped",
+        "noted_dropped_bytes",
         "origin",
         "out",
         "parts",
@@ -93,11 +96,13 @@ class Link:
         "pinged",
         "pressed",
         "progress_at",
+        "rests_until",
         "routes",
         "seen",
         "service",
         "sink",
         "sinks",
+        "source",
         "state",
         "subscriptions",
         "table",
@@ -113,6 +118,7 @@ class Link:
         self.id = link
         self.peer = peer
         self.state = NEW
+        self.source = ""  # for which it counts (shares.py); empty where we dialled, and on a pipe
         self.identity: Identity = ANONYMOUS
         self.name = ""
         self.inbox = b""  # the topic under which its session is found
@@ -123,7 +129,7 @@ class Link:
         self.parts_bytes = 0
         self.need = 0  # bytes until the next frame is whole
         self.bytes_in = 0
-        self.heard_at = now
+        self.came_at = self.heard_at = now
         self.origin = 0
         self.seen: Seen | None = None
         self.table: RouteTable | None = None
@@ -141,8 +147,8 @@ class Link:
         self.backlog_frames = 0
         self.droppable: deque[Waiting] = deque()
         self.voids = 0  # entries of the backlog of which everything was dropped
-        self.dropped = 0
-        self.noted_dropped = 0
+        self.dropped = self.dropped_bytes = 0
+        self.noted_dropped = self.noted_dropped_bytes = 0
         self.noted_at = -NOTE_EVERY_NS
         self.progress_at = now
         self.taker: Taker | None = None  # in place of a peer, on a link that is always pressed
@@ -153,6 +159,7 @@ class Link:
         self.subscriptions: dict[int, Subscription] = {}
         self.sinks: dict[tuple[int, ...], Sink] = {}
         self.timed = False  # the client wants to know the time
+        self.rests_until: Instant = 0  # before that it is not asked to move
         self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
         self.keep_alive_ns = 0
         self.pinged = False
@@ -398,6 +405,7 @@ class Links:
             link.backlog_bytes -= size
             link.backlog_frames -= 1
             link.dropped += 1
+            link.dropped_bytes += size
             self.frames_dropped += 1
             self.bytes_dropped += size
             if link.backlog_bytes <= limits.queue_bytes_max and link.backlog_frames <= limits.queue_frames_max:
@@ -410,9 +418,10 @@ class Links:
     def _note_drops(self, link: Link, now: Instant) -> None:
         lost = link.dropped - link.noted_dropped
         if lost and now - link.noted_at >= NOTE_EVERY_NS:
+            lost_bytes = link.dropped_bytes - link.noted_dropped_bytes
             link.noted_at = now
-            link.noted_dropped = link.dropped
-            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, self.bytes_dropped))
+            link.noted_dropped, link.noted_dropped_bytes = link.dropped, link.dropped_bytes
+            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, lost_bytes))
 
     def _hand_over(self, link: Link, now: Instant) -> None:
         """Give the driver a portion of the backlog; if more is left, go on at the next wake."""

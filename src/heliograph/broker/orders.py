@@ -22,6 +22,7 @@ from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.picture import describe, reach
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.shedding import Shedding
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason, UsageError
@@ -49,6 +50,7 @@ class Orders:
         parcels: Parcels,
         publications: Publications,
         tracing: Tracing,
+        shedding: Shedding,
         outbox: Outbox,
         time: Callable[[], dict[str, Any]],
     ) -> None:
@@ -61,6 +63,7 @@ class Orders:
         self._parcels = parcels
         self._publications = publications
         self._tracing = tracing
+        self._shedding = shedding
         self._outbox = outbox
         self._time = time
         self.addresses: tuple[str, ...] = ()  # where clients dial this broker
@@ -177,10 +180,11 @@ class Orders:
         sessions = self._sessions.clients
         return {
             "broker": self.config.name,
+            "network": self._network.network_name,
             "addresses": list(self.addresses),
             "connections": sessions,
             "links": len(self._network.neighbours),
-            "full": sessions >= self.config.limits.links_max,
+            "full": sessions >= self._sessions.links_max,
             "draining": self._sessions.draining,
             **reach(self._network),
             "time": self._time(),
@@ -201,6 +205,7 @@ class Orders:
         time = self._time()
         return {
             "broker": self.config.name,
+            "network": self._network.network_name,
             "incarnation": self._incarnation,
             "links": len(links),
             "sessions": sum(1 for link in links if link.state == READY),
@@ -227,6 +232,7 @@ class Orders:
             "routes_cached": self._subscriptions.routes_cached,
             "refused": dict(sorted(self._links.refused.items())),
             "time": {name: time[name] for name in TIME_SHOWN} | {"reference": self._name_of(time["reference"])},
+            "load": self._shedding.report(),
             "draining": self._sessions.draining,
         }
 
@@ -256,6 +262,7 @@ def _describe(link: Link) -> dict[str, Any]:
         "bytes_in": link.bytes_in,
         "deliveries": link.deliveries,
         "dropped": link.dropped,
+        "dropped_bytes": link.dropped_bytes,
         "backlog_bytes": link.backlog_bytes,
         "backlog_frames": link.backlog_frames,
         "pressed": link.pressed,

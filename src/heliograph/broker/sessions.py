@@ -2,19 +2,23 @@
 
 In:    HELLO, PING, PONG, GOODBYE; the outcome of a token's check; time.
 Out:   WELCOME or GOODBYE; pings; the end of silent, unproven and overtaken links; drain.
-State: which origin is on which link, and how many links are not yet proven.
-Not here: whether a credential is good (credentials.py), what the client does then (subscriptions.py, broker.py).
+State: which origin is on which link, and which links have proven nothing so far, by source.
+Not here: fair shares of places (shares.py), whether a credential is good (credentials.py), what the client does then
+          (subscriptions.py, broker.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import WRONG, Claim, Credentials
-from heliograph.broker.links import GONE, NEW, PROVING, READY, Link, Links, in_words
+from heliograph.broker.links import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Link, Links, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
+from heliograph.broker.shares import Shares, source_of
+from heliograph.broker.shedding import Shedding
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Ticket, Timers
@@ -25,11 +29,16 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.times import FEATURE as TIME
 
-FEATURES: tuple[str, ...] = (TIME,)  # what a client may ask for; names are added here and in the protocol
+FEATURES: tuple[str, ...] = (TIME, bodies.MOVE)  # what a client may ask for; names are added here and in the protocol
 NAME_LENGTH_MAX = 128
 GAPS_RESTING_MAX = 16  # missing spans remembered of a session that has no link
 CLAIMS_MAX = 16  # tokens being checked: two workers need about 0.8 s, on a busy computer 2 s, as a handshake has
+CLAIMS_PER_SOURCE_MAX = 8  # the other half is for others: wrong tokens cost an attacker nothing
+LOOKS_MAX = 64  # at links that turn out to be in use, for one newcomer while the broker is full
+NOBODY = "none"  # the proof of those who showed nothing
+PATIENCE_PARTS = 4  # of the time for a handshake: who needs more than one makes room for others when there is none
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
+UNBOUNDED = 1 << 62  # until a driver says how many it can have
 UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
 
@@ -42,14 +51,17 @@ class Sessions:
         incarnation: int,
         links: Links,
         subscriptions: Subscriptions,
+        shedding: Shedding,
         outbox: Outbox,
         timers: Timers,
         resume: Callable[[Link, Instant], None],
     ) -> None:
         self._config = config
+        self._network = config.network.name  # another name needs a restart
         self._incarnation = incarnation
         self._links = links
         self._subscriptions = subscriptions
+        self._shedding = shedding
         self._outbox = outbox
         self._timers = timers
         self._resume = resume  # go on reading a link that has just been welcomed
@@ -61,7 +73,11 @@ class Sessions:
         self._services = 0  # of them on pipes
         self._claims: dict[Ticket, tuple[Link, bodies.Hello, Claim]] = {}
         self._auth = {listener.name: listener.auth for listener in config.listeners}
-        self._unproven: dict[Link, None] = {}
+        self._unproven: Shares[Link] = Shares()  # in their handshake
+        self._idle: Shares[Link] = Shares()  # anonymous, and when last looked at without use
+        self._strangers: dict[str, int] = {}  # source -> links that have proven nothing
+        self._noted_at = -NOTE_EVERY_NS  # when it was last noted that a peer was turned away
+        self.room = UNBOUNDED  # links that the driver can have
         self.draining = False
         self.inbox_root = b""  # Inbox/<this broker>
         self.pong_of: Callable[[int, Instant], bytes]  # a PONG that tells the time
@@ -73,16 +89,86 @@ class Sessions:
     def attach(self, link: Link, now: Instant) -> None:
         """A peer dialled in; it has a byte and a time budget to say who it is."""
         limits = self._config.limits
+        source = source_of(link.peer.address)
         if self.draining:
             self._links.hang_up(link, Reason.DRAINING, "this broker takes no new links")
-        elif len(self._links.by_id) > limits.links_max:
-            self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, f"this broker has {limits.links_max} links already")
-        elif len(self._unproven) >= limits.links_unproven_max:
-            self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, "too many links are in their handshake; try again")
+        elif self._strangers.get(source, 0) >= limits.links_per_source_max:
+            self._turn_away(link, Reason.SOURCE_OVER_SHARE, "your address has as many links as one may have", now)
+        elif len(self._links.by_id) > self.links_max and not self._free_a_link(source):
+            few_files = self.room < limits.links_max
+            hint = "; no more files may be opened for peers, raise ulimit -n" if few_files else ""
+            text = f"this broker has {self.links_max} links already{hint}"
+            self._turn_away(link, Reason.LINKS_OVER_LIMIT, text, now)
+        elif len(self._unproven) >= limits.links_unproven_max and not self._free_a_handshake(source, now):
+            over_share = self._unproven.count(source) > 1
+            reason = Reason.SOURCE_OVER_SHARE if over_share else Reason.LINKS_OVER_LIMIT
+            self._turn_away(link, reason, "too many links are in their handshake; try again", now)
         else:
-            self._unproven[link] = None
+            link.source = source
+            self._strangers[source] = self._strangers.get(source, 0) + 1
+            self._unproven.add(source, link)
             at = now + limits.handshake_ms * NS_PER_MS
             self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
+
+    def _turn_away(self, link: Link, reason: Reason, text: str, now: Instant) -> None:
+        """There is no place for it. Said in the log once a second: a flood has many of them, and each is counted."""
+        if now >= self._noted_at + NOTE_EVERY_NS:
+            self._noted_at = now
+            self._outbox.note(PeerRefused(link.id, reason, f"{link.peer.address}: {text}"))
+        self._links.hang_up(link, reason, text)
+
+    @property
+    def links_max(self) -> int:
+        """How many links there may be: by the settings, and by what the process can have."""
+        return min(self._config.limits.links_max, self.room)
+
+    def _free_a_handshake(self, source: str, now: Instant) -> bool:
+        """End a handshake in favour of a newcomer: of the source that has most, or else the one that takes longest.
+
+        Not one that waits for us to check its token.
+        """
+        link = self._unproven.victim(source)
+        if link is None:
+            oldest = islice(self._unproven, CLAIMS_MAX + 1)
+            link = next((each for each in oldest if each.state != PROVING), None)
+            patience_ns = self._config.limits.handshake_ms * NS_PER_MS // PATIENCE_PARTS
+            if link is None or now - link.came_at < patience_ns:
+                return False
+        self._evict(link)
+        return True
+
+    def _free_a_link(self, source: str) -> bool:
+        """End a link that has proven nothing and does nothing, in favour of a newcomer from another source."""
+        for _ in range(LOOKS_MAX):
+            link = self._idle.victim(source)
+            if link is None:
+                break
+            if not _is_used(link):
+                self._evict(link)
+                return True
+            self._idle.remove(link)
+        link = self._unproven.victim(source)
+        if link is None:
+            return False
+        self._evict(link)
+        return True
+
+    def _evict(self, link: Link) -> None:
+        self._forget_stranger(link)
+        self._links.hang_up(link, Reason.SOURCE_OVER_SHARE, "others need the place")
+
+    def _forget_stranger(self, link: Link) -> None:
+        """It has proven something, or it is gone."""
+        self._unproven.remove(link)
+        self._idle.remove(link)
+        if not link.source:
+            return
+        left = self._strangers[link.source] - 1
+        if left:
+            self._strangers[link.source] = left
+        else:
+            del self._strangers[link.source]
+        link.source = ""
 
     def attach_pipe(self, link: Link) -> None:
         """A service of this node: trusted, and never silent or slow."""
@@ -101,6 +187,7 @@ class Sessions:
         if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker
             self._welcome(link, hello, Identity(link.service, (Role.BROKER,), "pipe"), now)
             return
+        self._shedding.check(hello)
         auth = self._auth.get(link.peer.listener or "", "none")
         verdict = self._credentials.judge(link.peer, hello, auth)
         if isinstance(verdict, Identity):
@@ -108,6 +195,10 @@ class Sessions:
             return
         if len(self._claims) >= CLAIMS_MAX:
             raise ProtocolError(Reason.LINKS_OVER_LIMIT, "too many tokens are being checked; try again")
+        source = source_of(link.peer.address)
+        of_source = sum(source_of(other.peer.address) == source for other, _, _ in self._claims.values())
+        if of_source >= CLAIMS_PER_SOURCE_MAX:
+            raise ProtocolError(Reason.SOURCE_OVER_SHARE, "too many tokens from your address are in check; try again")
         ticket = self._outbox.job(verdict.job)
         self._claims[ticket] = (link, hello, verdict)
         link.state = PROVING
@@ -158,12 +249,17 @@ class Sessions:
         link.timed = TIME in hello.features or TIME in hello.needs
         link.keep_alive_ns = keep_alive_ms * NS_PER_MS
         self._give_table(link)
-        self._unproven.pop(link, None)
         self._timers.cancel(("handshake", link.id))
+        if identity.proof == NOBODY and link.source:
+            self._unproven.remove(link)
+            self._idle.add(link.source, link)
+        else:
+            self._forget_stranger(link)
         if link.is_pipe:
             self._services += 1
         else:
             self._watch(link, now)
+            self._shedding.welcomed(link, hello, now)
         body = bodies.Welcome(
             version=VERSION,
             broker=self._config.name,
@@ -179,6 +275,7 @@ class Sessions:
             keep_alive_ms=keep_alive_ms,
             inbox=link.inbox.decode(),
             seen=f"{seen.next - 1:016x}" if seen.next > 0 else "",
+            network=self._network,
         )
         self._links.put(link, control(Kind.WELCOME, 0, bodies.encode(body)))
         if not link.is_pipe:  # the node's own services are no news
@@ -195,13 +292,18 @@ class Sessions:
         """How many sessions are not those of our own services."""
         return len(self._by_origin) - self._services
 
+    @property
+    def crowd_permille(self) -> int:
+        """The same, as a part of those that there may be."""
+        return 1_000 * self.clients // self.links_max
+
     def by_origin(self, origin: int) -> Link | None:
         """The link of a session that is here."""
         return self._by_origin.get(origin)
 
     def is_broker(self, link: Link) -> None:
         """It is no client's link: its handshake is over."""
-        self._unproven.pop(link, None)
+        self._forget_stranger(link)
 
     def _too_slow(self, link: Link) -> None:
         if link.state in (NEW, PROVING):
@@ -245,11 +347,12 @@ class Sessions:
 
     def leave(self, link: Link, now: Instant) -> None:
         """The link is gone."""
-        self._unproven.pop(link, None)
+        self._forget_stranger(link)
         if link.seen is None:
             return
         if self._by_origin.get(link.origin) is link:
             del self._by_origin[link.origin]
+            self._shedding.left(link)
             self._services -= link.is_pipe
             self.origins.rest(link.origin, now)
             link.seen.close_gaps(GAPS_RESTING_MAX)  # little is under way, and many sessions may have gone
@@ -317,6 +420,11 @@ class Sessions:
                 self._subscriptions.drop_table(link.table)
             self._give_table(link)
             link.told.clear()
+
+
+def _is_used(link: Link) -> bool:
+    """True if a client did something with its session."""
+    return link.state == READY and (bool(link.subscriptions) or (link.seen is not None and link.seen.accepted > 0))
 
 
 def _check(hello: bodies.Hello) -> None:

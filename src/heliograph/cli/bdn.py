@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = group("Run a broker directory (BDN), or ask a running one.")
 
 PATIENCE_S = 5.0
-COLUMNS = ("broker", "datagrams", "round_trip_us", "island", "place", "geography", "institution")
+COLUMNS = ("broker", "network", "datagrams", "round_trip_us", "island", "place", "geography", "institution")
 
 Where = Annotated[
     str, typer.Option("--at", metavar="HOST:PORT", envvar="HELIOGRAPH_DIRECTORY", help="The directory to ask.")

@@ -15,7 +15,7 @@ import typer
 
 from heliograph.cli import broker_link
 from heliograph.cli.broker_run import run_broker
-from heliograph.cli.connection import Connection, administrator, ask, connected, with_connection
+from heliograph.cli.connection import Connection, ask, ask_at, connected, with_connection
 from heliograph.cli.connection import run as run_work
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.cli.tables import show
@@ -77,23 +77,23 @@ def drain(
     grace_ms: Annotated[int | None, typer.Option(min=0, help="How long clients have to leave.")] = None,
 ) -> None:
     """Have a broker let its clients go and end."""
-    ask(there, {"do": "drain"} if grace_ms is None else {"do": "drain", "grace_ms": grace_ms})
-    say(f"{there.url}: draining")
+    place, _ = ask_at(there, {"do": "drain"} if grace_ms is None else {"do": "drain", "grace_ms": grace_ms})
+    say(f"{place}: draining")
 
 
 @app.command()
 @with_connection
 def reload(there: Connection) -> None:
     """Have a broker read its settings anew."""
-    answer = ask(there, {"do": "reload"})
+    place, answer = ask_at(there, {"do": "reload"})
     if not answer["ok"]:
-        fail(f"{there.url}: {answer['reason']}: the old settings stay in force; the broker's log lists the problems")
+        fail(f"{place}: {answer['reason']}: the old settings stay in force; the broker's log lists the problems")
     say(
-        f"{there.url}: settings reloaded, {answer['rules']} rules, {answer['tokens']} tokens "
+        f"{place}: settings reloaded, {answer['rules']} rules, {answer['tokens']} tokens "
         f"and {answer['links']} links to brokers"
     )
     if answer["restart"]:
-        say(f"{there.url}: {', '.join(answer['restart'])} changed too, and will be in force after a restart")
+        say(f"{place}: {', '.join(answer['restart'])} changed too, and will be in force after a restart")
 
 
 def _ask_rows(there: Connection, question: str) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def _ask_rows(there: Connection, question: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     async def work() -> None:
-        async with connected(there, name="heliograph broker", **administrator(there)) as client:
+        async with connected(there, name="heliograph broker", as_admin=True) as client:
             while True:
                 page = await client.ask("admin", {"do": "report", "question": question, "start": len(rows)})
                 rows.extend(page["rows"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.cli.connection import Connection, ask, with_connection
+from heliograph.cli.connection import Connection, ask, ask_at, with_connection
 from heliograph.cli.shape import examples, group, say
 from heliograph.cli.tables import show
 
@@ -39,8 +39,8 @@ def add(
 ) -> None:
     """Have a broker keep a link to another one."""
     target = target_of(address, "HOST:PORT")
-    ask(there, _order("link", target, target.secure or secure))
-    say(f"{there.url}: linking to {target.host}:{target.port}; `heliograph broker link list` shows when it is there")
+    place, _ = ask_at(there, _order("link", target, target.secure or secure))
+    say(f"{place}: linking to {target.host}:{target.port}; `heliograph broker link list` shows when it is there")
 
 
 @app.command(epilog=examples("heliograph broker link remove b.example.org:4717"))
@@ -48,8 +48,8 @@ def add(
 def remove(there: Connection, address: Address) -> None:
     """Have a broker end a link that it keeps."""
     target = target_of(address, "HOST:PORT")
-    ask(there, _order("unlink", target, target.secure))
-    say(f"{there.url}: the link to {target.host}:{target.port} is removed")
+    place, _ = ask_at(there, _order("unlink", target, target.secure))
+    say(f"{place}: the link to {target.host}:{target.port} is removed")
 
 
 @app.command(name="list")

@@ -46,6 +46,7 @@ def run_broker(
         list[str] | None,
         typer.Option(metavar="HOST:PORT", help="Keep a link to this broker; can be repeated, adds to the settings'."),
     ] = None,
+    network: Annotated[str | None, typer.Option(help="The name of the network to which the broker belongs.")] = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster to which the broker belongs.")] = None,
     slot: Annotated[str | None, typer.Option(metavar="0-63", help="Its place in the cluster.")] = None,
     join: Annotated[
@@ -75,6 +76,7 @@ def run_broker(
         ("tls.key", key, "--key"),
         ("tls.authority", authority, "--authority"),
         ("tokens.file", tokens, "--tokens"),
+        ("network.name", network, "--network"),
         ("network.cluster", cluster, "--cluster"),
         ("network.slot", slot, "--slot"),
         ("network.key_file", network_key_file, "--network-key-file"),

@@ -21,10 +21,10 @@ import typer
 from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError
 
 if TYPE_CHECKING:
+    from heliograph.client.config import Target
     from heliograph.client.discover import Discover
     from heliograph.live.client import Client
 
-URL = "heliograph://127.0.0.1:4717"
 PATIENCE_S = 2.0  # a broker that was started a moment ago, in the same script, is waited for
 
 _HINTS = {
@@ -36,6 +36,7 @@ _HINTS = {
     Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
     Reason.TLS_FAILED: "does the broker speak TLS there? heliograph:// is for one that does not",
     Reason.RESPONDERS_MISSING: "`heliograph reply TOPIC --echo` would be somebody",
+    Reason.NETWORK_OTHER: "leave out --url and --network for whatever there is, or give the --url of a broker of yours",
     Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
 }
 _ENDS = (Reason.CLOSED, Reason.RESET)
@@ -43,9 +44,10 @@ _ENDS = (Reason.CLOSED, Reason.RESET)
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where to and as whom."""
+    """Where to and as whom. Without an address, by the rule of live/where.py."""
 
-    url: str = URL
+    url: str | None = None
+    network: str | None = None
     entity: str = ""
     token_file: Path | None = None
     authority: Path | None = None
@@ -59,14 +61,23 @@ class Connection:
         return bool(self.entity or self.token_file or self.certificate)
 
     def place(self, client: Client) -> str:
-        """Where a client is connected, for people: the address that was named, or the broker that was found."""
-        return f"broker {client.broker}" if self.discover else self.url
+        """Where a client is connected, for people: the address that was given, or the one that was found."""
+        found = f"{client.address} (network {client.network})" if client.network else client.address
+        return self.url or found
 
 
 def _connection(
     url: Annotated[
-        str, typer.Option(envvar="HELIOGRAPH_URL", help="The broker: heliograph://host:port, heliographs:// for TLS.")
-    ] = URL,
+        str | None,
+        typer.Option(
+            envvar="HELIOGRAPH_URL",
+            help="The broker: heliograph://host:port, heliographs:// for TLS. Without one, that on port 4717 of this "
+            "machine, else one that a search finds.",
+        ),
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(envvar="HELIOGRAPH_NETWORK", help="Only brokers of the network of this name.")
+    ] = None,
     entity: Annotated[str, typer.Option(envvar="HELIOGRAPH_ENTITY", help="Whose token it is.")] = "",
     token_file: Annotated[
         Path | None, typer.Option(envvar="HELIOGRAPH_TOKEN_FILE", help="A file that holds the token.")
@@ -81,10 +92,12 @@ def _connection(
         Path | None, typer.Option(envvar="HELIOGRAPH_KEY", help="The own certificate's private key.")
     ] = None,
     discover: Annotated[
-        bool, typer.Option("--discover", help="Look for the nearest broker instead: see `heliograph discover broker`.")
+        bool, typer.Option("--discover", help="Search at once, whatever is on port 4717: see `discover broker`.")
     ] = False,
 ) -> Connection:
-    return Connection(url, entity, token_file, authority, certificate, key, discover)
+    return Connection(
+        None if discover else url or None, network, entity, token_file, authority, certificate, key, discover
+    )
 
 
 _OPTIONS = inspect.signature(_connection, eval_str=True).parameters
@@ -130,8 +143,8 @@ def run_until_ended(main: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncIterator[Client]:
-    """A client that is connected, and closed in the end."""
+async def connected(connection: Connection, *, name: str, as_admin: bool = False, **more: Any) -> AsyncIterator[Client]:
+    """A client that is connected, and closed in the end. ``as_admin``: with all that this user may show."""
     import heliograph
 
     options: dict[str, Any] = {
@@ -142,8 +155,19 @@ async def connected(connection: Connection, *, name: str, **more: Any) -> AsyncI
     if connection.entity:
         options["entity"] = connection.entity
     try:
-        where: dict[str, Any] = {"discover": search_options()} if connection.discover else {"address": connection.url}
-        async with heliograph.connect(**where, name=name, timeout=PATIENCE_S, **options, **more) as client:
+        connecting = heliograph.connect(
+            connection.url,
+            network=connection.network,
+            discover=True if connection.discover else None,
+            _options=search_options() if connection.url is None else None,
+            name=name,
+            timeout=PATIENCE_S,
+            **options,
+            **more,
+        )
+        if as_admin and not connection.names_somebody:
+            connecting = connecting._showing(_local_admin)
+        async with connecting as client:
             yield client
     except (NotConnectedError, RefusedError) as error:
         raise told_what_to_do(error, connection) from None
@@ -161,26 +185,28 @@ def search_options(config: Path | None = None) -> Discover:
 
 def ask(there: Connection, wish: dict[str, Any]) -> Any:
     """What the admin service of a broker answers."""
-    answers: list[Any] = []
+    return ask_at(there, wish)[1]
+
+
+def ask_at(there: Connection, wish: dict[str, Any]) -> tuple[str, Any]:
+    """The same, with where that broker is."""
+    answers: list[tuple[str, Any]] = []
 
     async def work() -> None:
-        async with connected(there, name="heliograph broker", **administrator(there)) as client:
-            answers.append(await client.ask("admin", wish))
+        async with connected(there, name="heliograph broker", as_admin=True) as client:
+            answers.append((there.place(client), await client.ask("admin", wish)))
 
     run(work())
     return answers[0]
 
 
-def administrator(connection: Connection) -> dict[str, Any]:
+def _local_admin(target: Target) -> tuple[str, str] | None:
     """What an administrator shows besides: the local token of a broker that this user runs on this machine."""
-    from heliograph.client.config import is_loopback, parse_target
+    from heliograph.client.config import is_loopback
     from heliograph.live.runtime import local_token
 
-    target = parse_target(connection.url)
-    if connection.names_somebody or connection.discover or not is_loopback(target.host):
-        return {}
-    token = local_token(target.port)
-    return {"entity": "local-admin", "token": token} if token else {}
+    token = local_token(target.port) if is_loopback(target.host) else None
+    return ("local-admin", token) if token else None
 
 
 def _is_here(url: str) -> bool:
@@ -189,29 +215,15 @@ def _is_here(url: str) -> bool:
     return is_loopback(parse_target(url).host)
 
 
-def _local_broker() -> str | None:
-    """The address of a broker that `network up` runs, if it does."""
-    from heliograph.cli.network_state import default_folder, load, running
-
-    where = default_folder()
-    try:
-        network = load(where)
-    except HeliographError:  # it would only hide what went wrong
-        return None
-    return next((broker.url for broker in running(where, network)), None) if network is not None else None
-
-
 def told_what_to_do(error: NotConnectedError | RefusedError, connection: Connection) -> HeliographError:
     """The error with a hint, where there is a usual cause."""
-    hint = _HINTS.get(error.reason)
-    if error.reason in _ENDS and not connection.url.startswith("heliographs:"):
+    url, hint = connection.url or "", _HINTS.get(error.reason)
+    if error.reason in _ENDS and not url.startswith("heliographs:"):
         hint = "does the broker speak TLS there? Then write heliographs://"
     elif error.reason in _ENDS and connection.certificate is None:
         # A broker that misses our certificate says so after our side of the handshake is done, if at all.
         hint = "if the broker asks for certificates, give --certificate and --key"
-    elif error.reason is Reason.DIAL_FAILED and not connection.discover and not _is_here(connection.url):
+    elif error.reason is Reason.DIAL_FAILED and url and not _is_here(url):
         hint = "check the name and the port, and that a broker runs there"
-    elif error.reason is Reason.DIAL_FAILED and connection.url == URL and (url := _local_broker()):
-        hint = f"`heliograph network up` runs brokers elsewhere: add --discover, or --url {url}"
-    text = str(error) if connection.discover or connection.url in str(error) else f"{connection.url}: {error}"
+    text = str(error) if url in str(error) else f"{url}: {error}"
     return HeliographError(f"{text}; {hint}" if hint else text)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = group("Find brokers.")
 
-COLUMNS = ("broker", "round_trip_ms", "estimate_ms", "cpu", "memory", "clients", "links", "score", "verdict")
+COLUMNS = ("broker", "network", "round_trip_ms", "estimate_ms", "cpu", "memory", "clients", "links", "score", "verdict")
 
 
 @app.callback()
@@ -39,6 +39,7 @@ def _group() -> None:
     epilog=examples(
         "heliograph discover broker",
         "heliograph discover broker --explain --bdn bdn.example.org:4719",
+        "heliograph discover broker --network plant",
         "heliograph discover broker --bdn example.org --json",
         "heliograph discover broker --watch --interval 5",
     ),
@@ -49,6 +50,9 @@ def find_broker(
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again and again; print when the choice changes.")
     ] = False,
+    network: Annotated[
+        str | None, typer.Option(envvar="HELIOGRAPH_NETWORK", help="Only brokers of the network of this name.")
+    ] = None,
     interval: Annotated[float, typer.Option(help="With --watch: seconds between searches.", min=0.1)] = 10.0,
     bdn: Annotated[
         list[str] | None,
@@ -76,7 +80,7 @@ def find_broker(
     ] = None,
 ) -> None:
     """Find the nearest broker that is not too busy."""
-    options = _options(config, bdn, broker, multicast, timeout)
+    options = _options(config, network, bdn, broker, multicast, timeout)
     keyring = _keyring(authority, certificate, key)
     if watch:
         run(_watch(options, keyring, interval, explain, as_json))
@@ -90,6 +94,7 @@ def find_broker(
 
 def _options(
     config: Path | None,
+    network: str | None,
     bdns: list[str] | None,
     brokers: list[str] | None,
     multicast: bool | None,
@@ -98,6 +103,8 @@ def _options(
     from dataclasses import replace
 
     given: dict[str, Any] = {}
+    if network is not None:
+        given["network"] = network
     if bdns:
         given["bdns"] = tuple(bdns)
     if brokers:
@@ -168,6 +175,7 @@ def _row(finding: Finding) -> dict[str, Any]:
     trip = finding.round_trip_ms
     return {
         "broker": finding.broker,
+        "network": finding.network,
         "round_trip_ms": "" if trip is None else f"{trip:.2f}",
         "estimate_ms": f"{finding.delay_ms:.1f}±{finding.delay_error_ms:.1f}",
         "cpu": f"{usage['cpu_permille'] / 10:.0f} %" if total else "",  # it has just started and told nothing yet

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.cli.connection import URL, Connection, ask, with_connection
+from heliograph.cli.connection import Connection, ask, with_connection
 from heliograph.cli.connection import run as run_work
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.errors import HeliographError, UsageError
@@ -50,7 +50,7 @@ def key(
 @app.command(
     epilog=examples(
         "heliograph network up 9 --clusters 3",
-        "heliograph network up 5 --detach --port-base 4801",
+        "heliograph network up 5 --detach --name plant --port-base 4801",
         "heliograph network up --topology plant.toml",
     )
 )
@@ -58,6 +58,9 @@ def up(
     count: Annotated[int | None, typer.Argument(metavar="[N]", help="How many brokers.", min=1)] = None,
     clusters: Annotated[int, typer.Option(help="In so many clusters of equal size.", min=1)] = 1,
     topology: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw brokers and links from a file.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The network's name. Default: after its folder, unlike others of this machine.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when the network stands; it runs on.")] = False,
     folder: Folder = None,
     port_base: Annotated[
@@ -71,7 +74,10 @@ def up(
 
     from heliograph.cli.network_processes import Network
     from heliograph.cli.network_state import default_folder
+    from heliograph.model.identity import NETWORK_WORDS, network_is_valid
 
+    if name is not None and not network_is_valid(name):
+        raise UsageError(f"--name {name!r} is not the name of a network: {NETWORK_WORDS}")
     graph = _topology(count, clusters, topology)
     if port_base is not None:
         graph = graph.with_ports(port_base)
@@ -80,7 +86,7 @@ def up(
         say(f"the links leave {len(pieces)} parts that do not reach each other: {_first_of(pieces)}")
     where = folder.absolute() if folder is not None else default_folder()
     after = 0 if port_base is None else port_base + len(graph.brokers)
-    network = Network(graph, where, bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
+    network = Network(graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
     stands = False
@@ -90,6 +96,8 @@ def up(
         for directory in network.directories:
             say(f"directory {directory.name} knows them: `heliograph bdn list --at {directory.address}`")
         _show_brokers(network, as_json)
+        say(f"this is network {network.name}: reach it by --network {network.name}, in a program by")
+        say(f'heliograph.connect(network="{network.name}"), or set HELIOGRAPH_NETWORK={network.name} for both')
         if detach:
             say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
             return
@@ -265,9 +273,11 @@ def _local(folder: Path | None) -> tuple[Path, LocalNetwork | None]:
 
 def _asked(there: Connection, folder: Path | None) -> tuple[Path, LocalNetwork | None]:
     """The local network that is meant: the one of the folder, or without folder and address the usual one, if any."""
-    if folder is None and there.url != URL:
+    if folder is None and (there.url is not None or there.discover):
         return Path(), None
     where, network = _local(folder)
+    if folder is None and network is not None and there.network not in (None, network.name):
+        return Path(), None
     if folder is not None and network is None:
         raise HeliographError(f"no network was started in {where}; `heliograph network up` starts one")
     return where, network

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import psutil  # type: ignore[import-untyped]
 
 from heliograph.cli import network_state as state
-from heliograph.cli.connection import Connection, administrator, connected
+from heliograph.cli.connection import Connection, connected
 from heliograph.cli.files import locked, private_folder, write_file
 from heliograph.cli.network_state import HOST, LocalBroker, LocalDirectory, LocalNetwork
 from heliograph.cli.topology import Topology
@@ -59,9 +59,12 @@ def new_key() -> bytes:
 class Network:
     """A network that this process started."""
 
-    def __init__(self, topology: Topology, folder: Path, *, bdn: bool = True, bdn_port: int = 0) -> None:
+    def __init__(
+        self, topology: Topology, folder: Path, *, name: str = "", bdn: bool = True, bdn_port: int = 0
+    ) -> None:
         self.topology = topology.with_slots()
         self.folder = folder
+        self.name = name or state.default_name(folder)
         self.directories: tuple[LocalDirectory, ...] = ()
         self._bdn = bdn
         self._bdn_port = bdn_port  # 0: the usual one, or a free one where that is taken
@@ -135,7 +138,7 @@ class Network:
 
     def _spawn(self) -> None:
         for broker in self.topology.brokers:
-            state.write_settings(self.folder, broker, (), self.directories)
+            state.write_settings(self.folder, self.name, broker, (), self.directories)
             self._run(broker.name, "broker")
         self._remember({broker.name: broker.port for broker in self.topology.brokers})
 
@@ -167,7 +170,9 @@ class Network:
         self._save()
 
     def _save(self) -> None:
-        network = LocalNetwork(brokers=self.brokers, links=self.topology.links, directories=self.directories)
+        network = LocalNetwork(
+            brokers=self.brokers, links=self.topology.links, name=self.name, directories=self.directories
+        )
         state.save(self.folder, network)
 
     async def _wait_until_ready(self) -> None:
@@ -205,7 +210,8 @@ class Network:
         ports = {broker.name: broker.port for broker in self.brokers}
         for broker in self.topology.brokers:
             dialled = [ports[other] for one, other in self.topology.links if one == broker.name]
-            state.write_settings(self.folder, replace(broker, port=ports[broker.name]), dialled, self.directories)
+            placed = replace(broker, port=ports[broker.name])
+            state.write_settings(self.folder, self.name, placed, dialled, self.directories)
 
     def ended(self) -> dict[str, int]:
         """Brokers and directories whose processes ended, with their exit codes; a negative one is a signal."""
@@ -253,8 +259,7 @@ def directory_name(topology: Topology) -> str:
 
 def administrating(url: str) -> Any:
     """A connection with the administrator's rights to a broker that this user runs on this machine."""
-    there = Connection(url=url)
-    return connected(there, name="heliograph network", **administrator(there))
+    return connected(Connection(url=url), name="heliograph network", as_admin=True)
 
 
 async def listens(port: int) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ import psutil  # type: ignore[import-untyped]
 
 from heliograph.cli.files import read_file, write_file
 from heliograph.errors import HeliographError
+from heliograph.model.identity import NETWORK_LENGTH_MAX, network_is_valid
 from heliograph.sim.reading import read_table
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class LocalNetwork:
 
     brokers: tuple[LocalBroker, ...]
     links: tuple[tuple[str, str], ...]
+    name: str = ""
     directories: tuple[LocalDirectory, ...] = ()
 
     @property
@@ -82,6 +85,12 @@ def default_folder() -> Path:
     from heliograph.live.runtime import runtime_dir
 
     return (runtime_dir() / "network").absolute()
+
+
+def default_name(folder: Path) -> str:
+    """What a network is called if the user gives no name: after its folder, and unlike any other of this machine."""
+    plain = "".join(letter for letter in folder.name if network_is_valid(f"x{letter}"))[: NETWORK_LENGTH_MAX // 2]
+    return f"{plain.lstrip('._@-') or 'network'}-{sha256(str(folder).encode()).hexdigest()[:4]}"
 
 
 def settings_of(folder: Path, name: str) -> Path:
@@ -101,13 +110,14 @@ def write_directory(folder: Path, name: str, port: int) -> None:
 
 
 def write_settings(
-    folder: Path, broker: DrawnBroker, ports: Iterable[int], directories: Iterable[LocalDirectory] = ()
+    folder: Path, name: str, broker: DrawnBroker, ports: Iterable[int], directories: Iterable[LocalDirectory] = ()
 ) -> None:
     """A broker's settings, with links to brokers on these ports; `heliograph broker run --config` works with them."""
     lines = [
         "[broker]", f'name = "{broker.name}"',
         "", "[[listener]]", f'host = "{HOST}"', f"port = {broker.port}",
-        "", "[network]", f'cluster = "{broker.cluster}"', f"slot = {broker.slot}", f'key_file = "{KEY}"',
+        "", "[network]", f'name = "{name}"', f'cluster = "{broker.cluster}"', f"slot = {broker.slot}",
+        f'key_file = "{KEY}"',
     ]  # fmt: skip
     if addresses := [f'"{directory.address}"' for directory in directories]:
         lines += ["", "[discovery]", f"directories = [{', '.join(addresses)}]"]

@@ -37,6 +37,7 @@ FATAL = frozenset(
         Reason.CERTIFICATE_EXPIRED,
         Reason.CERTIFICATE_UNTRUSTED,
         Reason.ROLE_MISSING,
+        Reason.NETWORK_OTHER,
         Reason.TAKEN_OVER,
     }
 )

@@ -25,17 +25,18 @@ from heliograph.discovery.brokers.config import (
     address_of,
 )
 from heliograph.errors import UsageError
+from heliograph.model.identity import NETWORK_WORDS
 
 if TYPE_CHECKING:
     from heliograph.discovery.brokers.result import Finding, Result
 
 LOCAL = "127.0.0.1"
-LOCAL_DIRECTORY = f"{LOCAL}:{DIRECTORY_PORT}"
-LOCAL_BROKER = f"{LOCAL}:{DEFAULT_PORT}"
+DIRECTORY_OFFSET = DIRECTORY_PORT - DEFAULT_PORT  # from a machine's broker to its directory
 LOCAL_TIMEOUT_MS = 300  # where everybody who is asked is on this computer …
 LOCAL_FALLBACK_MS = 50
 LOCAL_LISTED_MS = 100  # on one computer all brokers are near, so one that does not answer searches is as good
 TIMEOUT_MS = 4_000  # … and elsewhere
+COLLECT_MS = 50  # who names nobody has to hear of every network that is near, also from a busy broker
 TARGETS_MAX = 16  # addresses that a session tries in turn
 _LISTS = ("bdns", "bdn_links", "brokers", "weights")
 
@@ -44,6 +45,7 @@ _LISTS = ("bdns", "bdn_links", "brokers", "weights")
 class Discover:
     """How to look for a broker. As it stands here, on this computer only."""
 
+    network: str | None = None
     bdns: tuple[str, ...] = ()
     bdn_links: tuple[str, ...] = ()
     brokers: tuple[str, ...] = ()
@@ -123,13 +125,18 @@ class Discover:
         timeout_ms = self.usual_timeout_ms if self.timeout_ms is None else self.timeout_ms
         usual = DiscoveryConfig()
         return DiscoveryConfig(
+            network=self.network,
+            is_choosy=True,
+            is_implied=not self.names_somebody,
+            group_later=bool(self.bdns or self.bdn_links),
+            collect_ms_min=0 if self.names_somebody or self.network is not None else COLLECT_MS,
             directories=directories,
             directory_links=links,
             brokers=brokers,
             multicast=self._group,
             timeout_ms=timeout_ms,
             ping_ms=max(1, min(usual.ping_ms, timeout_ms)),
-            fallback_ms=LOCAL_FALLBACK_MS if self.is_local else usual.fallback_ms,
+            fallback_ms=min(LOCAL_FALLBACK_MS if self.is_local else usual.fallback_ms, max(1, timeout_ms // 4)),
             listed_ms=min(LOCAL_LISTED_MS, timeout_ms) if self.is_local else timeout_ms,
             answers_min=self.answers_min,
             answers_max=self.answers_max,
@@ -226,6 +233,10 @@ def _weights(texts: Iterable[str], path: str) -> tuple[list[str], WeightsConfig]
 
 _ADDRESSES = "addresses as host:port"
 WORDS: dict[str, tuple[str, str]] = {
+    "discover.network": (
+        "the network whose brokers count; without one, brokers of several networks are an error",
+        "empty (a network without a name), or " + NETWORK_WORDS,
+    ),
     "discover.bdns": (
         "the directories (BDNs) that a client asks for a broker; without any, one on this machine at its usual port",
         "host:port, or a domain whose DNS names them (SRV records of _heliograph-bdn._udp)",

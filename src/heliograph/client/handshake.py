@@ -20,6 +20,7 @@ from heliograph.client.subscriptions import LocalSubscriptions
 from heliograph.client.timing import SessionTime
 from heliograph.errors import ProtocolError, Reason, RefusedError
 from heliograph.machine import Instant
+from heliograph.model.identity import network_in_words
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import is_inbox
 from heliograph.wire import bodies
@@ -35,6 +36,7 @@ class Handshake:
     def __init__(
         self,
         origin: int,
+        network: str | None,
         subscriptions: LocalSubscriptions,
         outgoing: Outgoing,
         time: SessionTime,
@@ -44,6 +46,7 @@ class Handshake:
         end_session: EndSession,
     ) -> None:
         self._origin = origin
+        self._network = network  # brokers of another one do not count; None: any network will do
         self._subscriptions = subscriptions
         self._outgoing = outgoing
         self._time = time
@@ -79,6 +82,10 @@ class Handshake:
             raise ProtocolError(Reason.ORIGIN_FOREIGN, "the broker names another origin than ours")
         if not 0 < welcome.keep_alive_ms <= KEEP_ALIVE_MS_MAX or welcome.limits.get("payload_bytes_max", 1) <= 0:
             raise ProtocolError(Reason.BODY_MALFORMED, "a WELCOME with impossible limits")
+        wanted = self._network
+        if wanted is not None and welcome.network != wanted:
+            belongs = f"broker {welcome.broker[:64]!r} there belongs to {network_in_words(welcome.network)}"
+            raise ProtocolError(Reason.NETWORK_OTHER, f"{belongs}; {network_in_words(wanted)} was asked for")
         if welcome.inbox and not is_inbox(welcome.inbox):
             raise ProtocolError(Reason.BODY_MALFORMED, "a WELCOME with an impossible inbox")
         try:
@@ -102,8 +109,11 @@ class Handshake:
             self._end_strict(RefusedError(reason, body.text))
 
     def _warned(self, line: Line, body: bodies.Goodbye, now: Instant) -> None:
-        """The broker will go away."""
-        if line.rising:
+        """The broker will go away; or it stays, but is overloaded and asks us to move."""
+        if body.code == Reason.OVERLOADED:
+            if line is self._lines.current and not line.leaving:
+                self._roaming.advised(line, body, now)
+        elif line.rising:
             self._lines.hang_up(line, Reason.GOODBYE, "you are draining as well")
         elif line is self._lines.current and not line.leaving:
             self._roaming.begin(line, body, now)

@@ -12,6 +12,8 @@ more is due on it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from heliograph.client.config import NS_PER_MS, Target
 from heliograph.client.line import Line
 from heliograph.client.outgoing import Outgoing
@@ -29,8 +31,15 @@ JOINED_FROM = 8  # so many pieces are cheaper to copy into one than to write as 
 class Lines:
     """The links of one session to brokers."""
 
-    def __init__(self, hello: bytes, handshake_ms_max: int, outbox: Outbox, timers: Timers, outgoing: Outgoing) -> None:
-        self._hello = hello
+    def __init__(
+        self,
+        hello: Callable[[bool], bytes],
+        handshake_ms_max: int,
+        outbox: Outbox,
+        timers: Timers,
+        outgoing: Outgoing,
+    ) -> None:
+        self._hello = hello  # makes a HELLO that says whether an overloaded broker asked us to move
         self._handshake_ns_max = handshake_ms_max * NS_PER_MS
         self._outbox = outbox
         self._timers = timers
@@ -63,14 +72,23 @@ class Lines:
 
     # -- the life of a line -------------------------------------------------------------------------------------
 
-    def open(self, link: LinkId, target: Target, now: Instant, *, rising: bool = False, hinted: bool = False) -> None:
+    def open(
+        self,
+        link: LinkId,
+        target: Target,
+        now: Instant,
+        *,
+        rising: bool = False,
+        hinted: bool = False,
+        advised: bool = False,
+    ) -> None:
         """A dial has made a link: say hello. A rising line is prepared beside the one in use."""
         line = self.by_link[link] = Line(link, target, now, rising=rising, hinted=hinted)
         if rising:
             self.rising = line
         else:
             self.current = line
-        line.out.append(self._hello)
+        line.out.append(self._hello(advised))
         self._timers.set(("handshake", link), now + self._handshake_ns_max, lambda now: self._handshake_late(line))
 
     def welcomed(self, line: Line, welcome: Welcome, seen: int, now: Instant) -> None:

@@ -47,6 +47,7 @@ from heliograph.notes import DialFailed, SessionRoamed
 from heliograph.wire.bodies import Goodbye
 
 OTHERS_MAX = 8  # addresses of one goodbye that are looked at
+ADVICE_PAUSE_NS = 60_000 * NS_PER_MS  # after a move: brokers that advise more often are not heeded
 MOVE_MS_MAX = 20_000  # for a move to a better broker; the present one is not in a hurry
 
 
@@ -88,6 +89,8 @@ class Roaming:
         self._target: Target | None = None
         self._ends_at: Instant = 0  # when the present broker will be gone
         self._may_stay = False  # the present broker would keep us: the program asked for the move
+        self._advised = False  # … or the present broker did, because it is overloaded
+        self._moved_at: Instant | None = None
         self._mark = NUMBER_MAX  # the number of the next mark; they count down, far from the program's own
         self._awaited = 0  # the answer that ends this step
 
@@ -106,7 +109,7 @@ class Roaming:
         """The present broker goes away: move to another one if it names one where we would go, else leave in time."""
         ends_at = now + body.grace_ms * NS_PER_MS
         if self.is_active:
-            self._may_stay = False
+            self._may_stay = self._advised = False
             self._ends_at = min(self._ends_at, ends_at)
             return
         candidates = successors(line.target, body.others, bool(self._config.token))
@@ -115,6 +118,16 @@ class Roaming:
             self._look(candidates, ends_at, now)
         else:
             self._leave.leave_soon(line, ends_at, now)
+
+    def advised(self, line: Line, body: Goodbye, now: Instant) -> None:
+        """The broker is overloaded and names others. A session that has moved recently stays."""
+        if self._moved_at is not None and now - self._moved_at < ADVICE_PAUSE_NS:
+            return
+        candidates = successors(line.target, body.others, bool(self._config.token))
+        if not self.is_active:
+            self._advised = True
+            self.move([target for target in candidates if target != line.target], now)
+            self._advised = self.is_active
 
     def move(self, candidates: list[Target], now: Instant) -> None:
         """Go to a better broker, though the present one would keep us; if that fails, stay."""
@@ -153,7 +166,7 @@ class Roaming:
             self._outbox.hang_up(link, Reason.CREDENTIAL_MISSING)  # the network would see the token
             self.failed(Reason.CREDENTIAL_MISSING, now)
             return
-        self._lines.open(link, self._target, now, rising=True)
+        self._lines.open(link, self._target, now, rising=True, advised=self._advised)
 
     def welcomed(self, line: Line, now: Instant) -> None:
         """The next broker accepts us. Without subscriptions there is nothing that every broker has to know first."""
@@ -216,6 +229,7 @@ class Roaming:
         at = self._last_moment(now)
         self._stay()
         self.count += 1
+        self._moved_at = now
         self._outbox.note(SessionRoamed(str(present.target), str(following.target)))
         self._resumption.switch(following, now, planned=True)
         self._leave.leave_at(present, at)
@@ -290,7 +304,7 @@ class Roaming:
         self._lines.drop_rising()
         self._step, self.ticket, self._awaited = MoveStep.STAYING, None, 0
         self._candidates.clear()
-        self._may_stay = False
+        self._may_stay = self._advised = False
 
     def _last_moment(self, now: Instant) -> Instant:
         """When to leave the present broker at the latest: before it ends the link itself."""

@@ -13,11 +13,12 @@ what lies above the broker's ``seen`` is published again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from heliograph.client import commands
 from heliograph.client.commands import Outcome
-from heliograph.client.config import ClientConfig
+from heliograph.client.config import ClientConfig, Target
 from heliograph.client.conversation import Conversation
 from heliograph.client.deliveries import Deliveries
 from heliograph.client.dialler import Dialler
@@ -72,7 +73,7 @@ class Session:
         outgoing = Outgoing(config.outgoing_bytes_max)
         self.publisher = publisher = Publisher(origin, outgoing, time, losses, requests)
         # Links to brokers, and what is asked of brokers there.
-        self._lines = lines = Lines(_hello(config, secret), config.dial_ms_max, outbox, timers, outgoing)
+        self._lines = lines = Lines(partial(_hello, config, secret), config.dial_ms_max, outbox, timers, outgoing)
         self._dialler = dialler = Dialler(config, seed, outbox, timers, requests, lines, self._end)
         self._subscription_requests = asks = SubscriptionRequests(subscriptions, requests, lines, outbox, timers)
         services = ServiceRequests(requests, lines)
@@ -84,7 +85,9 @@ class Session:
         self._leave = leave = GracefulLeave(lines, requests, inquiries, outgoing, timers)
         self._roaming = roaming = Roaming(config, outbox, timers, lines, dialler, asks, resumption, leave)
         # What brokers say.
-        handshake = Handshake(origin, subscriptions, outgoing, time, lines, resumption, roaming, self._end)
+        handshake = Handshake(
+            origin, config.network, subscriptions, outgoing, time, lines, resumption, roaming, self._end
+        )
         self._responses = Responses(requests, asks, services, inquiries, refusals, flushes, time, roaming)
         self._conversation = Conversation(lines, deliveries, handshake, self._responses, leave)
         self._reports = Reports(
@@ -116,6 +119,12 @@ class Session:
     def welcome(self) -> bodies.Welcome | None:
         """What the broker said that welcomed the session last."""
         return self._lines.welcome
+
+    @property
+    def target(self) -> Target:
+        """The broker that the session is linked to, or that it dials."""
+        line = self._lines.current
+        return self._dialler.target if line is None else line.target
 
     @property
     def standing(self) -> Standing:
@@ -300,15 +309,16 @@ class Session:
         self.publisher.close(self.error)
 
 
-def _hello(config: ClientConfig, secret: bytes) -> bytes:
+def _hello(config: ClientConfig, secret: bytes, moved: bool) -> bytes:
     body = bodies.Hello(
         versions=[VERSION],
         secret=secret.hex(),
-        features=[TIME],
+        features=[TIME, bodies.MOVE],
         name=config.name,
         entity=config.entity,
         token=config.token,
         keep_alive_ms=config.keep_alive_ms,
         hold=config.hold,
+        moved=moved,
     )
     return control(Kind.HELLO, 0, bodies.encode(body))

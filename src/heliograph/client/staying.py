@@ -121,10 +121,15 @@ class Staying:
         best, present = findings.get(result.broker), findings.get(standing.broker)
         if present is None or present.round_trip_ms is None:
             return self.why != "now and then"  # it does not answer, which matters if it does not serve us either
-        return best is not None and _gains(best, present)
+        return best is not None and _is_kin(best, present) and _gains(best, present)
 
     def _spread(self, wait_ns: int) -> int:
         return int(wait_ns * self._random.uniform(0.5, 1.5))
+
+
+def _is_kin(best: Finding, present: Finding) -> bool:
+    """True if they are brokers of one network: a client does not leave its own for a nearer broker."""
+    return best.network == present.network and (bool(best.network) or best.island == present.island)
 
 
 def _gains(best: Finding, present: Finding) -> bool:

@@ -52,8 +52,10 @@ class StandIn:
             "full": False,
             "draining": False,
             "address": "",
+            "network": "",
             "island": "all",
             "brokers": brokers,
+            "linking": 0,
         }
         self._ahead_ns = ahead_ns
         self._time: dict[str, Any] = {}

@@ -42,6 +42,8 @@ FOREVER_MS = 1 << 50
 
 Payload = bytes | bytearray | memoryview | str
 Headers = dict[str, Any]
+Follow = Callable[[Driver, str, Session], "Following"]
+"""Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 
 class Client:
@@ -53,7 +55,7 @@ class Client:
         tls: TlsContexts | None = None,
         on_refused: Callable[[RefusedPublication], None] | None = None,
         on_note: Callable[[Note], None] | None = None,
-        follow: Callable[[Driver, str, Session], Following] | None = None,
+        follow: Follow | None = None,
     ) -> None:
         self._session = session
         self._publisher = session.publisher
@@ -88,6 +90,16 @@ class Client:
     def broker(self) -> str:
         """The name of the broker that welcomed us last."""
         return self._session.welcome.broker if self._session.welcome is not None else ""
+
+    @property
+    def address(self) -> str:
+        """Where that broker is, or where one is dialled: heliograph://host:port."""
+        return str(self._session.target)
+
+    @property
+    def network(self) -> str:
+        """The name of the network to which that broker belongs; empty if it has none."""
+        return self._session.welcome.network if self._session.welcome is not None else ""
 
     @property
     def entity(self) -> str:

@@ -9,19 +9,20 @@ Not here: the search (discovery/brokers/finder.py), connecting (live/connect.py)
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from heliograph.client.discover import LOCAL, LOCAL_BROKER, LOCAL_DIRECTORY, Discover
+from heliograph.client.discover import LOCAL, Discover
 from heliograph.discovery.brokers.config import DiscoveryConfig, written
 from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.result import Result
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.live import remembered
+from heliograph.live.environment import local_broker, local_directory, network_from
+from heliograph.live.environment import options_from as options_from
 from heliograph.live.lone import run_alone
 from heliograph.live.names import directories_of, in_numbers
 from heliograph.machine import Address
@@ -30,26 +31,10 @@ from heliograph.notes import Note, SocketRefused
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
 
-BDNS_VARIABLE = "HELIOGRAPH_BDNS"
-CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"
-OPTIONS_PREFIX = "HELIOGRAPH_DISCOVER__"
 NAMES_S = 1.0  # for DNS; what is not found by then is left out of this search
+SETTLE_S = 3.0  # longer than brokers take to start and link
+AGAIN_S = 0.25
 ANYWHERE = "0.0.0.0"  # noqa: S104 answers come from everywhere, and nothing else is heard there
-
-
-def options_from(environment: Mapping[str, str] | None = None, file: Path | None = None) -> Discover:
-    """What $HELIOGRAPH_BDNS, $HELIOGRAPH_DISCOVER__… and the section [discover] of the settings file say."""
-    environment = os.environ if environment is None else environment
-    given = {name: text for name, text in environment.items() if name.startswith(OPTIONS_PREFIX)}
-    if bdns := environment.get(BDNS_VARIABLE):
-        given[f"{OPTIONS_PREFIX}BDNS"] = bdns
-    if file is None and (named := environment.get(CONFIG_VARIABLE)):
-        file = Path(named)
-    if not given and file is None:
-        return Discover()
-    from heliograph.config import load_discover  # late: most programs set none of this
-
-    return load_discover(file, given)
 
 
 async def discover(
@@ -59,15 +44,33 @@ async def discover(
     transports: Sequence[str] = ("tcp", "tls"),
     keyring: Keyring | None = None,
     resolvers: Sequence[Address] | None = None,
+    local: bool = True,
+    patience_s: float = SETTLE_S,
 ) -> Result:
     """Look for the nearest broker that will have us. The result says what was found and what was tried.
 
-    Without options, those of the environment. With a keyring only answers count that a broker has signed.
+    Without options, those of the environment. With a keyring only answers count that a broker has signed. ``local``:
+    if the options name nobody, the broker on this machine's default port is asked too. Networks that may turn out to
+    be one, because they are just starting, are looked at again until ``patience_s`` is over.
     """
     options = options_from() if options is None else options
+    if options.network is None:
+        options = replace(options, network=network_from(None))
     options.check()
-    config, problems = await _search(options, name, tuple(transports), resolvers)
-    asked = (*options.bdns, *options.bdn_links, *options.brokers, written(config.multicast.address))
+    config, problems = await _search(options, name, tuple(transports), resolvers, local=local)
+    until = monotonic() + patience_s
+    while True:
+        result = await _look(options, config, keyring)
+        if not result.settling or monotonic() + AGAIN_S >= until:
+            return replace(result, tried=(*result.tried, *problems))
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | None) -> Result:
+    """One search."""
+    network = [] if options.network is None else [f"network {options.network}"]
+    group = written(config.multicast.address)
+    asked = (*options.bdns, *options.bdn_links, *options.brokers, group, *network)
     file = remembered.file_for(asked) if options.remember else None
     known = () if file is None else remembered.read(file, config.remembered_s_max)
     finder = Finder(config, seed=secrets.randbits(64), remembered=known, keyring=keyring)
@@ -82,7 +85,7 @@ async def discover(
     result = finder.result
     if file is not None and result.proven:
         remembered.write(file, result.targets)
-    problems += [f"no socket: {note.problem}" for note in refused if isinstance(note, SocketRefused)]
+    problems = [f"no socket: {note.problem}" for note in refused if isinstance(note, SocketRefused)]
     return replace(result, tried=(*result.tried, *problems))
 
 
@@ -93,13 +96,13 @@ def failure_of(result: Result, why: str = "") -> NotConnectedError:
 
 
 async def _search(
-    options: Discover, name: str, transports: tuple[str, ...], resolvers: Sequence[Address] | None
+    options: Discover, name: str, transports: tuple[str, ...], resolvers: Sequence[Address] | None, *, local: bool
 ) -> tuple[DiscoveryConfig, list[str]]:
     """The search's settings with all addresses in numbers, and which of them could not be found."""
     bdns = [bdn for bdn in options.bdns if ":" in bdn]
     if not options.names_somebody:
-        bdns = [LOCAL_DIRECTORY]
-    brokers = options.brokers if options.names_somebody else (LOCAL_BROKER,)
+        bdns = [local_directory()]
+    brokers = (local_broker(),) if local and not options.names_somebody else options.brokers
     looked_up = await asyncio.gather(
         in_numbers(bdns, NAMES_S), directories_of(options.domains, NAMES_S, resolvers), in_numbers(brokers, NAMES_S)
     )

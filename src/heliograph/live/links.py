@@ -83,8 +83,13 @@ class Link(asyncio.BaseProtocol):
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
 
     def finds_no_room(self, transport: asyncio.Transport) -> bool:
-        """True if the peer dialled in and no descriptor is left for peers: its link ends at once."""
+        """True if the peer dialled in and no descriptor is left for peers: its link ends at once.
+
+        A link that we have ended, and that only waits for its peer to hear so, gives up its descriptor first.
+        """
         if self._listener is None or transport.get_extra_info("socket").fileno() < self._network.peers_max:
+            return False
+        if self._network.hurry():
             return False
         self.turn_away(transport, Reason.LINKS_OVER_LIMIT, "no more files may be opened for peers; raise ulimit -n")
         transport.abort()
@@ -154,7 +159,7 @@ class Link(asyncio.BaseProtocol):
         self.hold(False)
         self._reason = reason
         self._deaf = True
-        self._network.silence(self)
+        self._network.linger(self)
         try:
             if self._transport.can_write_eof():
                 self._transport.write_eof()  # the peer reads to the end, hangs up, and we hear of it

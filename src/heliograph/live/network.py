@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 LINGER_STOP_S = 0.05  # how long peers may take to hang up themselves when the whole node stops
 DIAL_S = 5.0
-BACKLOG = 1_024
+BACKLOG = 1_024  # dials that wait for the loop; the system drops more, and their peers try again after a second
+BACKLOG_MIN = 100  # asyncio accepts as many in one go, before it can close any: with few descriptors not too many
 
 
 class Network:
@@ -41,6 +42,7 @@ class Network:
         self.writes: dict[LinkId, Callable[[bytes], None]] = {}  # the same for one piece
         self._ends: dict[LinkId, End] = {}
         self._sockets: dict[Link, None] = {}  # until their transport is gone
+        self._lingering: dict[Link, None] = {}  # hung up, until their peer has heard so
         self._raw: dict[SecureLayer, None] = {}  # TCP below TLS, until it is gone
         self._servers: list[asyncio.Server] = []
         self._doors: list[Door] = []
@@ -66,6 +68,20 @@ class Network:
         self.outlets.pop(link.number, None)
         self.writes.pop(link.number, None)
 
+    def linger(self, link: Link) -> None:
+        """It was hung up, and its peer should hear why."""
+        self.silence(link)
+        self._lingering[link] = None
+
+    def hurry(self) -> bool:
+        """Close the link that has lingered for longest; False if there is none."""
+        link = next(iter(self._lingering), None)
+        if link is None:
+            return False
+        del self._lingering[link]
+        link.abort()
+        return True
+
     def forget(self, number: LinkId) -> None:
         """A pipe's end is gone."""
         self.outlets.pop(number, None)
@@ -76,6 +92,7 @@ class Network:
         """A socket is gone."""
         self.forget(link.number)
         self._sockets.pop(link, None)
+        self._lingering.pop(link, None)
         if not self._sockets:
             self._empty.set()
 
@@ -115,12 +132,13 @@ class Network:
         if listener.secure and context is None:
             raise OSError(errno.EINVAL, f"listener {listener.name} is secure but has no certificate")
         sockets = await self._bind(listener)
+        backlog = min(BACKLOG, max(BACKLOG_MIN, self.peers_max // 8))
         for bound in sockets:
             if listener.secure and context is not None:
                 accept = self._secure(runner, listener, context)
             else:
                 accept = self._plain(runner, listener)
-            self._servers.append(await self.driver.loop.create_server(accept, sock=bound))
+            self._servers.append(await self.driver.loop.create_server(accept, sock=bound, backlog=backlog))
         return cast(Address, sockets[0].getsockname()[:2])
 
     async def _bind(self, listener: ListenerConfig) -> list[socket.socket]:

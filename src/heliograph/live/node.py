@@ -18,7 +18,7 @@ from dataclasses import replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from heliograph.broker.commands import Drain, Listening, Reload, Stop
+from heliograph.broker.commands import Drain, Listening, Reload, Room, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.advertisement import DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig
@@ -26,14 +26,14 @@ from heliograph.discovery.brokers.directory import ReloadDirectory
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.clock import process_age_ms
-from heliograph.live.descriptors import raise_limit
+from heliograph.live.descriptors import links_max, raise_limit
 from heliograph.live.directories import look_up
 from heliograph.live.links import format_address
 from heliograph.live.loop import Driver, describe_crash
 from heliograph.live.runtime import LocalToken, remove_token, write_token
 from heliograph.live.services import SWITCHES, Services, describe_directory, describe_discovery
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context, reload, server_context
-from heliograph.live.usage import sample_usage
+from heliograph.live.usage import sample_load, sample_usage
 from heliograph.machine import Address, Socket, SocketName
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
 from heliograph.notes import Note, ReloadFailed
@@ -221,6 +221,7 @@ class Running:
                 text = "no address can be told to others; set listener.announce to one that they reach"
                 self._log.say("warning", text)
             self.driver.tell(BROKER, Listening(tuple(urls)))
+            self.driver.tell(BROKER, Room(links_max(self.driver.network.peers_max)))
         for machine, specs in self._node.sockets.items():
             for spec in specs:
                 if not await self._open_socket(machine, spec):
@@ -260,6 +261,8 @@ class Running:
 
     def look_after(self, services: Services) -> None:
         """What goes on beside the machines, now that they run."""
+        if BROKER in self._node.machines:
+            self._go_on(sample_load(self.driver))
         if services.responder is not None:
             self._go_on(sample_usage(self.driver))
             own = self._own_directory()

@@ -3,7 +3,7 @@
 In:    a TCP transport's calls; what the link writes.
 Out:   a link that is attached once the handshake is good; for peers that are not let in, the reason: to the peer as a
        TLS alert, to the machine (TurnedAway) or to the dial (``ready``).
-State: per link the TLS session; per door the handshakes under way, bounded in number and time.
+State: per link the TLS session; per door the handshakes under way, bounded in number and time, shared by sources.
 Not here: contexts and what failures mean (tls.py), the link itself (links.py), who may do what (broker/access.py).
 
 asyncio and uvloop have such a layer of their own, but theirs drop the link when a handshake fails: the alert that
@@ -16,15 +16,17 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING, Any, cast
 
+from heliograph.broker.shares import Shares, source_of
 from heliograph.errors import Reason
-from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, Link
+from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, Link, format_address
 from heliograph.live.tls import explain, reason_of
 
 if TYPE_CHECKING:
     from heliograph.live.network import Network
 
 HANDSHAKE_S = 2.0
-HANDSHAKES_MAX = 1_024  # under way at once; beyond it a new link is cut at once
+HANDSHAKES_MAX = 1_024  # under way at once; beyond it links are cut, of the address that has most of them
+PATIENCE_PARTS = 4  # of the time for a handshake
 RECORD_BYTES = 1 << 14
 
 _RECEIVED = memoryview(bytearray(1 << 18))  # one for all links: a read is copied out before the next begins
@@ -34,7 +36,17 @@ class Door:
     """What the links of one secure listener share."""
 
     def __init__(self) -> None:
-        self.handshakes = 0
+        self.handshakes: Shares[SecureLayer] = Shares()
+
+    def enter(self, layer: SecureLayer, source: str) -> bool:
+        """A handshake begins, if need be in the place of another; False if there is none for it."""
+        if len(self.handshakes) >= HANDSHAKES_MAX:
+            other = self.handshakes.victim(source) or next(iter(self.handshakes))
+            if self.handshakes.victim(source) is None and not other.is_slow:
+                return False
+            other.cut("others need the place")
+        self.handshakes.add(source, layer)
+        return True
 
 
 class SecureLayer(asyncio.BufferedProtocol):
@@ -60,6 +72,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._ended = False  # the handshake failed, or the peer has said that it ends
         self._discarded = 0
         self._handshake_s = handshake_s
+        self._began = network.driver.loop.time()
         self._patience: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] = network.driver.loop.create_future()
 
@@ -70,14 +83,12 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._network.add_raw(self)
         if self._door is not None:
-            self._door.handshakes += 1
             if self._link.finds_no_room(self._transport):
                 self._over()
                 return
-            if self._door.handshakes > HANDSHAKES_MAX:
-                self._over()
-                self._link.turn_away(self._transport, Reason.LINKS_OVER_LIMIT, "too many TLS handshakes at once")
-                self.abort()
+            source = source_of(format_address(self._transport.get_extra_info("peername")))
+            if not self._door.enter(self, source):
+                self.cut("try again")
                 return
         self._patience = self._network.driver.loop.call_later(self._handshake_s, self._too_slow)
         self._shake()
@@ -145,7 +156,21 @@ class SecureLayer(asyncio.BufferedProtocol):
         if self._patience is not None:
             self._patience.cancel()
         if self._door is not None:
-            self._door.handshakes -= 1
+            self._door.handshakes.remove(self)
+
+    @property
+    def is_slow(self) -> bool:
+        """True if the handshake takes so long that it makes room for others when there is none."""
+        return self._network.driver.loop.time() - self._began > self._handshake_s / PATIENCE_PARTS
+
+    def cut(self, advice: str) -> None:
+        """There is no place for this handshake."""
+        self._over()
+        self._ended = True
+        if self._transport is not None:
+            why = f"too many TLS handshakes are under way; {advice}"
+            self._link.turn_away(self._transport, Reason.SOURCE_OVER_SHARE, why)
+        self.abort()
 
     def _fail(self, error: BaseException) -> None:
         """The handshake did not end well: the peer hears it, and so does our side."""

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heliograph.client.config import Target
-from heliograph.client.discover import LOCAL_BROKER, Discover, Trust, targets_of
+from heliograph.client.discover import Discover, Trust, targets_of
 from heliograph.discovery.brokers.result import Result
 from heliograph.errors import NotConnectedError, Reason
-from heliograph.live.discover import discover, failure_of
+from heliograph.live.discover import SETTLE_S, discover, failure_of
+from heliograph.live.environment import local_broker
 
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
@@ -38,12 +39,16 @@ class Found:
 class Seeker:
     """Looks for brokers with one set of options."""
 
-    def __init__(self, options: Discover, trust: Trust, name: str, files: dict[str, Path | None]) -> None:
+    def __init__(
+        self, options: Discover, trust: Trust, name: str, files: dict[str, Path | None], *, local: bool = True
+    ) -> None:
+        """``local``: if the options name nobody, the broker on this machine's default port will do in the end."""
         options.check()
         self.options = options
         self._trust = trust
         self._name = name
         self._files = files
+        self._local = local
 
     async def seek(self, seconds: float | None = None) -> Found:
         """Look once, for at most so long; NotConnectedError if there is no broker that this client may use."""
@@ -52,8 +57,12 @@ class Seeker:
             longest_ms = max(1, int(seconds * 500))
             options = replace(options, timeout_ms=min(longest_ms, options.timeout_ms or options.usual_timeout_ms))
         transports = ("tls",) if self._trust.vouched else ("tcp", "tls")
-        result = await discover(options, name=self._name, transports=transports, keyring=self._keyring())
-        brokers = options.brokers if options.names_somebody else (LOCAL_BROKER,)
+        keyring, local = self._keyring(), self._local
+        patience_s = SETTLE_S if seconds is None else seconds
+        result = await discover(
+            options, name=self._name, transports=transports, keyring=keyring, local=local, patience_s=patience_s
+        )
+        brokers = (local_broker(),) if local and not options.names_somebody else options.brokers
         targets = targets_of(result, self._trust, brokers)
         if not targets:
             raise self._failure(result)

@@ -1,8 +1,8 @@
-"""Usage: how busy this computer is, told to the responder every second.
+"""Usage: how busy this computer is, told to the responder, and how busy this thread is, told to the broker.
 
-In:    psutil.
-Out:   UsageSample.
-State: a timer.
+In:    psutil; the CPU time of the thread that runs the loop.
+Out:   UsageSample and Busy, every second.
+State: a timer each.
 Not here: the broker's own counters (the responder asks for them on its pipe), what is made of them (selection.py).
 """
 
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
+from time import monotonic, thread_time
 from typing import Any
 
+from heliograph.broker.commands import Busy
 from heliograph.discovery.brokers.standing import UsageSample
 from heliograph.live.loop import Driver
-from heliograph.node import DISCOVERY
+from heliograph.node import BROKER, DISCOVERY
 
 EVERY_S = 1.0
 
@@ -30,6 +32,16 @@ async def sample_usage(driver: Driver) -> None:
         except OSError:
             continue  # no file can be opened while peers hold them all; what was told last still holds
         driver.tell(DISCOVERY, sample)
+
+
+async def sample_load(driver: Driver) -> None:
+    """Tell the broker how much of its core it uses, until cancelled. Workers that check tokens do not count."""
+    used, at = thread_time(), monotonic()
+    while driver.failure is None:
+        await asyncio.sleep(EVERY_S)
+        used_now, now = thread_time(), monotonic()
+        driver.tell(BROKER, Busy(round(1_000 * (used_now - used) / (now - at))))
+        used, at = used_now, now
 
 
 def _sample(psutil: Any) -> UsageSample:

@@ -1,7 +1,7 @@
-"""Identities: who a peer has proven to be.
+"""Identities: who a peer has proven to be; and what a network may be called.
 
 In:    what a transport or a credential proved.
-Out:   Identity and Role.
+Out:   Identity and Role; whether a name will do.
 State: none.
 Not here: proving it (broker/credentials.py, live/tls.py), what it may do (broker/access.py).
 """
@@ -14,6 +14,9 @@ from enum import StrEnum
 
 ENTITY_LENGTH_MAX = 128
 ENTITY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]*\Z"
+NETWORK_LENGTH_MAX = 64
+NETWORK_PATTERN = rf"{ENTITY_PATTERN}|^\Z"  # empty: unnamed
+NETWORK_WORDS = f"at most {NETWORK_LENGTH_MAX} letters, digits and . _ @ -, the first a letter or digit"
 _ENTITY = re.compile(ENTITY_PATTERN)
 
 
@@ -44,3 +47,13 @@ ANONYMOUS = Identity("anonymous")
 def entity_is_valid(entity: str) -> bool:
     """Entity ids become topic levels and file names, so they are short and plain."""
     return len(entity) <= ENTITY_LENGTH_MAX and _ENTITY.match(entity) is not None
+
+
+def network_is_valid(name: str) -> bool:
+    """Network names travel in datagrams and are typed in shells; an empty one is no name."""
+    return len(name) <= NETWORK_LENGTH_MAX and _ENTITY.match(name) is not None
+
+
+def network_in_words(name: str) -> str:
+    """A network for people: its name, or that it has none."""
+    return f"network {name!r}" if name else "a network without a name"

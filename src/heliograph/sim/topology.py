@@ -14,7 +14,7 @@ from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
-from heliograph.broker.config import SERVERS_MAX, AccessConfig, LimitsConfig, NetworkConfig
+from heliograph.broker.config import SERVERS_MAX, AccessConfig, LimitsConfig, LoadConfig, NetworkConfig
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.sim.reading import suggest
 from heliograph.wire.network import MEMBERS_MAX
@@ -45,6 +45,7 @@ class BrokerPlan:
     slot: int | None = None  # None: one is taken and settled with the others
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+    load: LoadConfig = field(default_factory=LoadConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +203,8 @@ def _broker_problems(topology: Topology) -> list[str]:
         path = f"topology.brokers.{name}"
         if broker.auth not in ("none", "certificate"):
             found.append(f"{path}.auth = {broker.auth!r}: must be one of none, certificate")
-        found += broker.limits.problems(f"{path}.limits") + broker.access.problems(f"{path}.access")
+        for section in ("limits", "access", "load"):
+            found += getattr(broker, section).problems(f"{path}.{section}")
         found += NetworkConfig(cluster=broker.cluster, slot=broker.slot).problems(path)
     times = NetworkConfig(
         heartbeat_ms=topology.heartbeat_ms,

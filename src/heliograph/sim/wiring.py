@@ -78,6 +78,7 @@ class Wiring:
             listeners=(ListenerConfig(host=host, secure=secure, auth=plan.auth),),
             limits=plan.limits,
             access=plan.access,
+            load=plan.load,
             network=NetworkConfig(
                 cluster=plan.cluster,
                 slot=plan.slot,

@@ -136,6 +136,8 @@ def encode_chain(certificates: Sequence[x509.Certificate]) -> bytes:
             f"a chain has 1 to {CERTIFICATES_MAX} certificates and at most {CHAIN_BYTES_MAX} bytes; "
             f"this one has {len(ders)} and {len(chain)}. Leave out the authority"
         )
+    if _has_repeats(certificates):
+        raise UsageError("the chain names a certificate twice; leave out the second")
     return chain
 
 
@@ -154,6 +156,8 @@ def decode_chain(chain: bytes) -> list[x509.Certificate]:
             raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "a certificate cannot be read") from None
     if position != len(chain) or not certificates:
         raise ProtocolError(Reason.CERTIFICATE_MALFORMED, f"not a chain of 1 to {CERTIFICATES_MAX} certificates")
+    if _has_repeats(certificates):  # else one holder could be learnt, and remembered, under several hashes
+        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the chain names a certificate twice")
     return certificates
 
 
@@ -200,6 +204,11 @@ def _checked_key(verified: Sequence[x509.Certificate]) -> ec.EllipticCurvePublic
     key = verified[0].public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)
     return key
+
+
+def _has_repeats(certificates: Sequence[x509.Certificate]) -> bool:
+    """Compared without their signatures: anyone can turn an ECDSA signature into a second valid one."""
+    return len({certificate.tbs_certificate_bytes for certificate in certificates}) < len(certificates)
 
 
 def _is_p256(certificate: x509.Certificate) -> bool:

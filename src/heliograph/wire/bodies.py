@@ -10,11 +10,18 @@ Not here: frame heads (wire/frames.py), what the fields mean for a broker (broke
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.model.identity import NETWORK_LENGTH_MAX, NETWORK_PATTERN
+
+Network = Annotated[str, msgspec.Meta(max_length=NETWORK_LENGTH_MAX, pattern=NETWORK_PATTERN)]
+"""A network's name; empty: it has none."""
+
+MOVE = "move"
+"""A client that names this feature in its HELLO moves to another broker when its own is overloaded and asks it to."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,6 +40,7 @@ class Hello(Body, frozen=True):
     token: str = ""
     keep_alive_ms: int = 20_000
     hold: bool = False  # this publisher is ready to wait for slow consumers
+    moved: bool = False  # an overloaded broker asked it to come here
 
 
 class Welcome(Body, frozen=True):
@@ -49,6 +57,7 @@ class Welcome(Body, frozen=True):
     keep_alive_ms: int
     inbox: str = ""  # the topic under which this session is found; nobody else may subscribe there
     seen: str = ""  # 16 hex digits: the highest sequence known of this origin; empty if the origin is new here
+    network: Network = ""  # the network to which the broker belongs; empty: it has no name
 
 
 class Goodbye(Body, frozen=True):

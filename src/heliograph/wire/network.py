@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.identity import ENTITY_LENGTH_MAX, ENTITY_PATTERN
-from heliograph.wire.bodies import Body
+from heliograph.wire.bodies import Body, Network
 from heliograph.wire.limits import ADDRESS_LENGTH_MAX, AGE_MAX, COST_MAX, LINKS_PER_BROKER_MAX, TRACE_MAX
 
 INTERESTS_PER_BODY_MAX = 500  # well within a frame, whatever the filters are
@@ -135,6 +135,7 @@ class LinkUp(Body, frozen=True):
     incarnation: Age
     nonce: str  # hex, fresh for this link
     proof: str = ""  # in the answer, with a network key: that the answering broker has it
+    network: Network = ""  # the network's name; brokers of different ones do not link
 
 
 class Proof(Body, frozen=True):

@@ -53,6 +53,7 @@ class Plan:
     usage: UsageSample = UsageSample(100, 8 * GIB, 2 * GIB)  # noqa: RUF009 - frozen
     keyring: Keyring | None = None
     access: AccessConfig = AccessConfig()  # noqa: RUF009 - frozen
+    network: str = ""
 
 
 class Stage:
@@ -94,7 +95,9 @@ class Stage:
             name=plan.name,
             listeners=(ListenerConfig(host=plan.name, allow_open=True),),
             access=plan.access,
-            network=NetworkConfig(key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in plan.links)),
+            network=NetworkConfig(
+                name=plan.network, key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in plan.links)
+            ),
         )
         responder = replace(plan.responder, host=plan.name)
 

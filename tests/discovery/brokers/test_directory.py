@@ -397,6 +397,21 @@ def test_a_guest_that_is_quiet_or_one_too_many_loses_its_link() -> None:
     assert talk.directory.take().hangups == [(1, Reason.SILENT)]
 
 
+@pytest.mark.req("O6")
+def test_guests_of_one_address_do_not_keep_another_out_of_a_directory() -> None:
+    talk = Talk(DirectoryConfig(links_max=10))
+    for link in range(10):
+        talk.directory.attach(link, Peer("tcp", f"192.0.2.1:{50_000 + link}", "bdn"), talk.now)
+    assert not talk.directory.take().hangups
+    talk.directory.attach(100, Peer("tcp", "192.0.2.1:1", "bdn"), talk.now)
+    talk.directory.attach(101, Peer("tcp", "198.51.100.7:1", "bdn"), talk.now)
+    assert talk.directory.take().hangups == [(100, Reason.LINKS_OVER_LIMIT), (0, Reason.SOURCE_OVER_SHARE)]
+    talk.directory.receive(0, b"rubbish that is still on its way", talk.now)
+    for link in (0, 100, 101):
+        talk.directory.detach(link, Reason.CLOSED, talk.now)
+    assert not talk.directory.take().hangups
+
+
 def test_a_guest_whom_the_driver_turned_away_is_counted_and_noted() -> None:
     talk = Talk()
     talk.directory.tell(TurnedAway(Reason.LINKS_OVER_LIMIT, "192.0.2.7:1: no room"), talk.now)

@@ -44,11 +44,22 @@ ID = bytes(range(16))
 COOKIE = bytes(range(16, 32))
 LONG, WORD = "n" * 128, "w" * 64
 EXAMPLES: list[Body] = [
-    BrokerAdvertisement("b1", 7, 3, 30, "b1.example", {"tcp": 4717, "udp": 4717}, "main/1", "00f1", 5, "EU", "ACME"),
-    DiscoveryRequest(ID, 1, "sensor-7", port=40_000, transports=["tcp"], budget=50, relay=True),
+    BrokerAdvertisement(
+        *("b1", 7, 3, 30, "b1.example", {"tcp": 4717, "udp": 4717}, "main/1", "00f1", 5, "EU", "ACME"), network="plant"
+    ),
+    DiscoveryRequest(ID, 1, "sensor-7", port=40_000, transports=["tcp"], budget=50, relay=True, network="plant"),
     Challenge(ID),
     Acknowledgement(ID, 1, "bdn", 5, 2),
-    DiscoveryResponse(ID, 1, "b1", 7, ports={"tcp": 4717}, timestamp_ns=10**18, error_ns=10**6, usage=Usage(3, 2)),
+    DiscoveryResponse(
+        *(ID, 1, "b1", 7),
+        ports={"tcp": 4717},
+        timestamp_ns=10**18,
+        error_ns=10**6,
+        usage=Usage(3, 2),
+        network="plant",
+        settling=True,
+        before=["00f1"],
+    ),
     Ping(12_345),
     Pong(12_345, "b1"),
     Announcement("bdn", "192.0.2.1", 4719),
@@ -93,8 +104,11 @@ def test_whatever_asks_for_an_answer_is_at_least_as_long_as_the_longest_answer()
         1 << 62,
         1 << 62,
         Usage(1 << 62, 1 << 62, 1_000, 1 << 62, 1 << 62),
-        LONG,
+        "i" * 32,
         1 << 62,
+        network=WORD,
+        settling=True,
+        before=["i" * 32] * 2,
     )
     envelope_and_seal = 97 + 82
     assert len(messages.write(response)) + envelope_and_seal <= DATAGRAM_BYTES_MAX

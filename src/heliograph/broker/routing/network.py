@@ -76,6 +76,7 @@ class Network:
         me = broker_id(name)
         self.me = me
         self._name = name
+        self.network_name = config.name  # another one needs a restart
         self._config = config
         self._links = links
         self._outbox = outbox
@@ -134,7 +135,7 @@ class Network:
 
     def _myself(self) -> LinkUp:
         me = self.map.me
-        return LinkUp([VERSION], me.broker, me.name, me.cluster, me.incarnation, "")
+        return LinkUp([VERSION], me.broker, me.name, me.cluster, me.incarnation, "", network=self.network_name)
 
     @property
     def neighbours(self) -> dict[int, Neighbour]:

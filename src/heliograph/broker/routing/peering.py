@@ -24,7 +24,7 @@ from heliograph.broker.routing.neighbours import Neighbour
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
-from heliograph.model.identity import Role
+from heliograph.model.identity import Role, network_in_words
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
@@ -234,12 +234,24 @@ class Peering:
             raise ProtocolError(Reason.VERSION_UNSUPPORTED, f"this broker speaks version {VERSION}")
         if other.broker != broker_id(other.name):
             raise ProtocolError(Reason.BODY_MALFORMED, "a broker's id follows from its name")
+        self._check_network(other)
         if other.broker == self._myself().broker:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
         if len(self.neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self.neighbours:
             raise ProtocolError(Reason.LINKS_OVER_LIMIT, f"this broker has {LINKS_PER_BROKER_MAX} neighbours")
         if self.is_full(other, now):  # before either side tells anybody that there is a link
             raise ProtocolError(Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
+
+    def _check_network(self, other: LinkUp) -> None:
+        """Both sides check, so that each one's log says why there is no link."""
+        ours, theirs = self._myself().network, other.network
+        if ours == theirs:
+            return
+        raise ProtocolError(
+            Reason.NETWORK_OTHER,
+            f"{other.name[:64]} belongs to {network_in_words(theirs)}, {self._myself().name[:64]} to "
+            f"{network_in_words(ours)}; to link them, set the same network.name at both",
+        )
 
     def _rise(self, link: Link, other: LinkUp, dialled: bool, now: Instant) -> None:
         """Both sides are proven: the link is between brokers from now on."""
@@ -274,7 +286,7 @@ class Peering:
 
     def _say(self, nonce: str, proof: str = "") -> LinkUp:
         me = self._myself()
-        return LinkUp(me.versions, me.broker, me.name, me.cluster, me.incarnation, nonce, proof)
+        return LinkUp(me.versions, me.broker, me.name, me.cluster, me.incarnation, nonce, proof, me.network)
 
     def _proof(self, side: str, dialler_nonce: str, listener_nonce: str) -> str:
         message = f"heliograph link {side} {dialler_nonce} {listener_nonce}".encode()

@@ -11,15 +11,18 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.broker.routing.network import Network
+from heliograph.broker.routing.peering import LINKED
 
 
 def reach(network: Network) -> dict[str, Any]:
-    """Which island this broker is on: a name that all who are linked share, and how many they are, about."""
+    """Which island this broker is on: a name that all who are linked share, how many they are, about, and how many
+    links it dials that are not there."""
     paths, me = network.map.paths, network.map.me
     return {
         "address": f"{me.cluster}/{me.slot}",
         "island": f"{min(paths.speaker, *paths.parts) if paths.parts else paths.speaker:016x}",
         "brokers": len(paths.cluster) * (1 + len(paths.parts)),
+        "linking": sum(aim["state"] != LINKED for aim in network.peering.report()),
     }
 
 
@@ -31,6 +34,7 @@ def describe(network: Network) -> dict[str, Any]:
     kept = {aim["broker"]: aim["address"] for aim in aims}
     return {
         "broker": me.name,
+        "network": network.network_name,
         "id": f"{me.broker:016x}",
         "cluster": me.cluster,
         "slot": me.slot,

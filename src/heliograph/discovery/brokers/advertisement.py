@@ -106,4 +106,5 @@ class Advertiser:
             institution=config.institution,
             withdrawn=withdrawn,
             distances=standing.distances,
+            network=standing.network,
         )

@@ -2,7 +2,8 @@
 
 In:    RESPONSE messages as they came, from brokers or through directories; chains of certificates.
 Out:   candidates; which chains are missing; how long to go on waiting.
-State: at most ``answers_max`` candidates, and as many answers whose signer is not known yet.
+State: at most ``answers_max`` candidates, and as many late ones, ones of other networks and ones whose signer is not
+       known yet.
 Not here: asking (finder.py, asking.py), judging candidates (selection.py).
 Paper: [brokers] §6. The requester's cost does not grow with the number of brokers.
 """
@@ -51,6 +52,8 @@ class Answers:
         self.sent_at: dict[int, Instant] = {}  # attempt -> when it left first
         self.candidates: dict[str, Candidate] = {}
         self._unread: dict[bytes, Unread] = {}  # by the chain that they need
+        self.late: dict[str, Candidate] = {}  # they came while others were pinged, and count for their network only
+        self.others: dict[str, Candidate] = {}  # of networks that nobody asked for
         self.closed = False  # those who are there are being pinged: others are too late
 
     def take(
@@ -79,18 +82,37 @@ class Answers:
         return response
 
     def _add(self, candidate: Candidate, heard_from: Address) -> bool:
-        known = self.candidates.get(candidate.name)
-        if known is not None and (candidate.relayed or not known.relayed):
+        wanted = self._config.network
+        key = self._key(candidate)
+        known = self.candidates.get(key)
+        if wanted is not None and candidate.response.network != wanted:
+            self._counts["other_network"] += 1
+            self._asking.answered(heard_from)
+            self._keep(self.others, key, candidate)
+        elif known is not None and (candidate.relayed or not known.relayed):
             self._counts["repeated"] += 1
         elif self.closed or self.enough:
             self._counts["late"] += 1
+            self._keep(self.late, key, candidate)
         elif not candidate.urls(self._config.transports):
             self._counts["unreachable"] += 1  # it speaks nothing that we do, or nobody knows where it is
         else:
-            self.candidates[candidate.name] = candidate
+            self.candidates[key] = candidate
             self._asking.answered(heard_from)
             return True
         return False
+
+    def _key(self, candidate: Candidate) -> str:
+        """Its name; but two brokers of one name are of two networks, and both count."""
+        known = self.candidates.get(candidate.name)
+        if known is None or known.response.incarnation == candidate.response.incarnation:
+            return candidate.name
+        same = known.response.ports == candidate.response.ports and known.response.host == candidate.response.host
+        return candidate.name if same else f"{candidate.name} {candidate.response.incarnation:x}"
+
+    def _keep(self, table: dict[str, Candidate], key: str, candidate: Candidate) -> None:
+        if len(table) < self._config.answers_max and candidate.urls(self._config.transports):
+            table.setdefault(key, candidate)
 
     def learn(self, message: Message, wall_ns: int | None) -> bool:
         """A chain came that was asked for: True if there is one candidate more now."""

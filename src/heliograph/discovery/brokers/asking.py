@@ -80,9 +80,10 @@ class Asking:
     def __init__(self, config: DiscoveryConfig, remembered: Sequence[Remembered]) -> None:
         self._neighbours_max = config.answers_max
         first = _asks(DIRECTORY, config.directories) + _asks(LINK, config.directory_links)
-        if config.multicast.enabled:
-            first.append(Ask(MULTICAST, config.multicast.address))
-        levels = (first, _asks(REMEMBERED, [one.address for one in remembered]), _asks(STATIC, config.brokers))
+        group = [Ask(MULTICAST, config.multicast.address)] if config.multicast.enabled else []
+        if not config.group_later:
+            first, group = first + group, []
+        levels = (first, group, _asks(REMEMBERED, [one.address for one in remembered]), _asks(STATIC, config.brokers))
         self._later = [level for level in levels if level]
         self.asked: list[Ask] = []
         self._by_address: dict[Address, Ask] = {}
@@ -173,6 +174,11 @@ class Asking:
     def quiet(self) -> bool:
         """True if nobody has said a word, but a listed broker takes links."""
         return bool(self.reachable) and all(ask.round_trip_ns is None for ask in self.asked)
+
+    @property
+    def has_list(self) -> bool:
+        """True if a directory has told that it knows brokers."""
+        return any(ask.how in (DIRECTORY, LINK) and ask.brokers for ask in self.asked)
 
     @property
     def expected(self) -> int:

@@ -14,7 +14,7 @@ from ipaddress import ip_address, ip_network
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.machine import Address
-from heliograph.model.identity import entity_is_valid
+from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
 
 SOCKET = "discovery"  # the datagram socket of every machine here
 SOCKET6 = "discovery6"  # a finder's second one, where it is to ask addresses of IPv6
@@ -125,6 +125,11 @@ class DiscoveryConfig:
     directory_links: tuple[str, ...] = ()  # of BDNs, asked by TCP: for networks that let no datagram out
     multicast: MulticastConfig = field(default_factory=MulticastConfig)
     brokers: tuple[str, ...] = ()  # the static list, which comes last: discovery addresses of brokers
+    network: str | None = None  # only its brokers count ("": unnamed ones); None: those of whichever network
+    is_choosy: bool = False  # without a network: if brokers of several ones answer, none is chosen
+    is_implied: bool = False  # nobody named these directories: they are the usual ones of this computer
+    group_later: bool = False  # ask the group only when no directory has led to an answer
+    collect_ms_min: int = 0  # so long answers are collected at least, lest another network be overlooked
     name: str = ""  # who asks
     role: str = "client"  # or "broker": it looks for whom to link to
     transports: tuple[str, ...] = ("tcp", "tls")  # that it can use
@@ -178,6 +183,8 @@ class DiscoveryConfig:
             found.append(f"{path}: tie_ratio must be from 1 to 100 and tie_us not below 0")
         if self.name and not entity_is_valid(self.name):
             found.append(f"{path}.name = {self.name!r}: letters, digits and . _ @ - only")
+        if self.network and not network_is_valid(self.network):
+            found.append(f"{path}.network = {self.network!r}: {NETWORK_WORDS}")
         return found + self.multicast.problems(f"{path}.multicast") + self.weights.problems(f"{path}.weights")
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from heliograph.broker.shares import Shares, source_of
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
 from heliograph.discovery.brokers.buckets import Buckets
@@ -129,6 +130,7 @@ class Directory:
         self._anchors = Anchors(config, seed, self._outbox, self._timers, self._heard)
         self._questions = Questions(config.local_digest, self.report)
         self._guests: dict[LinkId, Guest] = {}
+        self._strangers: Shares[LinkId] = Shares()  # guests that have not made themselves known as brokers
         self._due: list[tuple[Instant, Key]] = []  # whom to ping when; a heap, one entry per broker
         self._wall_offset_ns: int | None = None
         self._started = False
@@ -302,7 +304,7 @@ class Directory:
                 self._answer(reply, link, refusal)
             raise
         chosen, landmarks, last = self._chosen(request)
-        brokers = max(self._known.measured, len(chosen))
+        brokers = max(self._known.count(request.network), len(chosen))
         said = Acknowledgement(
             request.id, request.attempt, self._config.name, brokers, len(chosen), landmarks=landmarks
         )
@@ -318,7 +320,10 @@ class Directory:
         """
         known, marks = self._known, self._known.landmarks
         if self._config.injection == "all":
-            return known.everybody(request.budget), [], False
+            return known.everybody(request.budget, request.network), [], False
+        if request.network and known.count(request.network) < known.measured:
+            choose = known.several if request.attempt > 1 else known.ends
+            return choose(request.budget, request.network), [], False  # landmarks are of all networks
         if request.measures and marks.ready and known.measured > request.budget:
             return marks.brokers, marks.addresses, True
         near = marks.near(request.distances, min(request.budget, NEAR_MAX)) if request.distances else []
@@ -332,6 +337,8 @@ class Directory:
         if self._config.private and holder is None:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
         self._signing.check_fresh(request, holder, wall_ns)
+        if request.network and not self._known.count(request.network) and not self._anchors.speakers:
+            raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.networks_in_words()}")
         return request
 
     def _inject(
@@ -393,10 +400,23 @@ class Directory:
         if self._anchors.attach(link, peer, now):
             return
         address = address_of(peer.address)
-        if address is None or len(self._guests) >= self._config.links_max:
+        source = source_of(peer.address)
+        if address is None or (len(self._guests) >= self._config.links_max and not self._free_a_place(source)):
             self._outbox.hang_up(link, Reason.LINKS_OVER_LIMIT)
             return
+        self._strangers.add(source, link)
         self._guests[link] = Guest(address[0], Splitter(DIRECTORY_FRAMES), now)
+
+    def _free_a_place(self, source: str) -> bool:
+        """Hang up on a guest that has not made itself known as a broker, of the address that has most of them."""
+        link = self._strangers.victim(source)
+        if link is None:
+            return False
+        self._strangers.remove(link)
+        del self._guests[link]
+        self._outbox.hang_up(link, Reason.SOURCE_OVER_SHARE)
+        self._count(ProtocolError(Reason.SOURCE_OVER_SHARE))
+        return True
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """What a broker says, or a guest."""
@@ -428,6 +448,8 @@ class Directory:
         elif message.kind is Kind.ADVERTISEMENT:
             port = self._signing.glance(message, BrokerAdvertisement).ports.get("udp", 0)
             guest.known = self._advertised(message, (guest.host, port), message.cookie, now, link)
+            if guest.known is not None:
+                self._strangers.remove(link)
         elif message.kind is Kind.PONG and guest.known is not None:
             self._ponged(guest.known, messages.decode(Pong, message.body), now)
         elif message.kind is Kind.RELAY and guest.known is not None:
@@ -440,6 +462,7 @@ class Directory:
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """A link is gone."""
+        self._strangers.remove(link)
         guest = None if self._anchors.detach(link, now) else self._guests.pop(link, None)
         if guest is not None and guest.known is not None and guest.known.link == link:
             guest.known.link = None  # if it can be pinged by datagram it still counts, else it will be missed
@@ -549,6 +572,7 @@ def _describe(known: Known) -> dict[str, Any]:
         "host": known.key[1],
         "ports": said.ports,
         "address": said.address,
+        "network": said.network,
         "island": said.island,
         "geography": said.geography,
         "institution": said.institution,

@@ -6,6 +6,7 @@ State: one socket, whom it asked, what came back; bounded, however many brokers 
 Not here: whom to ask (asking.py), what counts as an answer (answers.py), judging (selection.py), measuring
        (pinging.py), the file of remembered brokers.
 Paper: [brokers] §3, §6, §7.
+Long:  one search from its first request to its result; its parts have files of their own, and this is who calls whom.
 
 A search: ask directories and the multicast group at once; show each its cookie; collect answers until all who are
 there have answered, or enough good ones have and no other comes; ping the best; take the nearest. What gets lost is
@@ -20,7 +21,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from heliograph.discovery.brokers import messages, selection, verdicts
+from heliograph.discovery.brokers import messages, networks, selection, verdicts
 from heliograph.discovery.brokers.answers import Answers
 from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
@@ -236,6 +237,7 @@ class Finder:
             measures=ask.how == DIRECTORY and not self._nearing.begun and self._attempt == 1,
             distances=distances,
             issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
+            network=config.network or "",
         )
 
     # -- hearing ----------------------------------------------------------------------------------------------------
@@ -363,6 +365,8 @@ class Finder:
         if self._pinging is not None or not self._candidates:
             return
         wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns()
+        if wait_ns is not None and not self._answers.enough:
+            wait_ns = max(wait_ns, self._start + self._config.collect_ms_min * NS_PER_MS - now)
         if wait_ns == 0:
             self._ping_next(now)
         elif wait_ns is not None:
@@ -386,6 +390,8 @@ class Finder:
         """Ping the best of those that were not pinged yet; if there are none, ask again."""
         self._timers.cancel("patience")
         self._mark("collected", now)
+        if self._refuse_several(now):
+            return
         candidates = list(self._candidates.values())
         selection.judge(candidates, self._config)
         left = [candidate for candidate in candidates if not candidate.target and candidate.datagrams is not None]
@@ -401,6 +407,14 @@ class Finder:
         self._answers.closed = True
         self._pinging = Pinging(targets, self._config, secret, self._timers, self._send, self._pinged)
         self._pinging.start(now)
+
+    def _refuse_several(self, now: Instant) -> bool:
+        """End without a choice if brokers of several networks have answered, and nobody said which is meant."""
+        everybody = (*self._candidates.values(), *self._answers.late.values())
+        refusal = networks.refusal(everybody, self._config, listed=self._asking.has_list)
+        if refusal is not None:
+            self._finish(now, refusal)
+        return refusal is not None
 
     def _pinged(self, now: Instant) -> None:
         candidates = list(self._candidates.values())
@@ -450,6 +464,9 @@ class Finder:
             return
         what = "no broker answered" if self._asking.asked else "there is nobody to ask"
         text = f"{what}; name a directory or a broker, or start one in reach of multicast"
+        if self._answers.others:
+            others = list(self._answers.others.values())
+            text = networks.none_of(self._config.network or "", others, self._config.transports)
         self._finish(now, Result(reason=Reason.BROKER_NOT_FOUND, text=text))
 
     def _take_listed(self, now: Instant) -> None:
@@ -464,6 +481,8 @@ class Finder:
         self._finish(now, Result(urls=urls, text=text))
 
     def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
+        if self._refuse_several(now):
+            return
         config = self._config
         rest = [candidate for candidate in self._candidates.values() if candidate not in ranked]
         rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
@@ -476,7 +495,8 @@ class Finder:
         findings = tuple(finding_of(candidate, config.transports) for candidate in [*ranked, *rest])
         urls = tuple(best.urls(config.transports))
         self._finish(
-            now, Result(broker=best.name, urls=urls, proven=proven, text=text, findings=findings, targets=targets)
+            now,
+            Result(best.name, best.response.network, urls, proven, text=text, findings=findings, targets=targets),
         )
 
     def _finish(self, now: Instant, result: Result) -> None:

@@ -25,6 +25,7 @@ from heliograph.machine import Address, Instant, LinkId
 NS_PER_S = 1_000_000_000
 MISSES_MAX = 4  # pings in a row without an answer before a broker counts as away
 SMOOTH = 4  # a new round trip counts a quarter
+NAMED_MAX = 2  # networks in a refusal, which has 200 characters
 
 Key = tuple[str, str]
 
@@ -214,36 +215,55 @@ class KnownBrokers:
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
-    def ends(self, budget: int) -> list[Known]:
+    def count(self, network: str) -> int:
+        """How many brokers of this network answer pings; "": of all."""
+        return sum(map(len, self._of(network).values())) if network else self.measured
+
+    def networks_in_words(self) -> str:
+        """Some of the networks that are known by a name."""
+        found = dict.fromkeys(self._by_key[one[0][1]].advertisement.network for one in self._islands.values())
+        names = sorted(filter(None, found))
+        return f"; there is {', '.join(names[:NAMED_MAX])}{' …' if len(names) > NAMED_MAX else ''}" if names else ""
+
+    def _of(self, network: str) -> dict[str, list[tuple[int, Key]]]:
+        """The islands of a network; linked brokers are of one network. "": all of them."""
+        if not network:
+            return self._islands
+        named = self._by_key
+        return {name: one for name, one in self._islands.items() if named[one[0][1]].advertisement.network == network}
+
+    def ends(self, budget: int, network: str = "") -> list[Known]:
         """Whom to hand a request to: the nearest and the farthest of each island, so that it spreads from both ends.
 
         Unlinked brokers are islands of one, so all of them get it. Where there are more islands than answers are
         wanted, they take turns.
         """
-        names = list(self._islands)
+        islands = self._of(network)
+        names = list(islands)
         if len(names) > budget:
             first = self._turn % len(names)
             self._turn += budget
             names = (names + names)[first : first + budget]
         keys: dict[Key, None] = {}
         for name in names:
-            island = self._islands[name]
+            island = islands[name]
             keys[island[0][1]] = None
             keys[island[-1][1]] = None
         return [self._by_key[key] for key in keys]
 
-    def several(self, budget: int) -> list[Known]:
+    def several(self, budget: int, network: str = "") -> list[Known]:
         """When a request is repeated, the ends may be to blame: brokers all along each island."""
-        found = dict.fromkeys(self.ends(budget))
-        each = max(1, budget // max(1, len(self._islands)))
-        for island in list(self._islands.values())[:budget]:
+        islands = self._of(network)
+        found = dict.fromkeys(self.ends(budget, network))
+        each = max(1, budget // max(1, len(islands)))
+        for island in list(islands.values())[:budget]:
             step = max(1, len(island) // each)
             found.update(dict.fromkeys(self._by_key[key] for _, key in island[::step][:each]))
         return list(found)[: 2 * budget]
 
-    def everybody(self, budget: int) -> list[Known]:
+    def everybody(self, budget: int, network: str = "") -> list[Known]:
         """The nearest brokers, whatever their island, as many as answers are wanted."""
-        found = sorted(entry for island in self._islands.values() for entry in island)
+        found = sorted(entry for island in self._of(network).values() for entry in island)
         return [self._by_key[key] for _, key in found[:budget]]
 
     def nearest(self, count: int) -> list[Known]:

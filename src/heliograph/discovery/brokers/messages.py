@@ -27,6 +27,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from heliograph.errors import ProtocolError, Reason
+from heliograph.wire.bodies import Network
 from heliograph.wire.frames import Kind as FrameKind
 from heliograph.wire.limits import HEAD_BYTES
 
@@ -52,10 +53,12 @@ RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's nam
 ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
 
 LANDMARKS_MAX = 8  # distances that somebody tells
+ISLANDS_MAX = 2  # former islands that a broker tells
 
 Name = Annotated[str, msgspec.Meta(max_length=128)]
 Host = Annotated[str, msgspec.Meta(max_length=128)]
 Word = Annotated[str, msgspec.Meta(max_length=64)]
+Island = Annotated[str, msgspec.Meta(max_length=32)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Stamp = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
@@ -128,12 +131,13 @@ class BrokerAdvertisement(Body, frozen=True):
     host: Host = ""  # "": as you see me
     ports: Ports = {}  # by transport: tcp, tls, udp (discovery)
     address: Word = ""  # in the hierarchy: cluster/slot
-    island: Name = ""  # a name that all brokers share that are linked to each other, however far
+    island: Island = ""  # a name that all brokers share that are linked to each other, however far
     brokers: Count = 1  # how many there are on it, as far as this one knows
     geography: Word = ""
     institution: Word = ""
     withdrawn: bool = False  # it is going: forget it
     distances: Distances = {}  # to landmarks, by their address: round trips in microseconds
+    network: Network = ""
 
 
 class DiscoveryRequest(Body, frozen=True):
@@ -152,6 +156,7 @@ class DiscoveryRequest(Body, frozen=True):
     measures: bool = False  # it can tell its distances once it knows the landmarks
     distances: Distances = {}  # … and these are they
     issued_ms: Stamp = 0  # wall time; with the id it makes a signed request useless to those who copy it
+    network: Network = ""  # the one whose brokers are wanted; empty: whichever there is
 
 
 class Challenge(Body, frozen=True):
@@ -188,9 +193,12 @@ class DiscoveryResponse(Body, frozen=True):
     timestamp_ns: Stamp = 0  # network time when it left
     error_ns: Stamp = -1  # how wrong that may be; below 0: this broker's time is not synchronised
     usage: Usage = Usage()
-    island: Name = ""
+    island: Island = ""
     brokers: Count = 1  # on its island, as far as it knows
     distances: Distances = {}  # to landmarks, as in its advertisement
+    network: Network = ""
+    settling: bool = False  # it has just started, or is linking: its island may change
+    before: Annotated[list[Island], msgspec.Meta(max_length=ISLANDS_MAX)] = []  # islands it was on lately
 
 
 class Ping(Body, frozen=True):

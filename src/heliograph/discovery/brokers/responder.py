@@ -168,7 +168,7 @@ class Responder:
 
     def _sampled(self, report: Any, now: Instant) -> None:
         before = (self._standing.willing, self._standing.island, dict(self._standing.ports))
-        self._standing.heard(report, self._port)
+        self._standing.heard(report, self._port, now)
         if isinstance(report, dict) and report["draining"]:
             self._withdraw(now)
             return
@@ -274,7 +274,8 @@ class Responder:
         request, holder = self._signing.read(message, DiscoveryRequest, wall_ns)
         self._signing.check_fresh(request, holder, wall_ns)
         self._repeats.add(request.id, request.attempt, None)
-        if onward and self._speaker is not None:
+        other = bool(request.network) and request.network != self._standing.network
+        if onward and not other and self._speaker is not None:
             whole = replace(self._signing.opened(message), chain=self._signing.chain_for(message))
             spread = replace_body(spread, request=messages.bare(whole))
             self._speaker.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
@@ -282,6 +283,8 @@ class Responder:
         self._policy.check(spread.host, holder)
         if not self._standing.willing or self._withdrawn:
             raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
+        if other and request.role == "broker":
+            raise ProtocolError(Reason.NETWORK_OTHER, "it could not be linked")
         if request.role == "broker" and request.requester == self._broker:
             raise ProtocolError(Reason.NAME_TAKEN, "a broker does not join itself")
         if not spread.last and not is_among(
@@ -309,6 +312,9 @@ class Responder:
             island=standing.island,
             brokers=standing.brokers,
             distances=standing.distances,
+            network=standing.network,
+            settling=standing.is_settling(now),
+            before=standing.before(now),
         )
         message = self._signing.message(response, recipient=holder if request.sealed else None)
         self._counts["answered"] += 1

@@ -34,17 +34,20 @@ class Finding:
     score: float
     verdict: str
     island: str = ""  # a name that linked brokers share
+    network: str = ""  # the network's name; empty: it has none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Result:
     """How a search ended."""
 
     broker: str = ""  # the chosen one; "" where there is none, or only an address is known of it
+    network: str = ""  # to which it belongs; empty: one without a name
     urls: tuple[str, ...] = ()  # where to connect, first choice first
     proven: bool = False  # it answered a ping just now
     reason: Reason | None = None  # why there is none
     text: str = ""  # in words: how it was found, or what to do
+    settling: bool = False  # several networks, which may turn out to be one: look again
     findings: tuple[Finding, ...] = ()  # best first
     tried: tuple[str, ...] = ()
     targets: tuple[Remembered, ...] = ()  # to remember for the next time
@@ -84,4 +87,5 @@ def finding_of(candidate: Candidate, transports: tuple[str, ...]) -> Finding:
         score=round(candidate.score, 4),
         verdict=candidate.verdict,
         island=candidate.response.island,
+        network=candidate.response.network,
     )

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliograph.discovery.brokers.config import address_of
-from heliograph.discovery.brokers.messages import Usage
+from heliograph.discovery.brokers.messages import ISLANDS_MAX, Usage
 from heliograph.machine import Instant
 from heliograph.timekeeping.clock import shown
 
+NS_PER_S = 1_000_000_000
+START_NS = 2 * NS_PER_S  # a broker has just started …
+CHANGE_NS = 2 * NS_PER_S  # … or its island has just changed: others may not know yet
+BEFORE_NS = 600 * NS_PER_S  # former islands are told for so long: a partition may last
+LINKING_NS = 10 * NS_PER_S  # a link that is dialled for longer will not come about soon
 TRANSPORTS = {"heliograph": "tcp", "heliographs": "tls"}
 
 
@@ -39,7 +44,11 @@ class Standing:
         self._links = 0
         self.ports: dict[str, int] = {}
         self.address = ""
+        self.network = ""
         self.island = ""
+        self._settled_at: Instant = 0
+        self._before: dict[str, Instant] = {}  # former islands, and until when they are told
+        self._linking_since: Instant | None = None
         self.brokers = 1
         self.distances: dict[str, int] = {}  # to the landmarks of directories
         self.willing = False  # not before the broker has spoken, nor when it drains or is full
@@ -54,12 +63,13 @@ class Standing:
         """The wall clock was looked at."""
         self._wall_offset_ns = wall_ns - now
 
-    def heard(self, report: Any, udp_port: int) -> None:
+    def heard(self, report: Any, udp_port: int, now: Instant) -> None:
         """The broker's own report "usage"; None if it would not give one."""
         if not isinstance(report, dict):
             return
         self._connections, self._links = int(report["connections"]), int(report["links"])
-        self.address, self.island = str(report["address"]), str(report["island"])
+        self._settle(str(report["island"]), int(report["linking"]), now)
+        self.address, self.network = str(report["address"]), str(report["network"])
         self.brokers = max(1, int(report["brokers"]))
         self._time = report["time"]
         self.ports = {"udp": udp_port} if udp_port else {}
@@ -69,6 +79,29 @@ class Standing:
             if address is not None and scheme in TRANSPORTS:
                 self.ports.setdefault(TRANSPORTS[scheme], address[1])
         self.willing = len(self.ports) > 1 and not report["draining"] and not report["full"]
+
+    def _settle(self, island: str, linking: int, now: Instant) -> None:
+        if island != self.island:
+            self._settled_at = now + (CHANGE_NS if self.island else START_NS)
+            self._before.pop(island, None)
+            if self.island:
+                self._before[self.island] = now + BEFORE_NS
+            self.island = island
+        if not linking:
+            self._linking_since = None
+        elif self._linking_since is None:
+            self._linking_since = now
+
+    def before(self, now: Instant) -> list[str]:
+        """The islands that the broker was on lately, the last ones."""
+        told = [island for island, until in self._before.items() if now < until][-ISLANDS_MAX:]
+        self._before = {island: self._before[island] for island in told}
+        return told
+
+    def is_settling(self, now: Instant) -> bool:
+        """True if the broker has just started or is linking, so that it may be on another island soon."""
+        links = self._linking_since is not None and now < self._linking_since + LINKING_NS
+        return links or now < self._settled_at
 
     @property
     def usage(self) -> Usage:

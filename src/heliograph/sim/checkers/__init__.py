@@ -10,12 +10,16 @@ from heliograph.sim.checkers.forgotten import Forgotten
 from heliograph.sim.checkers.isolation import Isolation
 from heliograph.sim.checkers.maps import Maps
 from heliograph.sim.checkers.order import Order
+from heliograph.sim.checkers.spread import Spread
 from heliograph.sim.checkers.time import Time
 from heliograph.sim.checkers.ways import Ways
 
 CHECKERS: dict[str, type[Checker]] = {
     checker.name: checker
-    for checker in (Delivery, Duplicates, Order, Isolation, Bounded, Convergence, Maps, Ways, Forgotten, Time, Covered)
+    for checker in (
+        *(Delivery, Duplicates, Order, Isolation, Bounded, Convergence),
+        *(Maps, Ways, Forgotten, Time, Covered, Spread),
+    )
 }
 
 __all__ = ["CHECKERS", "Checker", "Maps", "Violation", "Ways"]

@@ -2,13 +2,15 @@
 
 In:    what each client should have (book.py); at the end the reports of brokers.
 Out:   a violation for each client that is not connected, and each subscription that is not in force at its broker.
-State: none beyond the book.
+State: beyond the book, who moved to which broker.
 Not here: what was lost meanwhile (delivery.py).
 Paper: N8, failure and return; T13, loss is survived by retry.
 """
 
 from __future__ import annotations
 
+from heliograph.client.config import parse_target
+from heliograph.notes import Note, SessionRoamed
 from heliograph.sim.checkers.book import Book
 
 
@@ -16,6 +18,21 @@ class Convergence(Book):
     """The network recovers."""
 
     name = "convergence"
+
+    def prepare(self) -> None:
+        """Nobody has moved yet."""
+        super().prepare()
+        self._moved: dict[str, str] = {}  # client -> the broker to which it was asked to move, and did
+
+    def on_note(self, who: str, note: Note) -> None:
+        """A client moves on purpose."""
+        if isinstance(note, SessionRoamed):
+            self._moved[who] = parse_target(note.new).host
+
+    def on_started(self, who: str, incarnation: int) -> None:
+        """A client's program begins, at its own broker."""
+        super().on_started(who, incarnation)
+        self._moved.pop(who, None)
 
     def end(self) -> None:
         """Is everybody there, with everything?"""
@@ -29,7 +46,7 @@ class Convergence(Book):
             for subscription in self.ask(broker, "subscriptions"):
                 in_force.setdefault(names.get(subscription["link"], ""), []).append(subscription["filter"])
             for who, wanted in self.present.items():
-                if self.people[who].broker == broker:
+                if self._moved.get(who, self.people[who].broker) == broker:
                     filters = sorted(pattern for pattern, _ in wanted.values())
                     self._compare(who, broker, who in names.values(), filters, in_force.get(who, []))
 

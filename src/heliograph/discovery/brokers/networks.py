@@ -1,0 +1,111 @@
+"""Networks: to which one each broker that answered a search belongs, and what to say where there are several.
+
+In:    the candidates of one search; whether a directory that the user named lists them.
+Out:   candidates by network; words that list the networks and say how to choose.
+State: none: functions only.
+Not here: names of networks (model/identity.py), choosing among brokers of one network (selection.py).
+
+A named network is known by its name. Brokers without a name are of one network if they are linked, however far: then
+they tell the same island; or if they were linked lately, and a failure parted them: then they tell the same former
+island. Two brokers of one name are never linked, so these are of two networks, whatever they tell. What a directory
+lists that the user named is one network, linked or not. While brokers start and link, one network looks like several
+islands: they say so in their answers, and the search is worth repeating.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from heliograph.discovery.brokers.candidate import Candidate
+from heliograph.discovery.brokers.config import DiscoveryConfig
+from heliograph.discovery.brokers.result import Result, finding_of
+from heliograph.errors import Reason
+from heliograph.model.identity import network_in_words
+
+NAMED_MAX = 8  # networks in a text …
+BROKERS_MAX = 3  # … and brokers of each
+
+Key = tuple[str, str]
+"""A network's name, and, where it has none, what tells it from others."""
+
+
+def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, list[Candidate]]:
+    """The candidates of each network, in the order of their keys. ``listed``: unnamed ones are one network."""
+    everybody = list(candidates)
+    kin = _kin([one for one in everybody if not one.response.network])
+    seen = Counter((kin.get(one.response.island), one.name) for one in everybody if not one.response.network)
+    found: dict[Key, list[Candidate]] = {}
+    for one in everybody:
+        said = one.response
+        if said.network or listed:
+            key = (said.network, "")
+        elif seen[kin[said.island], one.name] > 1:
+            key = ("", f"{kin[said.island]} {one.name} {said.incarnation:x}")
+        else:
+            key = ("", kin[said.island])
+        found.setdefault(key, []).append(one)
+    return dict(sorted(found.items()))
+
+
+def _kin(unnamed: Sequence[Candidate]) -> dict[str, str]:
+    """For each island, the least of those that are, or were lately, one with it."""
+    least: dict[str, str] = {}
+    for one in unnamed:
+        told = (one.response.island, *one.response.before)
+        old = [least[island] for island in told if island in least]
+        new = min((*told, *old))
+        least.update(dict.fromkeys(told, new))
+        for island, other in least.items():
+            if other in old:
+                least[island] = new
+    return least
+
+
+def is_settling(networks: dict[Key, list[Candidate]]) -> bool:
+    """True if those without a name may turn out to be one: one of their brokers is still starting or linking."""
+    unnamed = [members for (name, _), members in networks.items() if not name]
+    return len(unnamed) > 1 and any(one.response.settling for members in unnamed for one in members)
+
+
+def in_words(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -> str:
+    """Each network with some of its brokers."""
+    texts = [_describe(name, members, transports) for (name, _), members in list(networks.items())[:NAMED_MAX]]
+    more = len(networks) - len(texts)
+    return "; ".join(texts) + (f"; and {more} more" if more else "")
+
+
+def refusal(candidates: Iterable[Candidate], config: DiscoveryConfig, *, listed: bool) -> Result | None:
+    """The end of a search that must not choose, because brokers of several networks have answered; else None."""
+    if config.network is not None or not config.is_choosy:
+        return None
+    found = by_network(candidates, listed=listed and not config.is_implied)
+    if len(found) < 2:
+        return None
+    return Result(
+        reason=Reason.NETWORKS_SEVERAL,
+        text=several(found, config.transports),
+        findings=tuple(finding_of(one, config.transports) for members in found.values() for one in members),
+        settling=is_settling(found),
+    )
+
+
+def several(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -> str:
+    """What there is, and how to choose."""
+    how = "choose one by its name (network=, --network or $HELIOGRAPH_NETWORK) or by a broker's address (--url)"
+    if sum(not name for name, _ in networks) > 1:
+        how += "; those without a name get one by `heliograph broker run --network NAME`, or network.name"
+    return f"brokers of {len(networks)} networks answered: {in_words(networks, transports)}; {how}"
+
+
+def none_of(wanted: str, others: Sequence[Candidate], transports: tuple[str, ...]) -> str:
+    """Nobody of the network that was asked for answered, but others did."""
+    there = in_words(by_network(others, listed=True), transports)
+    return f"no broker of {network_in_words(wanted)} answered, but of others: {there}"
+
+
+def _describe(name: str, members: Sequence[Candidate], transports: tuple[str, ...]) -> str:
+    shown = [f"{one.name} at {one.urls(transports)[0]}" for one in members[:BROKERS_MAX]]
+    more = len(members) - len(shown)
+    brokers = ", ".join(shown) + (f" and {more} more" if more else "")
+    return f"{name!r} ({brokers})" if name else f"one without a name ({brokers})"

@@ -1,0 +1,131 @@
+"""Where to connect: one rule for programs and commands.
+
+In:    what the program, the command line and the environment say: an address, a network, how to search.
+Out:   a Client that is connected; NotConnectedError that says what was tried.
+State: none.
+Not here: the arguments of a program (live/connect.py), environment variables (live/environment.py), the search
+          (live/discover.py, live/seeker.py).
+
+The rule: an address that was given; else the broker on this machine's default port; else a search. Directories and
+brokers that were named are given too: then they are asked at once. With a network, the broker on the default port
+must belong to it, else the search follows. A broker that was started a moment ago may not listen yet, so what finds
+nobody is repeated until the time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from heliograph.client.config import PLAIN, SECURE, ClientConfig, Target
+from heliograph.client.discover import LOCAL, Discover, Trust
+from heliograph.client.refusals import RefusedPublication
+from heliograph.client.session import Session
+from heliograph.errors import NotConnectedError, Reason
+from heliograph.live.client import Client, Follow
+from heliograph.live.environment import default_port
+from heliograph.live.tls import TlsContexts, TlsFiles, client_context
+from heliograph.model.identity import entity_is_valid
+from heliograph.notes import Note
+
+if TYPE_CHECKING:  # a search loads more, and many programs need none
+    from heliograph.live.seeker import Seeker
+
+SECRET_BYTES = 32
+HERE_MS_MAX = 2_500  # for the handshake with whatever listens at the default port: it may be no broker
+AGAIN_S = 0.1  # between attempts while nobody is there
+SHORT_S = 0.02  # with less time left there is no other attempt
+
+Shows = Callable[[Target], tuple[str, str] | None]
+"""The entity and token that are shown to a broker at this address, if any."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Connector:
+    """One program's way to its first broker."""
+
+    config: ClientConfig  # its targets are those that were given
+    files: dict[str, Path | None] = field(default_factory=dict)
+    server_name: str | None = None
+    here: bool = False  # nothing was given: the broker on the default port comes first
+    search: Discover | None = None  # None: no search
+    on_refused: Callable[[RefusedPublication], None] | None = None
+    on_note: Callable[[Note], None] | None = None
+    shows: Shows | None = None  # a credential that depends on the address
+
+    async def open(self, timeout: float | None) -> Client:
+        """Connect, within so many seconds; each attempt is made at least once."""
+        if self.search is None:
+            return await self._dial(self.config, timeout)
+        until = None if timeout is None else monotonic() + timeout
+        if not self.here:
+            return await self._find(self.search, until)
+        while True:
+            try:
+                return await self._here_or_found(self.search, until)
+            except NotConnectedError as error:
+                left = _left(until)
+                if error.reason is not Reason.BROKER_NOT_FOUND or (left is not None and left < SHORT_S):
+                    raise
+            await asyncio.sleep(AGAIN_S if left is None else min(AGAIN_S, left))
+
+    async def _here_or_found(self, search: Discover, until: float | None) -> Client:
+        scheme = SECURE if self._trust.vouched else PLAIN
+        target = Target(host=LOCAL, port=default_port(), secure=scheme == SECURE, server_name=self.server_name)
+        try:
+            return await self._dial(replace(self.config, targets=(target,), dial_ms_max=HERE_MS_MAX), 0)
+        except NotConnectedError as error:
+            here = error
+        try:
+            return await self._find(search, until)
+        except NotConnectedError as error:
+            if error.reason is not Reason.BROKER_NOT_FOUND:
+                raise
+            reason = error.reason if here.reason is Reason.DIAL_FAILED else here.reason
+            raise NotConnectedError(reason, f"{here.detail}. A search followed: {error.detail}") from None
+
+    async def _find(self, search: Discover, until: float | None) -> Client:
+        from heliograph.live.following import Following
+        from heliograph.live.seeker import failed_there
+
+        seeker = self._seeker(search)
+        found = await seeker.seek(_left(until))
+        config = replace(self.config, targets=found.targets, network=found.result.network or self.config.network)
+        if found.result.network:  # from now on it stays in this network
+            seeker = self._seeker(replace(search, network=found.result.network))
+        try:
+            return await self._dial(config, _left(until), partial(Following, seeker=seeker, found=found))
+        except NotConnectedError as error:
+            raise failed_there(found, error) from None
+
+    async def _dial(self, config: ClientConfig, timeout: float | None, follow: Follow | None = None) -> Client:
+        if self.shows is not None and (shown := self.shows(config.targets[0])):
+            config = replace(config, targets=config.targets[:1], entity=shown[0], token=shown[1])
+        searched = self.search is not None  # it may move to a broker that is secure
+        secure = (searched and self._trust.vouched) or any(target.secure for target in config.targets)
+        tls = TlsContexts(client=client_context(TlsFiles(**self.files))) if secure else None
+        session = Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
+        client = Client(session, tls, self.on_refused, self.on_note, follow)
+        await client._connect(timeout)
+        return client
+
+    def _seeker(self, search: Discover) -> Seeker:
+        from heliograph.live.seeker import Seeker
+
+        name = self.config.name
+        return Seeker(search, self._trust, name if entity_is_valid(name) else "", self.files, local=not self.here)
+
+    @property
+    def _trust(self) -> Trust:
+        vouched = self.files.get("authority") is not None or self.server_name is not None
+        return Trust(has_token=bool(self.config.token), vouched=vouched, server_name=self.server_name)
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - monotonic())
