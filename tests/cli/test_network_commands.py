@@ -13,6 +13,7 @@ from heliograph.cli.network_state import LocalBroker, LocalNetwork
 from heliograph.cli.network_trace import as_text
 from heliograph.cli.topology import drawn
 from heliograph.config import load_settings
+from heliograph.model.identity import network_is_valid
 
 from .conftest import Run
 
@@ -141,13 +142,28 @@ def test_settings_of_a_local_broker_are_what_the_topology_says(tmp_path: Path) -
     broker = drawn(3).brokers[1]
     (tmp_path / state.KEY).write_text("k" * 32)
     (tmp_path / state.KEY).chmod(0o600)
-    state.write_settings(tmp_path, broker, [4801, 4802])
+    state.write_settings(tmp_path, "plant", broker, [4801, 4802])
 
     settings = load_settings(state.settings_of(tmp_path, "a2"), {}, tmp_path).broker
 
     assert (settings.name, settings.network.cluster, settings.network.slot) == ("a2", "a", 1)
+    assert settings.network.name == "plant"
     assert [(link.host, link.port) for link in settings.network.links] == [("127.0.0.1", 4801), ("127.0.0.1", 4802)]
     assert all(listener.is_local for listener in settings.listeners)
+
+
+def test_a_network_is_named_after_its_folder_and_unlike_that_of_another() -> None:
+    names = [state.default_name(Path(folder)) for folder in ("/a/plant", "/b/plant", "/a/my plant ä", "/", "/.._")]
+    assert len(set(names)) == len(names)
+    assert [name.rpartition("-")[0] for name in names] == ["plant", "plant", "myplant", "network", "network"]
+    assert all(map(network_is_valid, [*names, state.default_name(Path("/" + "x" * 200))]))
+
+
+def test_what_is_no_name_of_a_network_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> None:
+    ran = run("network", "up", "2", "--name", "my plant", "--dir", tmp_path / "net")
+    assert ran.code == 2
+    assert "--name 'my plant' is not the name of a network" in ran.err
+    assert not (tmp_path / "net").exists()
 
 
 def test_a_trace_is_told_way_by_way() -> None:

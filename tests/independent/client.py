@@ -32,7 +32,7 @@ from tests.wire.stdlib_client import (
     pack,
 )
 
-ANSWERS = (WELCOME, PONG, CONFIRMED, REFUSED)
+ANSWERS = (WELCOME, PONG, CONFIRMED)
 QUIET_MS = 120_000  # no keep-alive during a test
 PATIENCE_S = 60.0
 
@@ -118,9 +118,7 @@ class Client(asyncio.Protocol):
         self._buffer = buffer[begin:]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.ended = self.ended or f"link lost: {exc}"
-        for waiting in self._asked.values():
-            waiting.cancel(self.ended)
+        self._end(f"link lost: {exc}")
 
     async def _ask(self, raw: bytes, kind: int, number: int) -> bytes:
         answer = self._asked[kind, number] = asyncio.get_running_loop().create_future()
@@ -136,13 +134,20 @@ class Client(asyncio.Protocol):
             numbers = struct.unpack_from(f"<{header_length // 4}I", buffer, headers)
             self._deliver(numbers, buffer[payload:end])
         elif kind == REFUSED:
-            self.ended = f"refused: {buffer[payload:end].decode()}"
-        elif kind == GOODBYE:
-            self.ended = f"goodbye: {buffer[payload:end].decode()}"
+            self._end(f"refused: {buffer[payload:end].decode()}")
+        elif kind == GOODBYE and not json.loads(buffer[payload:end]).get("grace_ms"):
+            self._end(f"goodbye: {buffer[payload:end].decode()}")
         elif kind == PING:
             self.send(pack(PONG, sequence=sequence))
         elif kind in ANSWERS and not (found := self._asked.pop((kind, sequence))).done():
             found.set_result(buffer[payload:end])
+
+    def _end(self, why: str) -> None:
+        """Nothing more is expected of this link; whoever waits for an answer hears why."""
+        self.ended = self.ended or why
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionError(f"{self.name}: {self.ended}"))
 
     def _deliver(self, numbers: tuple[int, ...], frames: bytes) -> None:
         begin = 0

@@ -62,8 +62,8 @@ class Connection:
 
     def place(self, client: Client) -> str:
         """Where a client is connected, for people: the address that was given, or the one that was found."""
-        found = f"{client.address} (network {client.network})" if client.network else client.address
-        return self.url or found
+        network = f", network {client.network}" if client.network else ""
+        return self.url or f"broker {client.broker} ({client.address}{network})"
 
 
 def _connection(

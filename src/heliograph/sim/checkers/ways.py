@@ -28,7 +28,7 @@ PAIRS_MAX = 4_000  # of brokers, between which ways are measured
 STRETCH_MAX = 1.7  # a cluster is entered at its nearest gateway, and costs between gateways are told in steps
 QUANTILE = 0.95
 HOPS_MAX = 64
-CALM_NS = 3 * SECOND  # so long after links changed, the costs that brokers tell have followed
+CALM_NS = 4 * SECOND  # so long after links changed, the costs that brokers tell have followed
 
 
 class Ways(Checker):
