@@ -263,6 +263,10 @@ class Outbox:
         """Write down an observation."""
         self.notes.append(note)
 
+    def finish(self) -> None:
+        """The machine has finished for good."""
+        self.stop = True
+
     def empty(self, wake_at: Instant | None) -> Effects:
         """Hand over everything. This runs once per read, so what is mostly empty is looked at together."""
         effects = Effects()

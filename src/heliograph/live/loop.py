@@ -136,6 +136,17 @@ class Runner:
         except Exception as error:
             driver.crash(self.name, error)
 
+    def settle(self) -> None:
+        """The program has called the machine directly (``Publisher.publish``): carry out what follows."""
+        driver = self._driver
+        if driver.failure is not None:
+            return
+        driver.inputs.append(("settle", 0, 0))
+        try:
+            self._settle()
+        except Exception as error:
+            driver.crash(self.name, error)
+
     def _settle(self) -> None:
         """Carry out what follows from an input. Inputs that come up meanwhile wait their turn in the work list."""
         driver = self._driver
