@@ -41,6 +41,7 @@ class BrokerPlan:
     """A broker; everything has a default."""
 
     auth: str = "none"  # "none" or "certificate"
+    network: str = ""  # the network's name: brokers of different ones do not link
     cluster: str = "main"
     slot: int | None = None  # None: one is taken and settled with the others
     limits: LimitsConfig = field(default_factory=LimitsConfig)
@@ -203,7 +204,8 @@ def _broker_problems(topology: Topology) -> list[str]:
         if broker.auth not in ("none", "certificate"):
             found.append(f"{path}.auth = {broker.auth!r}: must be one of none, certificate")
         found += broker.limits.problems(f"{path}.limits") + broker.access.problems(f"{path}.access")
-        found += NetworkConfig(cluster=broker.cluster, slot=broker.slot).problems(path)
+        network = NetworkConfig(name=broker.network, cluster=broker.cluster, slot=broker.slot)
+        found += [problem.replace(f"{path}.name", f"{path}.network") for problem in network.problems(path)]
     times = NetworkConfig(
         heartbeat_ms=topology.heartbeat_ms,
         suspect_ms=topology.suspect_ms,

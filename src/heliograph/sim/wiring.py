@@ -79,6 +79,7 @@ class Wiring:
             limits=plan.limits,
             access=plan.access,
             network=NetworkConfig(
+                name=plan.network,
                 cluster=plan.cluster,
                 slot=plan.slot,
                 key=topology.key.encode(),
