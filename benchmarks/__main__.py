@@ -22,7 +22,20 @@ from benchmarks.generator import RunError
 from benchmarks.peers import LINKABLE, SYSTEMS
 from benchmarks.peers.server import ServerError
 
-NAMES = ("route", "latency", "hop", "interest", "reroute", "start", "sim", "match", "xpath", "trust", "discover-broker")
+NAMES = (
+    "route",
+    "latency",
+    "hop",
+    "interest",
+    "reroute",
+    "start",
+    "sim",
+    "match",
+    "xpath",
+    "trust",
+    "discover-broker",
+    "vault",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

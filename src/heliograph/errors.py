@@ -103,6 +103,13 @@ class Reason(IntEnum):
     ADVERTISEMENT_STALE = 532
     NETWORK_OTHER = 540
     NETWORKS_SEVERAL = 541
+    VAULT_FULL = 550
+    VAULT_FAILED = 551
+    VAULT_DAMAGED = 552
+    VAULT_LOCKED = 553
+    VAULT_FOREIGN = 554
+    VAULT_NEWER = 555
+    VAULT_READ_ONLY = 556
 
     @property
     def word(self) -> str:

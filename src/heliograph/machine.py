@@ -3,7 +3,8 @@
 In:    what happened (bytes, links, time), as calls on a Machine.
 Out:   what should be done, as Effects.
 State: Outbox and Timers, one of each per machine, shared by all its rooms.
-Not here: any machine (client/session.py, broker/broker.py, services/) or driver (live/, sim/).
+Not here: any machine (client/session.py, broker/broker.py, services/) or driver (live/, sim/); what is said to a vault
+          (vault.py).
 
 The rules, which every machine and both drivers keep:
 
@@ -28,6 +29,12 @@ The rules, which every machine and both drivers keep:
     while effects wait to be taken.
 15. Whoever owns a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
     is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and nobody else does.
+16. Whoever owns a machine declares its vault, one at most. The machine is told that it is open or why it is not
+    (VaultOpened, VaultFailed), again whenever that changes. A commit is atomic; commits are carried out, and answered,
+    in the order in which they were asked for. When one fails, those asked for after it fail too, up to when the machine
+    is told of the first: nothing is made durable whose machine believed that what came before it would be. A commit
+    that failed as full changed nothing; one that failed otherwise may be there when the vault is opened again. A read
+    sees the commits that are answered before it, and no others.
 """
 
 from __future__ import annotations
@@ -40,6 +47,7 @@ from typing import Any, Protocol
 from heliograph.errors import Reason
 from heliograph.model.identity import Identity
 from heliograph.notes import Note
+from heliograph.vault import Change, Query, check_changes, check_query
 
 LinkId = int
 """A link's number in its driver; never reused while the process lives."""
@@ -108,40 +116,6 @@ class TurnedAway:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Add a record to a log of the node's vault."""
-
-    log: str
-    record: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Set or, with None, delete a key of the node's vault."""
-
-    key: str
-    value: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """Forget a log's records before this position."""
-
-    log: str
-    before: int
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Read a log's records from a position on; answered by ``done(ticket, records)``."""
-
-    ticket: Ticket
-    log: str
-    start: int
-    records_max: int
-
-
 class Job(Protocol):
     """Slow pure work, run beside the machine. It must not touch the machine: data in, data out."""
 
@@ -166,8 +140,8 @@ class Effects:
     datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()  # from which socket, to whom (or to which group)
     dials: Sequence[tuple[Ticket, Dial]] = ()
     hangups: Sequence[tuple[LinkId, Reason]] = ()  # after the writes, which are flushed for at most 1 s
-    commits: Sequence[tuple[Ticket, list[Append | Put | Trim]]] = ()  # each atomic; they finish in order
-    reads: Sequence[Read] = ()
+    commits: Sequence[tuple[Ticket, Sequence[Change]]] = ()  # each atomic; they finish in order
+    reads: Sequence[tuple[Ticket, Query]] = ()
     jobs: Sequence[tuple[Ticket, Job]] = ()
     notes: Sequence[Note] = ()
     wake_at: Instant | None = None  # absolute; every take() states it
@@ -241,8 +215,8 @@ class Outbox:
         self.datagrams: list[tuple[SocketName, Address, bytes]] = []
         self.dials: list[tuple[Ticket, Dial]] = []
         self.hangups: list[tuple[LinkId, Reason]] = []
-        self.commits: list[tuple[Ticket, list[Append | Put | Trim]]] = []
-        self.reads: list[Read] = []
+        self.commits: list[tuple[Ticket, Sequence[Change]]] = []
+        self.reads: list[tuple[Ticket, Query]] = []
         self.jobs: list[tuple[Ticket, Job]] = []
         self.notes: list[Note] = []
         self.stop = False
@@ -267,6 +241,20 @@ class Outbox:
         self.jobs.append((ticket, job))
         return ticket
 
+    def commit(self, changes: Sequence[Change]) -> Ticket:
+        """Ask for a durable change of everything in here or nothing; ``done`` comes with Committed, or ``failed``."""
+        check_changes(changes)
+        ticket = self.ticket()
+        self.commits.append((ticket, changes))
+        return ticket
+
+    def read(self, query: Query) -> Ticket:
+        """Ask the vault; its ticket comes back in ``done`` with what was found, or in ``failed``."""
+        check_query(query)
+        ticket = self.ticket()
+        self.reads.append((ticket, query))
+        return ticket
+
     def hang_up(self, link: LinkId, reason: Reason) -> None:
         """End a link after what was written to it."""
         self.hangups.append((link, reason))
@@ -274,6 +262,10 @@ class Outbox:
     def note(self, note: Note) -> None:
         """Write down an observation."""
         self.notes.append(note)
+
+    def finish(self) -> None:
+        """The machine has finished for good."""
+        self.stop = True
 
     def empty(self, wake_at: Instant | None) -> Effects:
         """Hand over everything. This runs once per read, so what is mostly empty is looked at together."""

@@ -1,7 +1,8 @@
 """A node: one broker with its services in one process, built by one function for the live and the simulated world.
 
 In:    a BrokerConfig, what services it is to have, a seed and an incarnation number.
-Out:   Node: machines by name, the pipes that join them, who answers each listener, and who has which datagram sockets.
+Out:   Node: machines by name, the pipes that join them, who answers each listener, and who has which datagram sockets
+       and which vault.
 State: none here; each machine has its own.
 Not here: running it (live/node.py, sim/world.py).
 """
@@ -20,6 +21,7 @@ from heliograph.discovery.brokers.responder import Responder
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import Admin
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
+from heliograph.vault import Vault
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring
@@ -46,6 +48,7 @@ class Node:
     pipes: tuple[Pipe, ...]
     listeners: dict[str, str]  # listener name -> the machine that its links belong to
     sockets: Mapping[str, tuple[Socket, ...]] = field(default_factory=dict)  # machine -> its datagram sockets
+    vaults: Mapping[str, Vault] = field(default_factory=dict)  # machine -> its vault
 
 
 def build(

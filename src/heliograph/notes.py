@@ -302,6 +302,25 @@ class SocketRefused(Note, frozen=True, tag="socket_refused"):
         return "warning"
 
 
+class VaultRefused(Note, frozen=True, tag="vault_refused"):
+    """A vault could not be opened, or was lost while it was used; its machine does without it until it is back."""
+
+    vault: str
+    problem: str
+    reason: Reason
+
+    @property
+    def level(self) -> str:
+        """Nothing can be kept."""
+        return "error"
+
+
+class VaultFound(Note, frozen=True, tag="vault_found"):
+    """A vault that was refused before is open."""
+
+    vault: str
+
+
 class DatagramsUnsent(Note, frozen=True, tag="datagrams_unsent"):
     """Datagrams did not leave; at most one note per machine, reason and second."""
 

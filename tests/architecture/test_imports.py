@@ -9,7 +9,7 @@ from tests.architecture.house import SOURCE, Import, imports_of, source_files
 # A room may import from its own row and from the rows above it.
 ORDER = (
     ("apart", "errors", "kernels", "model", "spelling"),
-    ("notes", "machine"),
+    ("notes", "machine", "vault"),
     ("trust", "timekeeping"),
     ("wire",),
     ("matching",),
@@ -84,6 +84,29 @@ def test_a_room_that_decides_touches_nothing_outside() -> None:
         if import_.name.split(".")[0] in FORBIDDEN and import_.name not in ALLOWED
     ]
     assert wrong == [], "these rooms are pure"
+
+
+def test_only_back_ends_of_vaults_know_a_database() -> None:
+    wrong = [
+        f"{file.name}:{import_.line}: {import_.name}"
+        for file in FILES
+        if not file.name.startswith("live/vaults/")
+        for import_ in file.imports
+        if import_.name.split(".")[0] in ("sqlite3", "psycopg")
+    ]
+    assert wrong == []
+
+
+def test_a_node_without_a_vault_loads_no_database() -> None:
+    """Back ends are imported where a vault is opened."""
+    wrong = [
+        f"{file.name}:{import_.line}: {import_.name}"
+        for file in FILES
+        if file.name not in ("live/vaults/sqlite.py", "live/vaults/postgres.py")
+        for import_ in file.imports_at_start
+        if import_.module in ("heliograph.live.vaults.sqlite", "heliograph.live.vaults.postgres")
+    ]
+    assert wrong == []
 
 
 def test_no_file_imports_itself_through_others() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from heliograph.broker.broker import Broker
 from heliograph.broker.commands import Drain, Listening
 from heliograph.broker.config import BrokerConfig, LinkConfig, NetworkConfig
-from heliograph.client.commands import Inquire, Outcome, Send, Subscribe
+from heliograph.client.commands import Inquire, Outcome, Subscribe
 from heliograph.client.config import ClientConfig, Target
 from heliograph.client.session import Session
 from heliograph.errors import Reason
@@ -96,11 +96,11 @@ class Several:
 
     def publish(self, name: str, topic: str, *payloads: bytes) -> None:
         """Publish, and carry nothing yet."""
-        session = self.nodes[name].machine
-        assert isinstance(session, Session)
+        node = self.nodes[name]
+        assert isinstance(node.machine, Session)
         for payload in payloads:
-            assert session.publish(topic, payload, self.now)
-        self.tell(name, Send())
+            assert node.machine.publisher.publish(topic, payload, self.now)
+        self._take(node)
 
     def drain(self, broker: str, grace_ms: int = 10_000) -> None:
         self.tell(broker, Drain(grace_ms))

@@ -364,7 +364,7 @@ def test_closing_says_goodbye_and_fails_what_waits() -> None:
     script.connect()
     script.tell(Subscribe(1, "a"))
     script.tell(Flush(2))
-    script.session.publish("a", b"last words", script.now)
+    script.session.publisher.publish("a", b"last words", script.now)
     script.tell(Close(3))
     heard = script.heard()
     assert [frame.kind for frame in heard[-2:]] == [Kind.EVENT, Kind.GOODBYE]

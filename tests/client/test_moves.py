@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from heliograph.client.commands import Ask, Close, Drain, Flush, Inquire, Publish, Subscribe
 from heliograph.client.config import Target, parse_target
-from heliograph.client.roaming import KEPT_BYTES_MAX, successors
+from heliograph.client.deliveries import KEPT_BYTES_MAX
+from heliograph.client.roaming import successors
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.machine import Peer
 from heliograph.notes import DialFailed, SessionRestored, SessionRoamed

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.client.commands import Drain, Flush, Publish, PublishBatch, Send
+from heliograph.client.commands import Drain, Flush, Publish, PublishBatch
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.notes import PublicationsLost, SessionRestored
 from heliograph.wire.frames import Flag, Frame, Kind
@@ -73,8 +73,7 @@ def test_publications_of_one_turn_leave_in_one_write() -> None:
     script = Script()
     script.connect()
     for number in range(5):
-        script.session.publish("a", b"%d" % number, script.now)
-    script.session.tell(Send(), script.now)
+        script.session.publisher.publish("a", b"%d" % number, script.now)
     ((_, chunks),) = script.session.take().writes
     assert payloads(frames_in(b"".join(chunks))) == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -166,7 +165,7 @@ def test_confirmations_are_asked_for_along_the_way() -> None:
 def test_what_nobody_confirms_is_bounded_and_told() -> None:
     script = Script(outgoing_bytes_max=10_000)
     script.connect()
-    while script.session.has_room:
+    while script.session.publisher.has_room:
         script.tell(Publish("a", bytes(1_000)))
     assert script.overview()["outgoing_bytes"] < 12_000
     script.tell(Publish("a", b"x", request=7))
@@ -178,7 +177,7 @@ def test_what_nobody_confirms_is_bounded_and_told() -> None:
     assert PublicationsLost(3, "outgoing") in script.notes
     assert script.overview()["lost"]["outgoing"] == 3
     script.pong(script.heard_of(Kind.PING)[-1])
-    assert script.session.has_room
+    assert script.session.publisher.has_room
 
 
 def test_losses_are_noted_at_most_once_a_second() -> None:

@@ -14,9 +14,10 @@ from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.errors import ConfigError, Reason, UsageError
 from heliograph.live.jobs import JOBS_MAX
 from heliograph.live.loop import Driver
-from heliograph.machine import Append, Dial, Peer, Read
+from heliograph.machine import Dial, Peer
 from heliograph.node import Pipe
 from heliograph.notes import ReloadFailed, ServiceLost
+from heliograph.vault import Append, Read
 from tests.live.machines import LOCAL, LOOPS, Echo, Fragile, Gate, Recorder, driving, until
 
 pytestmark = [pytest.mark.live, pytest.mark.parametrize("run", LOOPS, ids=["uvloop", "asyncio"])]
@@ -219,8 +220,8 @@ def test_a_node_without_settings_fails_a_reload(run: Any) -> None:
 
 def test_without_a_vault_or_a_socket_the_machine_is_told_or_it_is_counted(run: Any) -> None:
     def ask(machine: Recorder) -> None:
-        machine.outbox.commits.append((1, [Append("log", b"record")]))
-        machine.outbox.reads.append(Read(2, "log", 0, 10))
+        machine.outbox.commit([Append("log", b"record", 1, 0, 0)])
+        machine.outbox.read(Read("log"))
         machine.outbox.datagrams.append(("udp", ("127.0.0.1", 9), b"x"))
 
     async def main() -> None:

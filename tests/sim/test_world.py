@@ -11,10 +11,10 @@ import pytest
 
 from heliograph.broker.commands import LoadSettings
 from heliograph.errors import Reason
-from heliograph.machine import Append, Read
 from heliograph.sim.clock import EPOCH_NS
 from heliograph.sim.loop import SECOND
 from heliograph.sim.world import HostSettings, MachineError, World
+from heliograph.vault import Append, Read
 from tests.sim.machines import CALM, STEADY, Recorder, a_link, add, dial, hang_up, it, run, tell, write
 
 
@@ -158,8 +158,8 @@ def test_without_a_vault_or_a_socket_the_machine_is_told_or_it_is_counted() -> N
     world, host = a_host()
 
     def ask(machine: Recorder, now: int) -> None:
-        machine.outbox.commits.append((machine.outbox.ticket(), [Append("log", b"record")]))
-        machine.outbox.reads.append(Read(machine.outbox.ticket(), "log", 0, 1))
+        machine.outbox.commit([Append("log", b"record", 1, 0, 0)])
+        machine.outbox.read(Read("log"))
         machine.outbox.datagrams.append(("main", ("there", 1), b"hello"))
 
     tell(world, host, ask)

@@ -32,7 +32,7 @@ class Run:
 
     scenario: str
     seed: int
-    delivered: int
+    inputs: int  # that machines had
     seconds: float
     problems: list[str]
 
@@ -47,13 +47,13 @@ class Row:
 
     scenario: str
     seeds: int = 0
-    delivered: int = 0
+    inputs: int = 0
     seconds: float = 0.0  # of one core
     failures: list[Run] = field(default_factory=list)
 
     def add(self, run: Run) -> None:
         self.seeds += 1
-        self.delivered += run.delivered
+        self.inputs += run.inputs
         self.seconds += run.seconds
         if run.problems:
             self.failures.append(run)
@@ -71,7 +71,7 @@ def play_one(scenario: str, seed: int) -> Run:
     except Exception:
         return Run(scenario, seed, 0, perf_counter() - began, [traceback.format_exc()])
     problems = [*filter(None, [result.crash]), *map(str, result.violations)]
-    return Run(scenario, seed, result.delivered, perf_counter() - began, problems)
+    return Run(scenario, seed, result.inputs, perf_counter() - began, problems)
 
 
 @cache
@@ -122,13 +122,13 @@ def main(arguments: Sequence[str] | None = None, plan: dict[str, list[int]] | No
 
 
 def verdict(rows: list[Row], seconds: float, *, quiet: bool) -> int:
-    """The exit code. A scenario that was not played, or delivered nothing, shows nothing."""
+    """The exit code. A scenario of which nothing was played is no success."""
     failed = sum(len(row.failures) for row in rows)
-    idle = [row.scenario for row in rows if not row.delivered]
+    idle = [row.scenario for row in rows if not row.inputs]
     if not quiet:
         print(f"{len(rows)} scenarios, {sum(row.seeds for row in rows)} runs, {failed} failed, {seconds:.0f} s")
     if idle or not rows:
-        print(f"nothing was delivered in: {', '.join(idle) or 'no scenario at all'}", file=sys.stderr)
+        print(f"nothing was played of: {', '.join(idle) or 'no scenario at all'}", file=sys.stderr)
     return 1 if failed or idle or not rows else 0
 
 

@@ -58,6 +58,6 @@ def test_a_seed_that_fails_is_told_with_its_replay_command_and_fails_the_sweep(
 def test_a_sweep_of_nothing_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--jobs", "1"], {}) == 1
     assert main(["--jobs", "1"], {"access": []}) == 1
-    assert "nothing was delivered in: access" in capsys.readouterr().err
+    assert "nothing was played of: access" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["nonsense"])

@@ -170,7 +170,7 @@ class Arrivals:
             for share in route.shares:
                 seen = self._sessions.group_origins.visit(frame.origin ^ share.id, now)
                 if share.id in groups and seen.admit(frame.sequence):
-                    self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace, now)
+                    self._publications.share_out(link, share, frame.raw, TTL - len(trace), trace[:-1], now)
 
     def _is_sound(self, frame: Frame) -> bool:
         """False if its entry broker should have refused it."""

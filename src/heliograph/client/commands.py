@@ -1,4 +1,4 @@
-"""What a program tells its session, and what it hears back.
+"""What a program tells its session, and what the session answers.
 
 In:    values of the program.
 Out:   commands for ``Session.tell``; Outcome for the way back.
@@ -9,16 +9,20 @@ Not here: settings (client/config.py, whose names can be imported from here too)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from heliograph.client.config import ClientConfig as ClientConfig
 from heliograph.client.config import Target as Target
 from heliograph.errors import HeliographError
+from heliograph.machine import Instant
 from heliograph.model.subscription import Policy
 
 Request = int
-"""The face's own number, above 0, for something it awaits; 0 where nobody does."""
+"""The program's own number, above 0, for something it awaits; 0 where it awaits nothing."""
+EndSession = Callable[[HeliographError | None, Instant], None]
+"""Ends the session: with an error, or as the program asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,8 @@ class Publish:
     headers: dict[str, Any] | None = None
     expires_in_ms: int | None = None
     content_type: str | None = None
-    request: Request = 0  # hears of it only where there was no room
-    to: list[str] | None = None  # inboxes: it goes to these sessions and to nobody else
+    request: Request = 0  # is answered only where there was no room
+    to: list[str] | None = None  # inboxes: it goes to these sessions only
 
 
 @dataclass(slots=True)
@@ -55,11 +59,6 @@ class PublishBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Carry out now what ``Session.publish`` has gathered."""
-
-
-@dataclass(frozen=True, slots=True)
 class Subscribe:
     """Subscribe; the outcome is the subscription's number once it is in force."""
 
@@ -69,7 +68,7 @@ class Subscribe:
     echo: bool = True
     inbox_frames_max: int = 65_536
     inbox_bytes_max: int = 64 << 20
-    group: str = ""  # share this filter with others who name the same group
+    group: str = ""  # share this filter with other clients that name the same group
     wide: bool = False  # in force at every broker in reach, not only at the session's own
     where: str = ""  # what else is asked of a publication
     language: str = "topic"  # … in this language; "topic": nothing is asked
@@ -101,7 +100,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Inquire:
-    """Publish a request for whoever subscribes to its topic; the outcome is the first answer, a Publication."""
+    """Publish a request to the subscribers of its topic; the outcome is the first answer, a Publication."""
 
     request: Request
     topic: str

@@ -20,12 +20,13 @@ PLAIN, SECURE = "heliograph", "heliographs"
 NAME_LENGTH_MAX = 256
 TOKEN_LENGTH_MAX = 4_096  # a Hello must fit the broker's handshake budget
 PORT_MAX = 65_535
+NS_PER_MS = 1_000_000  # settings are in milliseconds, machines count in nanoseconds
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?/?\Z")
 
 
 def is_loopback(host: str) -> bool:
-    """True if what is sent to this host never leaves this machine."""
+    """True if data sent to this host never leaves this machine."""
     if host == "localhost":
         return True
     try:

@@ -36,7 +36,7 @@ LOCAL_TIMEOUT_MS = 300  # where everybody who is asked is on this computer …
 LOCAL_FALLBACK_MS = 50
 LOCAL_LISTED_MS = 100  # on one computer all brokers are near, so one that does not answer searches is as good
 TIMEOUT_MS = 4_000  # … and elsewhere
-COLLECT_MS = 50  # who names nobody has to hear of every network that is near, also from a busy broker
+COLLECT_MS = 200  # who names nobody has to hear of every network that is near, also from a busy broker
 TARGETS_MAX = 16  # addresses that a session tries in turn
 _LISTS = ("bdns", "bdn_links", "brokers", "weights")
 

@@ -2,8 +2,8 @@
 
 In:    publications, as the session receives them.
 Out:   publications, oldest first; ``pressing`` while a full inbox asks the session to stop reading.
-State: the queue, and how many were lost because nobody read them.
-Not here: holding the link (client/conversation.py), waiting for the next publication (live/subscription.py).
+State: the queue, and how many were lost because the program did not read them.
+Not here: holding the link (client/deliveries.py), waiting for the next publication (live/subscription.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Inbox:
         self.lost = 0
         self.pressing = False  # until it is half empty again
         self.ended = False  # nothing will come any more
-        self.error: HeliographError | None = None  # why it ended, if not by the program's wish
+        self.error: HeliographError | None = None  # why it ended, unless the program ended it
         self._queue: deque[Publication] = deque()
 
     def put(self, publications: list[Publication]) -> int:
@@ -85,6 +85,14 @@ class Inbox:
     def is_half_empty(self) -> bool:
         """True if there is room enough to read on."""
         return 2 * self.bytes <= self.bytes_max and 2 * len(self._queue) <= self.frames_max
+
+    def relax(self) -> None:
+        """There is room again: press no more."""
+        self.pressing = False
+
+    def abandon(self) -> None:
+        """The program will read no more: forget the oldest instead of pressing."""
+        self.drops = True
 
     def end(self, error: HeliographError | None = None) -> None:
         """Nothing will come any more; what is there can still be read."""

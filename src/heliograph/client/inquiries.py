@@ -1,13 +1,13 @@
-"""Inquiries: requests that other clients answer, and their answers on the way back.
+"""Inquiries: requests that other clients answer, and their answers.
 
-In:    Inquire commands; what comes to the session's own inbox topic; refusals of the broker.
+In:    Inquire commands; lines that come and go; what comes to the session's own inbox topic; refusals of the broker.
 Out:   publications with a reply topic; outcomes.
 State: requests that wait for a broker, and published ones without an answer: as many as may be open at once.
-Not here: subscribing to that topic (client/conversation.py), time-outs (client/requests.py).
+Not here: asking a broker for the inbox topic (client/subscription_requests.py), time-outs (client/requests.py).
 
-The last level of a reply topic is drawn from the session's secret: only who sees the request can answer it.
-A request is published once. If the link is lost before the answer came, it fails, and what no broker has confirmed of
-it is withdrawn: whether to ask again is for the program to say, which knows if doing it twice does harm.
+The last level of a reply topic is drawn from the session's secret: only a client that sees the request can answer it.
+A request is published once. If the link is lost before the answer came, it fails, and is withdrawn unless a broker has
+confirmed it: only the program knows whether doing it twice does harm, so only the program repeats it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from hmac import new as hmac
 
 from heliograph.client.commands import Inquire, Request
 from heliograph.client.inbox import Inbox
-from heliograph.client.outgoing import Outgoing, too_much
-from heliograph.client.requests import Requests
-from heliograph.client.subscriptions import ANSWERS
-from heliograph.client.writer import Stamp, Writer, header_block
+from heliograph.client.lines import Lines
+from heliograph.client.outgoing import too_much
+from heliograph.client.publisher import Publisher
+from heliograph.client.requests import OpenRequests
+from heliograph.client.subscription_requests import SubscriptionRequests
+from heliograph.client.subscriptions import ANSWERS, LocalSubscriptions
 from heliograph.errors import HeliographError, NoRespondersError, NotConnectedError, Reason, UsageError
 from heliograph.machine import Instant
 from heliograph.model.publication import Publication
@@ -47,11 +49,12 @@ class Inquiry:
 class AnswerBox(Inbox):
     """The inbox of the session's own inbox topic: whatever comes is handed on at once."""
 
-    __slots__ = ("_hand_on",)
+    __slots__ = ("_fail", "_hand_on")
 
-    def __init__(self, number: int, hand_on: Callable[[Publication], None]) -> None:
-        super().__init__(number, Policy.DROP_OLDEST, 1, 1)
+    def __init__(self, hand_on: Callable[[Publication], None], fail: Callable[[HeliographError], None]) -> None:
+        super().__init__(ANSWERS, Policy.DROP_OLDEST, 1, 1)
         self._hand_on = hand_on
+        self._fail = fail
 
     def put(self, publications: list[Publication]) -> int:
         """Nothing waits here."""
@@ -59,76 +62,106 @@ class AnswerBox(Inbox):
             self._hand_on(publication)
         return 0
 
+    def end(self, error: HeliographError | None = None) -> None:
+        """No answers come any more; with an error, the open requests fail with it."""
+        super().end(error)
+        if error is not None:
+            self._fail(error)
+
 
 class Inquiries:
-    """All requests to other clients."""
+    """All requests of one session to other clients."""
 
     __slots__ = (
         "_by_request",
         "_by_topic",
         "_count",
         "_key",
-        "_outgoing",
+        "_lines",
+        "_publisher",
         "_requests",
-        "_writer",
+        "_subscription_requests",
+        "_subscriptions",
+        "_waiting",
         "unexpected",
-        "waiting",
     )
 
-    def __init__(self, secret: bytes, requests: Requests, outgoing: Outgoing, writer: Writer) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        requests: OpenRequests,
+        publisher: Publisher,
+        lines: Lines,
+        subscriptions: LocalSubscriptions,
+        subscription_requests: SubscriptionRequests,
+    ) -> None:
         self._key = sha256(b"heliograph reply " + secret).digest()
         self._requests = requests
-        self._outgoing = outgoing
-        self._writer = writer
+        self._publisher = publisher
+        self._lines = lines
+        self._subscriptions = subscriptions
+        self._subscription_requests = subscription_requests
         self._count = 0
-        self.waiting: dict[Request, Inquire] = {}  # for a broker
+        self._waiting: dict[Request, Inquire] = {}  # for a broker
         self._by_request: dict[Request, Inquiry] = {}
         self._by_topic: dict[str, Inquiry] = {}
-        self.unexpected = 0  # answers that came too late, or a second time, or that nobody asked for
+        self.unexpected = 0  # answers that came too late, a second time, or without a request
 
-    def answer_box(self) -> Inbox:
-        """The inbox of the session's own inbox topic."""
-        return AnswerBox(ANSWERS, self.heard)
+    # -- asking -------------------------------------------------------------------------------------------------
 
-    def add(self, command: Inquire, stamp: Stamp | None, now: Instant) -> None:
-        """Await an answer; it is published as soon as there is a broker. UsageError for what no broker would take."""
-        self._frame(command, INBOX_ROOT.decode(), stamp)
-        self._requests.open(command.request, now, lambda now: self.forget(command.request), command.ms_max)
-        self.waiting[command.request] = command
+    def inquire(self, command: Inquire, now: Instant) -> None:
+        """Await an answer; the request is published as soon as there is a broker. UsageError if no broker takes it."""
+        self._publisher.request_frame(command, INBOX_ROOT.decode(), now)
+        self._requests.open(command.request, now, lambda now: self._forget(command.request), command.ms_max)
+        self._waiting[command.request] = command
+        self.publish_waiting(now)
 
-    def publish(self, inbox: str, stamp: Stamp | None) -> None:
-        """Publish those that wait; answers will come to this inbox."""
-        for command in self._take_waiting():
-            reply_to = self._reply_topic(inbox)
-            try:
-                frame = self._frame(command, reply_to, stamp)
-            except UsageError as error:  # this broker takes less than others
-                self._requests.settle(command.request, error=error)
-                continue
-            if not self._outgoing.has_room:
-                self._requests.settle(command.request, error=too_much())
-                continue
-            self._outgoing.add(frame)
-            inquiry = Inquiry(command, inbox, reply_to, self._outgoing.assigned)
-            self._by_request[inquiry.request] = self._by_topic[reply_to] = inquiry
+    def publish_waiting(self, now: Instant) -> None:
+        """Publish the requests that wait, if there is a broker where their answers can reach us."""
+        inbox = self._lines.inbox
+        if inbox and self._waiting:
+            self._listen(now)
+            for command in self._take_waiting():
+                self._publish(command, inbox, now)
 
-    def _frame(self, command: Inquire, reply_to: str, stamp: Stamp | None) -> bytes:
-        block, flags = header_block(stamp, command.headers, None, command.content_type, None, reply_to)
-        topic = self._writer.topic(command.topic)
-        return self._writer.frame(topic, block, command.payload, self._outgoing.assigned + 1, flags)
+    def _listen(self, now: Instant) -> None:
+        """Subscribe to the session's own inbox topic, unless that is done."""
+        subscription = self._subscriptions.answers
+        if subscription is None:
+            subscription = self._subscriptions.listen(AnswerBox(self._answered, self.refuse_all))
+        line = self._lines.current
+        if line is not None and line.is_ready and not line.leaving and ANSWERS not in line.asked:
+            self._subscription_requests.ask_for(line, subscription, now)
+
+    def _publish(self, command: Inquire, inbox: str, now: Instant) -> None:
+        reply_to = self._reply_topic(inbox)
+        outgoing = self._publisher.outgoing
+        try:
+            frame = self._publisher.request_frame(command, reply_to, now)
+        except UsageError as error:  # this broker takes less than others
+            self._requests.settle(command.request, error=error)
+            return
+        if not outgoing.has_room:
+            self._requests.settle(command.request, error=too_much())
+            return
+        outgoing.add(frame)
+        inquiry = Inquiry(command, inbox, reply_to, outgoing.assigned)
+        self._by_request[inquiry.request] = self._by_topic[reply_to] = inquiry
 
     def _take_waiting(self) -> list[Inquire]:
-        waiting = list(self.waiting.values())
-        self.waiting.clear()
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
         return waiting
 
     def _reply_topic(self, inbox: str) -> str:
-        """A topic that was not used before, and that nobody can guess."""
+        """A topic that was not used before and cannot be guessed."""
         self._count += 1
         level = hmac(self._key, self._count.to_bytes(8, "little"), sha256).digest()[:LEVEL_BYTES]
         return f"{inbox}/{level.hex()}"
 
-    def heard(self, publication: Publication) -> None:
+    # -- answers, and why there is none -------------------------------------------------------------------------
+
+    def _answered(self, publication: Publication) -> None:
         """Something came to the session's inbox topic."""
         inquiry = self._by_topic.get(publication.topic)
         if inquiry is None:
@@ -138,7 +171,7 @@ class Inquiries:
         self._requests.settle(inquiry.request, publication)
 
     def unanswerable(self, reply_to: str, text: str) -> None:
-        """The broker says that nobody is there to answer."""
+        """The broker says that no client subscribes to the request's topic."""
         inquiry = self._by_topic.get(reply_to)
         if inquiry is not None:
             self._fail(inquiry, NoRespondersError(Reason.RESPONDERS_MISSING, text))
@@ -150,7 +183,7 @@ class Inquiries:
                 self._fail(inquiry, error)
 
     def lost(self, inbox: str) -> None:
-        """No answer can reach us there any more."""
+        """No answer can reach us at this inbox any more."""
         text = "the link was lost before the answer came; whether it was done is not known"
         for inquiry in list(self._by_request.values()):
             if inquiry.inbox == inbox:
@@ -163,9 +196,9 @@ class Inquiries:
         for inquiry in list(self._by_request.values()):
             self._fail(inquiry, error)
 
-    def forget(self, request: Request) -> None:
-        """Nobody waits for this any more."""
-        self.waiting.pop(request, None)
+    def _forget(self, request: Request) -> None:
+        """The program waits for this no longer."""
+        self._waiting.pop(request, None)
         inquiry = self._by_request.get(request)
         if inquiry is not None:
             self._drop(inquiry)
@@ -179,10 +212,10 @@ class Inquiries:
         self._requests.settle(inquiry.request, error=error)
 
     def _drop(self, inquiry: Inquiry) -> None:
-        """It is over: should the broker not have it yet, it goes to no other."""
+        """It is over; if the present broker does not have it yet, no other broker gets it."""
         del self._by_request[inquiry.request]
         del self._by_topic[inquiry.reply_to]
-        self._outgoing.withdraw(inquiry.sequence)
+        self._publisher.outgoing.withdraw(inquiry.sequence)
 
     def __len__(self) -> int:
-        return len(self._by_request) + len(self.waiting)
+        return len(self._by_request) + len(self._waiting)

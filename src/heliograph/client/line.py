@@ -1,20 +1,20 @@
-"""The line: what a session knows of one link to a broker. It is made anew for each link.
+"""A line: what a session knows about one link to a broker. Each link gets a new one.
 
-In:    frames to write; what the session learns of the link.
-Out:   gathered output; may publications flow; which subscriptions this broker has.
-State: the splitter, the gathered output, when something was heard last, PINGs that wait for their PONG.
-Not here: what outlives the link (client/session.py and the other rooms).
-
-A session has one line that it uses. While it moves to another broker it has two: the next one rises beside the present
-one, and then the old one stays until nothing more is due on it (client/roaming.py).
+In:    the broker's bytes; frames to write; what the session learns about the link.
+Out:   whole frames; gathered output; whether publications and requests may be written; which subscriptions the broker
+       has.
+State: the splitter, the gathered output, when the broker was last heard, PINGs that wait for their PONG.
+Not here: the lines of a session and what is done with them (client/lines.py), what outlives a link (client/session.py
+          and its other parts).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
-from heliograph.client.config import Target
-from heliograph.client.subscriptions import Wish
+from heliograph.client.config import NS_PER_MS, Target
+from heliograph.client.subscriptions import LocalSubscription
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId
 from heliograph.wire.bodies import Welcome
@@ -40,7 +40,7 @@ class Pings:
     def pong(self, number: int) -> Instant | None:
         """A PONG came; returns when its PING was written, if it was timed. PONGs come in the order of their PINGs."""
         if not self._unanswered or number > self._highest:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "a PONG that nobody asked for")
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "a PONG without a PING")
         return self._unanswered.popleft()
 
 
@@ -57,6 +57,8 @@ class Line:
         "id",
         "in_force",
         "keep_alive_ns",
+        "kept",
+        "kept_bytes",
         "leaving",
         "lost",
         "out",
@@ -74,10 +76,11 @@ class Line:
         "welcomed_at",
     )
 
-    def __init__(self, link: LinkId, target: Target, now: Instant) -> None:
+    def __init__(self, link: LinkId, target: Target, now: Instant, *, rising: bool, hinted: bool) -> None:
         self.id = link
         self.target = target
-        self.hinted = False  # the address came from a broker, not from the program
+        self.rising = rising  # not in use yet: the session prepares to move there
+        self.hinted = hinted  # the address came from a broker, not from the program
         self.splitter = Splitter()
         self.out: list[bytes] = []  # for the next take
         self.pings = Pings()
@@ -89,16 +92,17 @@ class Line:
         self.keep_alive_ns = 0
         self.pressed = False  # by the driver: publications wait
         self.held = False  # by us: a full inbox waits for the program, or the line has to wait for its turn
-        self.rising = False  # not in use yet: the session prepares to move there
         self.leaving = False  # the broker asked us to go
-        self.gone = False  # after our own hangup
+        self.gone = False  # either side has said goodbye
         self.ping_wanted = False
-        self.unasked: deque[Wish] = deque()  # subscriptions to ask this broker for
+        self.unasked: deque[LocalSubscription] = deque()  # subscriptions to ask this broker for
         self.asked: set[int] = set()  # … that it was asked for
         self.in_force: set[int] = set()  # … and has confirmed
         self.restoring: set[int] = set()  # those of before that it has not put in force yet
+        self.kept: list[bytes] = []  # deliveries that came while it rises, which have to wait
+        self.kept_bytes = 0
         self.lost = 0  # publications that this link has lost at the broker
-        self.said: tuple[Reason, str] | None = None  # the broker's goodbye
+        self.said: tuple[Reason, str] | None = None  # why the link ends, as the side that ends it says
 
     @property
     def flows(self) -> bool:
@@ -112,5 +116,103 @@ class Line:
 
     @property
     def inbox(self) -> str:
-        """The topic under which the session is found at this broker; empty if it has none there."""
+        """The topic of this session's inbox at this broker; empty if it has none there."""
         return self.welcome.inbox if self.welcome is not None else ""
+
+    def read(self, data: bytes, now: Instant) -> Iterable[bytes]:
+        """The whole frames after these bytes."""
+        self.heard_at = now
+        return self.splitter.split(data)
+
+    def take_output(self) -> list[bytes]:
+        """Everything gathered since the last time."""
+        out, self.out = self.out, []
+        return out
+
+    def press(self, pressed: bool) -> None:
+        """The driver's buffer for this link is full, or has room again."""
+        self.pressed = pressed
+
+    # -- the handshake ------------------------------------------------------------------------------------------
+
+    def welcomed(self, welcome: Welcome, seen: int, now: Instant) -> None:
+        """The broker has accepted the session."""
+        self.welcome = welcome
+        self.welcomed_at = now
+        self.seen = seen
+        self.keep_alive_ns = welcome.keep_alive_ms * NS_PER_MS
+
+    def use(self) -> None:
+        """The line rises no more: it is in use."""
+        self.rising = False
+
+    # -- reading and confirming ---------------------------------------------------------------------------------
+
+    def hold(self, held: bool, now: Instant) -> None:
+        """Stop or resume reading. Silence counts from now on: while we do not read, it says nothing."""
+        self.held = held
+        self.heard_at = now
+
+    def want_ping(self) -> None:
+        """A PING should follow the publications that wait."""
+        self.ping_wanted = True
+
+    def ping_written(self) -> None:
+        """The PING that was wanted is in the output."""
+        self.ping_wanted = False
+
+    def keep(self, delivery: bytes) -> None:
+        """Read this delivery once the line is in use."""
+        self.kept.append(delivery)
+        self.kept_bytes += len(delivery)
+
+    def take_kept(self) -> list[bytes]:
+        """The deliveries that waited."""
+        kept, self.kept = self.kept, []
+        return kept
+
+    def newly_lost(self, lost: int) -> int:
+        """How many publications the broker has dropped since it last said so; ``lost`` is its count so far."""
+        newly = max(0, lost - self.lost)
+        self.lost += newly
+        return newly
+
+    # -- subscriptions ------------------------------------------------------------------------------------------
+
+    def part(self, number: int) -> None:
+        """The broker is asked to end this subscription."""
+        self.asked.discard(number)
+        self.in_force.discard(number)
+
+    def restore(self, numbers: set[int]) -> None:
+        """These subscriptions were in force before: the session is restored when they are again."""
+        self.restoring = numbers
+
+    def restored(self, number: int) -> bool:
+        """This subscription is in force, or will not be. True if that was still open."""
+        if number not in self.restoring:
+            return False
+        self.restoring.discard(number)
+        return True
+
+    # -- leaving ------------------------------------------------------------------------------------------------
+
+    def leave(self, reason: Reason | None = None, text: str = "") -> None:
+        """No new publications go to this broker."""
+        self.leaving = True
+        if reason is not None:
+            self.said = (reason, text)
+
+    def stay(self) -> None:
+        """GracefulLeave was called off."""
+        self.leaving = False
+
+    def hang_up(self, reason: Reason, text: str) -> None:
+        """We end the link; a reason given before stays."""
+        self.gone = True
+        self.said = self.said or (reason, text)
+
+    def dismissed(self, reason: Reason, text: str) -> None:
+        """The broker ends the link."""
+        self.gone = True
+        self.said = (reason, text)

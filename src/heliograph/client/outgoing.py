@@ -2,9 +2,9 @@
 
 In:    numbered runs of EVENT frames; confirmations (PONG, or ``seen`` in a WELCOME).
 Out:   what to write next, with a PING now and then; after a new WELCOME, what to repeat.
-State: runs that wait for a link, runs that were sent; bounded in bytes by whoever asks ``has_room`` first.
-Not here: writing frames (client/writer.py), deciding when a link may be written to (client/conversation.py), which
-          PINGs a link has to answer (client/line.py).
+State: runs that wait for a link, runs that were sent; bounded in bytes by callers that ask ``has_room`` first.
+Not here: making frames (client/writer.py), deciding when a link may be written to (client/lines.py), which PINGs a
+          link has to answer (client/line.py).
 
 A PING carries the highest sequence sent before it, so its PONG says by itself what the broker has routed.
 """
@@ -111,8 +111,8 @@ class Outgoing:
 
 
 def too_much() -> RefusedError:
-    """The error of who publishes while there is no room."""
-    return RefusedError(Reason.REQUESTS_OVER_LIMIT, "too much is published that no broker has confirmed yet")
+    """The error for publications that find no room."""
+    return RefusedError(Reason.REQUESTS_OVER_LIMIT, "too many publications wait for a broker's confirmation")
 
 
 def _above(run: bytes, seen: int) -> bytes:

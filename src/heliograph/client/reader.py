@@ -1,13 +1,13 @@
-"""The reader: from DELIVERY frames to publications.
+"""The reader: takes DELIVERY frames apart into publications.
 
 In:    whole DELIVERY frames of a broker, any content.
 Out:   the subscription numbers, the link's count of lost publications, and the publications that are new.
-State: a bounded memory of topics; per origin which sequences came, so that what comes again (after a reconnect, or from
-       both brokers during a move) is dropped.
+State: a bounded memory of topics; per origin which sequences came, so that duplicates (after a reconnect, or from both
+       brokers during a move) are dropped.
 Not here: cutting the stream (wire/splitter.py), queues (client/inbox.py).
 
-A publication comes once for all plain subscriptions together, and once more for each shared one that chose this
-session: so each shared subscription remembers for itself what came.
+A publication comes once for all plain subscriptions together, and once more for each shared subscription for which
+this session was chosen. So each shared subscription has a memory of its own.
 
 A broken delivery is the broker's fault and ends the link. A bad publication inside a good delivery is its publisher's:
 it is discarded and counted, and the broker that relayed it keeps its link.
@@ -29,7 +29,7 @@ NUMBER_BYTES = 4
 _unpack = SCAN.unpack_from
 
 
-class Reader:
+class DeliveryReader:
     """Reads the deliveries of one session, over all its links."""
 
     __slots__ = ("_seen", "_topics", "discarded", "duplicates", "received")

@@ -1,7 +1,7 @@
-"""Refusals and losses: publications that did not make it, so that none vanishes without a word.
+"""Refusals and losses: counts and reports publications that were refused or dropped, so that none is lost silently.
 
 In:    the broker's REFUSED for publications; drops in the session's own queues.
-Out:   counts, the error for the next flush, what the program's ``on_refused`` hears, notes at most once a second.
+Out:   counts, the error for the next flush, what ``on_refused`` is called with, notes at most once a second.
 State: counters; a bounded list for the program.
 Not here: refused requests (client/requests.py).
 """
@@ -46,7 +46,7 @@ class Refusals:
         self._kept: deque[RefusedPublication] = deque(maxlen=KEPT_MAX)
         self._unflushed = 0
 
-    def heard(self, body: Refusal) -> RefusedPublication:
+    def add(self, body: Refusal) -> RefusedPublication:
         """The broker refused a publication."""
         refused = RefusedPublication(body.subject, reason_of(body.code), body.text)
         self.count += 1
@@ -76,7 +76,7 @@ class Refusals:
 
 
 class Losses:
-    """Publications that a full queue of this session cost."""
+    """Publications that were dropped because a queue of this session was full."""
 
     __slots__ = ("_outbox", "_quiet_until", "_timers", "_unnoted", "counts")
 
@@ -88,7 +88,7 @@ class Losses:
         self._quiet_until: dict[str, Instant] = {}
 
     def add(self, where: str, frames: int, now: Instant) -> None:
-        """Count, and say so now, or when a second has passed since it was said last."""
+        """Count, and note it now, or when a second has passed since the last note."""
         self.counts[where] += frames
         if not self._unnoted[where]:
             at = max(now, self._quiet_until.get(where, now))

@@ -1,9 +1,9 @@
-"""Requests: who awaits what, and how long.
+"""Open requests: what the program awaits and for how long, and which answers the broker owes.
 
 In:    requests of the program; answers of the broker, named by their number on the wire.
 Out:   outcomes; what an answer belongs to.
 State: open requests with their time-outs, and per link the answers that are expected. Both bounded.
-Not here: what an answer means (client/asking.py), requests that other clients answer (client/inquiries.py).
+Not here: what an answer means (client/responses.py), requests that other clients answer (client/inquiries.py).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliograph.client.commands import Outcome, Request
+from heliograph.client.config import NS_PER_MS
 from heliograph.errors import HeliographError, NotConnectedError, ProtocolError, Reason, UsageError
 from heliograph.machine import Instant, LinkId, Timers
 
-NS_PER_MS = 1_000_000
 DUE = ("ask", "unsubscribe")  # answers that no other broker could give
 
 
@@ -24,13 +24,13 @@ DUE = ("ask", "unsubscribe")  # answers that no other broker could give
 class Expected:
     """An answer that a broker owes on a link."""
 
-    verb: str  # "subscribe", "unsubscribe" or "ask"; "part" and "pass" are a moving session's own (client/roaming.py)
+    verb: str  # "subscribe", "unsubscribe" or "ask"; "part" and "mark" are a moving session's own (client/roaming.py)
     request: Request = 0
     number: int = 0  # of the subscription
     service: str = ""
 
 
-class Requests:
+class OpenRequests:
     """Open requests, the outcomes of settled ones, and the answers that are on their way."""
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Requests:
         self._timers = timers
         self._wait_ns = wait_ms * NS_PER_MS
         self._count_max = count_max
-        self._open: dict[Request, Callable[[Instant], None]] = {}  # and what to do when nobody answers in time
+        self._open: dict[Request, Callable[[Instant], None]] = {}  # and what to do when no answer comes in time
         self._outcomes: list[Outcome] = []
         self._expected: dict[LinkId, dict[int, Expected]] = {}
         self._expected_count = 0
@@ -133,7 +133,7 @@ class Requests:
         """What an answer belongs to; each comes once."""
         expected = self._expected.get(link, {}).pop(number, None)
         if expected is None:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer that nobody asked for")
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer without a request")
         self._expected_count -= 1
         self._due[link] -= expected.verb in DUE
         return expected

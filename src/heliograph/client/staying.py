@@ -3,7 +3,7 @@
 In:    how the session fares, observed now and then; results of searches.
 Out:   whether to look now; whether to move to the broker that was found.
 State: when it last looked and moved, how far the broker was at best, links made lately.
-Not here: searching (live/seeker.py), moving (client/roaming.py, client/reach.py).
+Not here: searching (live/seeker.py), moving (client/roaming.py, client/dialler.py).
 Paper: [grid] §1.1, a client that returns looks for the nearest broker; the rest is ours.
 
 Nobody moves for little, nor often: a move needs a clear gain, and a stay has a minimum. All pauses have jitter, so that

@@ -1,13 +1,14 @@
-"""Subscriptions of a session: the client's own numbers, stable over reconnects, with an inbox each.
+"""Subscriptions of a session: numbered by the client, stable over reconnects, with an inbox each.
 
-In:    Subscribe commands; links that come and go; the broker's answers.
-Out:   bodies of SUBSCRIBE frames; which inboxes a delivery goes to.
+In:    Subscribe commands; what the program has read; the ends of subscriptions.
+Out:   bodies of SUBSCRIBE frames; which inboxes a delivery goes to; which inboxes are full.
 State: a bounded table, and a bounded memory of which numbers lead to which inboxes.
-Not here: queues (client/inbox.py), asking a broker for them (client/asking.py), who awaits an answer
-          (client/requests.py).
+Not here: queues (client/inbox.py), asking a broker for them (client/subscription_requests.py), which request awaits
+          an answer (client/requests.py).
 
-Two inboxes are not the program's subscriptions: ``answers`` (number 0) hears what comes to the session's own inbox
-topic, once somebody made a request; ``directed`` hears publications that name this session as a destination.
+Two inboxes are not the program's subscriptions: ``answers`` (number 0) gets what is published to the session's own
+inbox topic, once the program has made a request; ``directed`` gets publications that name this session as a
+destination.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import unpack
 
-from heliograph.client.commands import Request, Subscribe
+from heliograph.client.commands import Request, Subscribe, Taken
 from heliograph.client.inbox import Inbox
 from heliograph.errors import HeliographError, UsageError
+from heliograph.machine import Instant
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, quoted
 from heliograph.wire import bodies
@@ -31,7 +33,7 @@ DIRECTED_FRAMES_MAX = 4_096
 DIRECTED_BYTES_MAX = 16 << 20
 
 
-class Wish:
+class LocalSubscription:
     """One subscription, as the session keeps it."""
 
     __slots__ = (
@@ -57,13 +59,22 @@ class Wish:
         self.wide = command.wide
         self.where = command.where
         self.language = command.language
-        self.request: Request = command.request  # who awaits that it is in force; 0 once it was
+        self.request: Request = command.request  # awaits that it is in force; 0 once it was
         self.ending = False  # the program has ended it, the broker has not confirmed
         bounds = (command.inbox_frames_max, command.inbox_bytes_max)
         self.inbox = inbox if inbox is not None else Inbox(number, command.policy, *bounds)
 
+    def end(self) -> None:
+        """The program has ended it; the broker has been told."""
+        self.ending = True
+
+    def take_request(self) -> Request:
+        """The request that awaits it, once; 0 if none does."""
+        request, self.request = self.request, 0
+        return request
+
     def body(self, own_inbox: str) -> bytes:
-        """The body of its SUBSCRIBE. A later broker need not tell everybody once more before it confirms."""
+        """The body of its SUBSCRIBE. A later broker need not tell all brokers once more before it confirms."""
         return bodies.encode(
             bodies.Subscribe(
                 number=self.number,
@@ -78,69 +89,83 @@ class Wish:
         )
 
 
-class Subscriptions:
+class LocalSubscriptions:
     """All subscriptions of a session."""
 
     __slots__ = ("_by_number", "_next_number", "_sets", "answers", "directed", "news", "pressing")
 
     def __init__(self) -> None:
-        self._by_number: dict[int, Wish] = {}
+        self._by_number: dict[int, LocalSubscription] = {}
         self._next_number = 1
-        self._sets: dict[bytes, tuple[Wish, ...]] = {}
-        self.answers: Wish | None = None
+        self._sets: dict[bytes, tuple[LocalSubscription, ...]] = {}
+        self.answers: LocalSubscription | None = None
         self.directed = Inbox(DIRECTED, Policy.DROP_OLDEST, DIRECTED_FRAMES_MAX, DIRECTED_BYTES_MAX)
         self.news: dict[int, Inbox] = {}  # inboxes with something new since the program last asked
-        self.pressing: dict[int, Wish] = {}  # subscriptions whose inbox is full
+        self.pressing: dict[int, LocalSubscription] = {}  # subscriptions whose inbox is full
 
-    def add(self, command: Subscribe) -> Wish:
+    def add(self, command: Subscribe) -> LocalSubscription:
         """Keep a new subscription; UsageError for what no broker would take."""
         _check(command)
         if len(self._by_number) >= SUBSCRIPTIONS_MAX or self._next_number > NUMBER_MAX // 2:
             raise UsageError(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
-        wish = Wish(self._next_number, command)
+        subscription = LocalSubscription(self._next_number, command)
         self._next_number += 1
-        self._by_number[wish.number] = wish
+        self._by_number[subscription.number] = subscription
         self._sets.clear()
-        return wish
+        return subscription
 
-    def listen(self, inbox: Inbox) -> Wish:
-        """From now on hear what comes to the session's own inbox topic."""
+    def listen(self, inbox: Inbox) -> LocalSubscription:
+        """Subscribe to the session's own inbox topic, from now on."""
         self._sets.clear()
-        self.answers = Wish(ANSWERS, Subscribe(0, ""), inbox)
+        self.answers = LocalSubscription(ANSWERS, Subscribe(0, ""), inbox)
         return self.answers
 
-    def get(self, number: int) -> Wish | None:
+    def get(self, number: int) -> LocalSubscription | None:
         """The subscription of this number, unless it has ended."""
         return self._by_number.get(number) if number != ANSWERS else self.answers
 
-    def remove(self, wish: Wish, error: HeliographError | None = None) -> None:
+    def remove(self, subscription: LocalSubscription, error: HeliographError | None = None) -> None:
         """It has ended; what is in its inbox can still be read."""
-        self.pressing.pop(wish.number, None)
-        if wish is self.answers:
+        self.pressing.pop(subscription.number, None)
+        if subscription is self.answers:
             self.answers = None
             self._sets.clear()
-        elif self._by_number.pop(wish.number, None) is not None:
+            if error is not None:
+                subscription.inbox.end(error)  # fails the requests that await an answer there
+        elif self._by_number.pop(subscription.number, None) is not None:
             self._sets.clear()
-            wish.inbox.end(error)
-            self.news[wish.number] = wish.inbox
+            subscription.inbox.end(error)
+            self.news[subscription.number] = subscription.inbox
 
     def end(self, error: HeliographError | None) -> None:
         """The session has ended, and everything with it."""
-        for wish in self:
-            self.remove(wish, error)
+        for subscription in self:
+            self.remove(subscription, error)
         self.directed.end(error)
         self.news[DIRECTED] = self.directed
 
-    def of(self, numbers: bytes) -> tuple[Wish, ...]:
+    def of(self, numbers: bytes) -> tuple[LocalSubscription, ...]:
         """The subscriptions that a delivery names; those that have ended meanwhile are left out."""
         known = self._sets.get(numbers)
         if known is None:
             named = unpack(f"<{len(numbers) // 4}I", numbers)
-            known = tuple(wish for number in named if (wish := self.get(number)) is not None)
+            known = tuple(subscription for number in named if (subscription := self.get(number)) is not None)
             if len(self._sets) >= SETS_MAX:
                 self._sets.clear()
             self._sets[numbers] = known
         return known
+
+    def taken(self, command: Taken, now: Instant) -> None:
+        """The program has read from an inbox: if it was full, it may have room again."""
+        subscription = self.pressing.get(command.number)
+        if subscription is not None and subscription.inbox.is_half_empty():
+            subscription.inbox.relax()
+            del self.pressing[command.number]
+
+    def abandon(self, subscription: LocalSubscription) -> None:
+        """The program will read no more of it: its inbox must not hold the link."""
+        subscription.inbox.abandon()
+        self.pressing.pop(subscription.number, None)
 
     def collect_news(self) -> list[Inbox]:
         """Inboxes that got something, or ended, since this was last asked."""
@@ -148,12 +173,12 @@ class Subscriptions:
         self.news.clear()
         return inboxes
 
-    def everything(self) -> list[Wish]:
+    def everything(self) -> list[LocalSubscription]:
         """What a broker has to be asked for: the program's subscriptions and the session's own."""
-        wishes = list(self._by_number.values())
-        return wishes if self.answers is None else [self.answers, *wishes]
+        subscriptions = list(self._by_number.values())
+        return subscriptions if self.answers is None else [self.answers, *subscriptions]
 
-    def __iter__(self) -> Iterator[Wish]:
+    def __iter__(self) -> Iterator[LocalSubscription]:
         return iter(list(self._by_number.values()))
 
     def __len__(self) -> int:

@@ -1,9 +1,9 @@
-"""Timing: the network time that a client's publications are stamped with.
+"""Session time: the network time that a client's publications are stamped with.
 
 In:    the wall clock; PONGs that tell the broker's time.
 Out:   timed PINGs; stamps, and whether they are synchronised.
 State: a clock (timekeeping/clock.py) that follows what brokers say, and how far it is ahead of ours.
-Not here: the headers that say so (client/writer.py), keep-alive (client/conversation.py).
+Not here: the headers that say so (client/writer.py), keep-alive (client/lines.py).
 
 Nothing waits for it: until a broker has told the time, stamps are the wall clock's and say so.
 """
@@ -25,7 +25,7 @@ PERIOD_NS = 16_000_000_000  # later: the error grows by 1.6 ms meanwhile
 RESTLESS_NS = 1_000_000_000  # while the broker itself does not know the time
 
 
-class Timing:
+class SessionTime:
     """The time of one session."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Timing:
     )
 
     def __init__(self, timers: Timers) -> None:
-        self.ahead_ns: int | None = None  # stamps are our own time plus this; None: nobody told us any time
+        self.ahead_ns: int | None = None  # stamps are our own time plus this; None: no time is known yet
         self.is_synchronised = False
         self.round_trip_ns: int | None = None  # of the last exchange with the present broker
         self.measured = 0
@@ -67,7 +67,7 @@ class Timing:
         wait_ns = BURST_NS if burst > 1 else PERIOD_NS if self.is_synchronised else RESTLESS_NS
         self._timers.set(("time", line.id), now + wait_ns, lambda now: self._ask(line, max(0, burst - 1), now))
 
-    def end(self, line: Line) -> None:
+    def forget(self, line: Line) -> None:
         """The line is gone."""
         self._timers.cancel(("time", line.id))
 

@@ -1,8 +1,8 @@
-"""The writer: from a program's topic, headers and payload to EVENT frames.
+"""The writer: makes EVENT frames of a program's topics, headers and payloads.
 
 In:    values of the program; the time of publishing; sequence numbers.
 Out:   frames, or UsageError for what no broker would take.
-State: a bounded memory of topics found valid.
+State: a bounded memory of topics found valid; the largest payload that the broker takes.
 Not here: keeping frames until they are confirmed (client/outgoing.py).
 
 Most publications have no headers of their own, so the reserved ones are formatted as bytes, without a JSON encoder.
@@ -38,8 +38,12 @@ class Writer:
         self._topics: dict[str, bytes] = {}
         self.payload_bytes_max = PAYLOAD_BYTES_MAX  # the broker may take less
 
+    def limit_payloads(self, bytes_max: int) -> None:
+        """The present broker takes payloads up to this size."""
+        self.payload_bytes_max = min(PAYLOAD_BYTES_MAX, bytes_max)
+
     def topic(self, topic: str) -> bytes:
-        """The topic as it stands in frames."""
+        """The topic as bytes, as frames carry it."""
         known = self._topics.get(topic)
         return known if known is not None else self._learn(topic)
 
@@ -91,7 +95,7 @@ class Stamp(NamedTuple):
 
 
 def plain_block(stamp_us: int, is_synchronised: bool) -> bytes:
-    """The headers of a publication that has none of its own; with ``$u`` if its clock has not met network time."""
+    """The headers of a publication that has none of its own; with ``$u`` if its clock is not synchronised."""
     return (b'{"$t":%d}' if is_synchronised else b'{"$t":%d,"$u":true}') % stamp_us
 
 
@@ -118,7 +122,7 @@ def header_block(
         flags |= Flag.REQUEST
     if expires_in_ms is not None:
         if stamp is None:
-            raise UsageError("a publication cannot expire while nobody told the session what time it is")
+            raise UsageError("a publication cannot expire before the session knows what time it is")
         if expires_in_ms <= 0:
             raise UsageError("a publication expires in more than 0 ms")
         reserved["$x"] = stamp.time_us + expires_in_ms * 1_000
@@ -146,5 +150,5 @@ def _destinations(to: Sequence[str]) -> list[str]:
         raise UsageError(f"a directed publication names 1 to {DESTINATIONS_MAX} inboxes in a list")
     for inbox in to:
         if not isinstance(inbox, str) or not is_inbox(inbox):
-            raise UsageError(f"{inbox!r} is not an inbox: what a client finds in its own ``inbox`` is one")
+            raise UsageError(f"{inbox!r} is not an inbox: use the value of a client's ``inbox``")
     return list(to)

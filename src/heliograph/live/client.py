@@ -2,9 +2,9 @@
 
 In:    calls of a program, on its event loop.
 Out:   commands for the session machine; futures settled by its outcomes.
-State: open requests, subscriptions, and who waits for room to publish.
-Not here: making one (live/connect.py), every decision (client/session.py), sockets (live/network.py), iterating
-          (live/subscription.py).
+State: what was published in this turn of the loop, and callers that wait for room to publish.
+Not here: making one (live/connect.py), every decision (client/session.py), sockets (live/network.py), futures
+          (live/calls.py), iterating (live/subscription.py).
 
 ``publish`` makes no task and no write of its own: what is published in one turn of the loop leaves in one write at the
 end of the turn.
@@ -21,19 +21,18 @@ from typing import TYPE_CHECKING, Any
 from heliograph.client import commands
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
-from heliograph.client.subscriptions import DIRECTED
-from heliograph.errors import ClosedError, HeliographError, UsageError
+from heliograph.errors import ClosedError, UsageError
+from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
-from heliograph.live.subscription import Callback, Incoming, Subscribing, Subscription
+from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import Note
 
-if TYPE_CHECKING:  # only for those that search
+if TYPE_CHECKING:  # loaded only if discovery finds the broker
     from heliograph.live.following import Following
-    from heliograph.live.seeker import Found, Seeker
 
 TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
@@ -43,6 +42,8 @@ FOREVER_MS = 1 << 50
 
 Payload = bytes | bytearray | memoryview | str
 Headers = dict[str, Any]
+Follow = Callable[[Driver, str, Session], "Following"]
+"""Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 
 class Client:
@@ -54,25 +55,24 @@ class Client:
         tls: TlsContexts | None = None,
         on_refused: Callable[[RefusedPublication], None] | None = None,
         on_note: Callable[[Note], None] | None = None,
+        follow: Follow | None = None,
     ) -> None:
         self._session = session
+        self._publisher = session.publisher
         self._loop = asyncio.get_running_loop()
         self._driver = Driver(
             {MACHINE: session}, tls=tls, heard=self._heard, carried=self._carried, crashed=self._crashed
         )
+        self._runner = self._driver.runners[MACHINE]
+        self._calls = Calls(self._runner)
+        self._subscriptions = OpenSubscriptions(session, self._calls)
+        self._following = None if follow is None else follow(self._driver, MACHINE, session)
         self._on_refused = on_refused
         self._on_note = on_note
-        self._requests: dict[int, asyncio.Future[Any]] = {}
-        self._subscribing: dict[int, commands.Subscribe] = {}
-        self._next_request = 1
-        self._subscriptions: dict[int, Incoming] = {}
-        self._callbacks: set[asyncio.Task[None]] = set()  # subscriptions with a callback, while they last
-        self._room: list[asyncio.Future[None]] = []  # who waits to publish
+        self._room: list[asyncio.Future[None]] = []  # callers that wait to publish
         self._sending = False  # a send at the end of this turn is arranged
         self._turn_bytes = 0
-        self._crash: BaseException | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._following: Following | None = None  # where discovery found the broker
 
     # -- what it is -----------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class Client:
 
     @property
     def is_closed(self) -> bool:
-        """True if it was closed, or ended because no broker will have it."""
+        """True if it was closed, or ended because no broker accepts it."""
         return self._session.ended
 
     @property
@@ -103,19 +103,19 @@ class Client:
 
     @property
     def entity(self) -> str:
-        """Who we are, as the broker sees it."""
+        """The entity under which the broker knows us."""
         return self._session.welcome.entity if self._session.welcome is not None else ""
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What we may be."""
+        """The roles that the broker grants us."""
         return tuple(self._session.welcome.roles) if self._session.welcome is not None else ()
 
     @property
     def inbox(self) -> str:
-        """Where this client is found by directed publications and answers; empty without a broker.
+        """The topic to which directed publications and answers for this client go; empty without a broker.
 
-        It belongs to the client's present broker: with another one, after a reconnect or a move, it is another.
+        It belongs to the client's present broker: after a reconnect or a move to another one it is a different topic.
         """
         return self._session.inbox_topic
 
@@ -142,16 +142,16 @@ class Client:
     ) -> None:
         """Publish. Text is sent as UTF-8; ``expires_in`` is in seconds. Waits only while there is no room.
 
-        It returns before the broker has the publication; ``flush`` waits for that, and tells of refusals. With ``to``,
-        a list of at most 64 clients' inboxes, it goes to these clients and to nobody else, subscribed or not.
+        It returns before the broker has the publication; ``flush`` waits for that, and reports refusals. With ``to``,
+        a list of at most 64 clients' inboxes, it goes to these clients only, whether they subscribe or not.
         """
-        session = self._session
-        if not session.has_room or session.ended:
+        publisher = self._publisher
+        if not publisher.has_room or self._session.ended:
             await self._wait_for_room()
         if type(payload) is not bytes:
             payload = _bytes_of(payload)
         expires_in_ms = None if expires_in is None else milliseconds(expires_in)
-        session.publish(topic, payload, monotonic_ns(), headers, expires_in_ms, content_type, to)
+        publisher.publish(topic, payload, monotonic_ns(), headers, expires_in_ms, content_type, to)
         if not self._sending:
             self._sending = True
             self._loop.call_soon(self._send)
@@ -172,7 +172,7 @@ class Client:
         expires_in_ms = None if expires_in is None else milliseconds(expires_in)
         for piece in _pieces(payloads):
             await self._wait_for_room()
-            self._session.publish_batch(topic, piece, monotonic_ns(), headers, expires_in_ms, content_type)
+            self._publisher.publish_batch(topic, piece, monotonic_ns(), headers, expires_in_ms, content_type)
             await self._end_turn()
 
     async def flush(self) -> None:
@@ -181,7 +181,7 @@ class Client:
         RefusedError if it refused a publication since the last flush; NotConnectedError if there is no broker for
         too long. What is not flushed stays and is sent when a broker is there.
         """
-        await self._request(commands.Flush)
+        await self._calls.request(commands.Flush)
 
     # -- requests and answers -------------------------------------------------------------------------------------
 
@@ -194,9 +194,9 @@ class Client:
         content_type: str | None = None,
         timeout: float | None = None,
     ) -> Publication:
-        """Publish a request to whoever subscribes to ``topic``, and wait for the first answer.
+        """Publish a request to the subscribers of ``topic``, and wait for the first answer.
 
-        NoRespondersError, at once, if nobody is there to answer; NotConnectedError with reason ``time_out`` if nobody
+        NoRespondersError, at once, if there is no subscriber; NotConnectedError with reason ``time_out`` if none
         answers within ``timeout`` seconds (None: the client's ``request_timeout``). If the link to the broker is lost
         before the answer comes, NotConnectedError with another reason: the request may have been carried out or not,
         and it is never repeated. A planned move to another broker (drain) waits for the answers instead.
@@ -204,7 +204,7 @@ class Client:
         await self._wait_for_room()
         data = _bytes_of(payload)
         wait_ms = None if timeout is None else milliseconds(timeout)
-        answer: Publication = await self._request(
+        answer: Publication = await self._calls.request(
             lambda request: commands.Inquire(request, topic, data, headers, content_type, wait_ms)
         )
         return answer
@@ -219,7 +219,7 @@ class Client:
     ) -> None:
         """Answer a request. UsageError if it awaits no answer, or one elsewhere than in a client's inbox.
 
-        Who asks chooses the topic of the answer: without that check, anybody could make this client publish anywhere.
+        The requester chooses the topic of the answer: without that check it could make this client publish anywhere.
         """
         topic = request.reply_to
         if topic is None or not topic.startswith(f"{INBOX_ROOT.decode()}/"):
@@ -231,12 +231,7 @@ class Client:
 
         At most 4,096 of them (16 MiB) wait to be read; then the oldest are dropped, and counted in ``lost``.
         """
-        incoming = self._subscriptions.get(DIRECTED)
-        if incoming is None:
-            incoming = Incoming(self, self._session.directed)
-            if not incoming.is_closed:
-                self._subscriptions[DIRECTED] = incoming
-        return incoming
+        return self._subscriptions.directed()
 
     # -- subscribing, asking --------------------------------------------------------------------------------------
 
@@ -274,23 +269,17 @@ class Client:
             raise UsageError(f"{policy!r} is not a policy: one of {', '.join(Policy)}") from None
 
         async def subscribe() -> Subscription:
-            request = self._number()
             bounds = (inbox_frames_max, inbox_bytes_max)
             spoken = language or ("predicates" if where else "topic")
+            request = self._calls.number()
             command = commands.Subscribe(request, filter, chosen, echo, *bounds, group, wide, where, spoken)
-            self._subscribing[request] = command  # stays if we are cancelled: see _settle_subscribe
-            subscription: Subscription = await self._await(command, request)
-            if callback is not None:
-                task = subscription._start(callback)
-                self._callbacks.add(task)
-                task.add_done_callback(self._callbacks.discard)
-            return subscription
+            return await self._subscriptions.subscribe(command, callback)
 
         return Subscribing(subscribe)
 
     async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask a service of the broker, such as "admin"; RefusedError if it says no."""
-        answer: dict[str, Any] = await self._request(lambda request: commands.Ask(request, service, body))
+        answer: dict[str, Any] = await self._calls.request(lambda request: commands.Ask(request, service, body))
         return answer
 
     # -- ending -------------------------------------------------------------------------------------------------
@@ -299,23 +288,22 @@ class Client:
         """Unsubscribe, flush, let callbacks finish, and close. Errors are those of ``flush``; it is closed anyway."""
         try:
             if not self._session.ended:
-                await self._request(commands.Drain)
-            await self._finish_callbacks()
+                await self._calls.request(commands.Drain)
+            await self._subscriptions.finish_callbacks()
         finally:
             await self.close()
 
     async def close(self) -> None:
         """Say goodbye and end, now. What was not flushed may be lost; iterations end."""
         if not self._session.ended:
-            await self._request(commands.Close)
-        for task in self._other_callbacks():
-            task.cancel()
+            await self._calls.request(commands.Close)
+        self._subscriptions.cancel_callbacks()
         if self._following is not None:
             await self._following.stop()
         if self._stopping is None:
             self._stopping = self._loop.create_task(self._driver.stop())
         await asyncio.shield(self._stopping)
-        await self._finish_callbacks()
+        await self._subscriptions.finish_callbacks()
 
     async def __aenter__(self) -> Client:
         return self
@@ -323,21 +311,11 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drain; after an error just close, so that the error is what one hears of."""
+        """Drain; after an error just close, so that this error is the one that is raised."""
         if kind is None and not self._session.ended:
             await self.drain()
         else:
             await self.close()
-
-    async def _finish_callbacks(self) -> None:
-        tasks = self._other_callbacks()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    def _other_callbacks(self) -> list[asyncio.Task[None]]:
-        """Without the one that closes the client, which must not wait for itself."""
-        current = asyncio.current_task()
-        return [task for task in self._callbacks if task is not current]
 
     # -- between the program and its session --------------------------------------------------------------------
 
@@ -345,48 +323,18 @@ class Client:
         self._driver.start()
         wait_ms = FOREVER_MS if timeout is None else milliseconds(timeout)
         try:
-            await self._request(lambda request: commands.Connect(request, wait_ms))
+            await self._calls.request(lambda request: commands.Connect(request, wait_ms))
         except BaseException:
             await self.close()
             raise
-
-    def _found(self, found: Found, seeker: Seeker) -> None:
-        """Its broker was found by discovery: from now on it stays near one."""
-        from heliograph.live.following import Following
-
-        self._following = Following(self._driver, MACHINE, self._session, seeker, found)
-        self._following.start()
-
-    async def _unsubscribe(self, subscription: Subscription) -> None:
-        await self._request(lambda request: commands.Unsubscribe(request, subscription.number))
-
-    def _tell(self, command: Any) -> None:
-        self._driver.tell(MACHINE, command)
-
-    def _number(self) -> int:
-        request = self._next_request
-        self._next_request += 1
-        return request
-
-    async def _request(self, command: Callable[[int], Any]) -> Any:
-        request = self._number()
-        return await self._await(command(request), request)
-
-    async def _await(self, command: Any, request: int) -> Any:
-        if self._crash is not None:
-            raise ClosedError("the client failed") from self._crash
-        self._requests[request] = future = self._loop.create_future()
-        try:
-            self._tell(command)
-            return await future
-        finally:
-            del self._requests[request]
+        if self._following is not None:
+            self._following.start()
 
     def _send(self) -> None:
         """The end of a turn: everything published in it leaves in one write."""
         self._sending = False
         self._turn_bytes = 0
-        self._tell(commands.Send())
+        self._runner.settle()
 
     async def _end_turn(self) -> None:
         self._send()
@@ -394,7 +342,7 @@ class Client:
 
     async def _wait_for_room(self) -> None:
         session = self._session
-        while not session.has_room and not session.ended:
+        while not self._publisher.has_room and not session.ended:
             waiter = self._loop.create_future()
             self._room.append(waiter)
             self._send()
@@ -407,32 +355,23 @@ class Client:
             self._loop.call_soon(self._on_note, note)  # later: the program's mistakes are not the driver's
 
     def _carried(self, name: str) -> None:
-        """The driver has done what the session wanted: see what that means for those who wait."""
+        """The driver has done what the session wanted: tell callers and readers what that means for them."""
         session = self._session
         for outcome in session.collect():
-            self._settle(outcome)
+            self._calls.settle(self._subscriptions.begin(outcome))
         for inbox in session.collect_news():
-            subscription = self._subscriptions.get(inbox.number)
-            if subscription is not None:
-                subscription._wake()
-                if inbox.ended:
-                    del self._subscriptions[inbox.number]
-        if self._room and (session.has_room or session.ended):
+            self._subscriptions.wake(inbox)
+        if self._room and (self._publisher.has_room or session.ended):
             self._let_publish()
         for refused in session.collect_refusals():
             if self._on_refused is not None:
                 self._loop.call_soon(self._on_refused, refused)
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        """The session failed, which is our own fault: nobody may wait for ever."""
-        self._crash = error
-        for future in self._requests.values():
-            if not future.done():
-                future.set_exception(ClosedError(f"the client failed: {error!r}"))
-        for subscription in self._subscriptions.values():
-            subscription._inbox.end(ClosedError(f"the client failed: {error!r}"))
-            subscription._wake()
-        self._session.ended = True
+        """The session failed, which is our own fault: no caller may wait for ever."""
+        self._calls.fail(error)
+        self._subscriptions.fail(error)
+        self._session.abandon()
         self._let_publish()
 
     def _let_publish(self) -> None:
@@ -440,31 +379,6 @@ class Client:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-    def _settle(self, outcome: commands.Outcome) -> None:
-        future = self._requests.get(outcome.request)
-        value = outcome.value
-        command = self._subscribing.pop(outcome.request, None)
-        if command is not None and outcome.error is None:
-            if future is None or future.done():  # cancelled while it waited: nobody will ever read it
-                self._tell(commands.Unsubscribe(0, value))
-                return
-            value = self._begin_subscription(command, value)
-        if future is None or future.done():
-            return
-        error = value if isinstance(value, HeliographError) else outcome.error
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
-
-    def _begin_subscription(self, command: commands.Subscribe, number: int) -> Subscription | HeliographError:
-        try:
-            inbox = self._session.inbox(number)
-        except UsageError:  # confirmed and ended in the same read
-            return self._session.error or ClosedError("the subscription was closed")
-        subscription = self._subscriptions[number] = Subscription(self, command, inbox)
-        return subscription
 
 
 def milliseconds(seconds: float) -> int:

@@ -21,7 +21,8 @@ from heliograph.client.discover import Discover
 from heliograph.client.refusals import RefusedPublication
 from heliograph.errors import UsageError
 from heliograph.live.client import Client, milliseconds
-from heliograph.live.where import URL_VARIABLE, Connector, Shows, local_broker, network_from, options_from
+from heliograph.live.environment import URL_VARIABLE, local_broker, network_from, options_from
+from heliograph.live.where import Connector, Shows
 from heliograph.notes import Note
 
 ENTITY_VARIABLE = "HELIOGRAPH_ENTITY"
@@ -54,8 +55,7 @@ class Connecting:
 
     def _showing(self, shows: Shows) -> Connecting:
         """The same, showing each broker the credential that this function has for its address."""
-        self._connector.shows = shows
-        return self
+        return Connecting(replace(self._connector, shows=shows), self._timeout)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -98,14 +98,14 @@ def connect(
     broker on the default port of another one is passed over, and a search finds its brokers only. Without it, brokers
     of several networks are an error that lists them. ``network=""`` means one without a name.
 
-    ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove who one is; ``authority`` is
-    whom to trust (heliographs:// only). Each of these has a variable too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE
-    and so on. A broker that a search found gets a token only if ``authority`` or ``server_name`` vouches for it.
-    ``hold`` lets this publisher wait for slow consumers that ask for it.
+    ``entity`` with ``token`` or ``token_file``, or ``certificate`` with ``key``, prove the client's identity;
+    ``authority`` is the certificate authority to trust (heliographs:// only). Each of these has an environment variable
+    too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE and so on. A broker that a search found gets a token only if
+    ``authority`` or ``server_name`` vouches for it. ``hold`` lets this publisher wait for slow consumers that want it.
 
     Times are in seconds. Each address is tried at least once, and again until ``timeout`` is over. Later, a lost link
-    is restored by itself, for ever or until ``give_up`` is over. ``on_refused`` hears of publications that the broker
-    refused, ``on_note`` of what the session observes (lost and restored links, losses).
+    is restored automatically, for ever or until ``give_up`` is over. ``on_refused`` is called with publications that
+    the broker refused, ``on_note`` with what the session observes (lost and restored links, losses).
     """
     if address is not None and discover:
         raise UsageError("give either an address or discover")

@@ -21,10 +21,10 @@ from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.result import Result
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.live import remembered
+from heliograph.live.environment import local_broker, local_directory, network_from
+from heliograph.live.environment import options_from as options_from
 from heliograph.live.lone import run_alone
 from heliograph.live.names import directories_of, in_numbers
-from heliograph.live.where import local_broker, local_directory, network_from
-from heliograph.live.where import options_from as options_from
 from heliograph.machine import Address
 from heliograph.notes import Note, SocketRefused
 

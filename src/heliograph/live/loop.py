@@ -19,10 +19,12 @@ from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
 from heliograph.live.datagrams import Datagrams
+from heliograph.live.disk import Disks
 from heliograph.live.jobs import Workers
 from heliograph.live.network import Network
-from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Socket, no_shortcut
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Socket, Ticket, no_shortcut
 from heliograph.notes import Note
+from heliograph.vault import Vault
 
 if TYPE_CHECKING:
     from heliograph.live.tls import TlsContexts
@@ -134,6 +136,17 @@ class Runner:
         except Exception as error:
             driver.crash(self.name, error)
 
+    def settle(self) -> None:
+        """The program has called the machine directly (``Publisher.publish``): carry out what follows."""
+        driver = self._driver
+        if driver.failure is not None:
+            return
+        driver.inputs.append(("settle", 0, 0))
+        try:
+            self._settle()
+        except Exception as error:
+            driver.crash(self.name, error)
+
     def _settle(self) -> None:
         """Carry out what follows from an input. Inputs that come up meanwhile wait their turn in the work list."""
         driver = self._driver
@@ -182,10 +195,10 @@ class Runner:
             driver.network.dial(self, ticket, dial)
         for ticket, job in effects.jobs:
             driver.workers.start(self, ticket, job)
-        for ticket, _ in effects.commits:
-            self.fail_soon(ticket, Reason.VAULT_MISSING)
-        for read in effects.reads:
-            self.fail_soon(read.ticket, Reason.VAULT_MISSING)
+        if effects.commits:
+            driver.disks.commit(self, effects.commits)
+        if effects.reads:
+            driver.disks.read(self, effects.reads)
         if effects.datagrams:
             driver.datagrams.send(self, effects.datagrams)
 
@@ -200,6 +213,23 @@ class Runner:
     def failed(self, ticket: int, reason: Reason) -> None:
         """A dial or job did not succeed."""
         self.hand("failed", ticket, self.machine.failed, ticket, reason)
+
+    def answer(self, answers: Sequence[tuple[Ticket, Any]]) -> None:
+        """What became of commits or reads, oldest first: a result, or a Reason. All are inputs of one take."""
+        driver, machine = self._driver, self.machine
+        if driver.failure is not None:
+            return
+        try:
+            for ticket, result in answers:
+                if isinstance(result, Reason):
+                    driver.inputs.append(("failed", ticket, 0))
+                    machine.failed(ticket, result, now_ns())
+                else:
+                    driver.inputs.append(("done", ticket, 0))
+                    machine.done(ticket, result, now_ns())
+            self._settle()
+        except Exception as error:
+            driver.crash(self.name, error)
 
     def fail_soon(self, ticket: int, reason: Reason) -> None:
         """The same, from within an effect."""
@@ -264,6 +294,7 @@ class Driver:
         self.on_carried = carried
         self.network = Network(self, tls)
         self.datagrams = Datagrams(self)
+        self.disks = Disks(self)
         self.workers = Workers(self.loop, load_settings)
         self.runners = {name: Runner(self, name, machine) for name, machine in machines.items()}
         self._pipes = pipes
@@ -295,11 +326,16 @@ class Driver:
         """Open a datagram socket for a machine and tell it; None, and a note, if it cannot be had."""
         return await self.datagrams.open(self.runners[name], socket)
 
+    async def open_vault(self, name: str, vault: Vault) -> Reason | None:
+        """Open a machine's vault and tell it; None, or why it is not open. It is tried again where that may help."""
+        return await self.disks.open(self.runners[name], vault)
+
     async def stop(self) -> None:
-        """End all links, listeners and sockets, after at most a second of flushing, and the workers."""
+        """Commit what waits; end all links, listeners and sockets, after at most a second of flushing; the workers."""
         if self._clock is not None:
             self._clock.cancel()
         self.workers.end()
+        await self.disks.close()
         await self.network.close()
         self.datagrams.close()
         for runner in self.runners.values():
@@ -320,6 +356,7 @@ class Driver:
             runner.end()
         self.network.abort()
         self.datagrams.close()
+        self.disks.abort()
         self.stopped.set()
 
     def work_off(self) -> None:

@@ -207,8 +207,11 @@ class Running:
         )
 
     async def open(self, listeners: Sequence[ListenerConfig], directory: ListenerConfig | None) -> bool:
-        """Start the machines and open every listener and socket; False if one cannot be had."""
+        """Start the machines and open every vault, listener and socket; False if one cannot be had."""
         self.driver.start()
+        for machine, vault in self._node.vaults.items():
+            if await self.driver.open_vault(machine, vault) is not None:
+                return False  # the log has a line that says why
         try:
             for listener in (*listeners, *(() if directory is None else (directory,))):
                 self.addresses[listener.name] = await self.driver.listen(self._node.listeners[listener.name], listener)

@@ -17,7 +17,7 @@ from heliograph.client.discover import Discover, Trust, targets_of
 from heliograph.discovery.brokers.result import Result
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.live.discover import SETTLE_S, discover, failure_of
-from heliograph.live.where import local_broker
+from heliograph.live.environment import local_broker
 
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring

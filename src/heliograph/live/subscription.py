@@ -1,8 +1,8 @@
-"""What comes to an asyncio program: an async iterator over an inbox; and a subscription, which can have a callback.
+"""Subscriptions of an asyncio program: async iterators over inboxes, some with a callback.
 
-In:    news of the session's inbox, by way of the client.
-Out:   publications; Taken commands when a full inbox has room again.
-State: who waits for the next publication; the task of a callback.
+In:    Subscribe commands; outcomes and changed inboxes of the session, passed on by the client.
+Out:   publications; Subscribe, Unsubscribe and Taken commands.
+State: open subscriptions by number; per subscription its waiting readers and the task of its callback.
 Not here: the queue itself (client/inbox.py), subscribing at the broker (client/session.py).
 """
 
@@ -12,24 +12,25 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from heliograph.client import commands
+from heliograph.client.commands import Outcome, Request
 from heliograph.client.inbox import Inbox
-from heliograph.errors import ClosedError
+from heliograph.client.session import Session
+from heliograph.client.subscriptions import DIRECTED
+from heliograph.errors import ClosedError, UsageError
+from heliograph.live.calls import Calls
 from heliograph.model.publication import Publication
-
-if TYPE_CHECKING:
-    from heliograph.live.client import Client
 
 Callback = Callable[[Publication], Awaitable[Any] | Any]
 
 
 class Incoming:
-    """What comes: ``async for publication in incoming``. It ends when nothing will come any more."""
+    """Publications as they come: ``async for publication in incoming``. It ends when nothing will come any more."""
 
-    def __init__(self, client: Client, inbox: Inbox) -> None:
-        self._client = client
+    def __init__(self, calls: Calls, inbox: Inbox) -> None:
+        self._calls = calls
         self._inbox = inbox
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -40,7 +41,7 @@ class Incoming:
 
     @property
     def lost(self) -> int:
-        """How many were dropped here because nobody read them in time."""
+        """How many were dropped here because the program did not read them in time."""
         return self._inbox.lost
 
     @property
@@ -90,7 +91,7 @@ class Incoming:
 
     def _took(self) -> None:
         if self._inbox.pressing:
-            self._client._tell(commands.Taken(self._inbox.number))
+            self._calls.tell(commands.Taken(self._inbox.number))
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -101,6 +102,10 @@ class Incoming:
             if waiter in self._waiters:  # cancelled
                 self._waiters.remove(waiter)
 
+    def _fail(self, error: ClosedError) -> None:
+        self._inbox.end(error)
+        self._wake()
+
     def _wake(self) -> None:
         """Something came, or it ended."""
         waiters, self._waiters = self._waiters, []
@@ -110,10 +115,10 @@ class Incoming:
 
 
 class Subscription(Incoming):
-    """What comes for one topic filter. It ends when the subscription or its client is closed."""
+    """The publications of one topic filter. It ends when the subscription or its client is closed."""
 
-    def __init__(self, client: Client, command: commands.Subscribe, inbox: Inbox) -> None:
-        super().__init__(client, inbox)
+    def __init__(self, calls: Calls, command: commands.Subscribe, inbox: Inbox) -> None:
+        super().__init__(calls, inbox)
         self.filter = command.filter
         self.policy = command.policy
         self.group = command.group
@@ -123,7 +128,7 @@ class Subscription(Incoming):
     async def close(self) -> None:
         """Unsubscribe. What has come can still be read; then the iteration ends."""
         if not self._inbox.ended:
-            await self._client._unsubscribe(self)
+            await self._calls.request(lambda request: commands.Unsubscribe(request, self.number))
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait([self._task])
 
@@ -151,7 +156,7 @@ class Subscription(Incoming):
                 except Exception as error:
                     message = f"the callback of subscription {self.filter!r} failed on {publication!r}"
                     loop.call_exception_handler({"message": message, "exception": error})
-        except Exception as error:  # the subscription itself ended badly, and nobody else would hear of it
+        except Exception as error:  # the subscription itself ended badly, which nothing else would report
             loop.call_exception_handler({"message": f"subscription {self.filter!r} ended", "exception": error})
 
 
@@ -174,3 +179,77 @@ class Subscribing:
     ) -> None:
         assert self._subscription is not None
         await self._subscription.close()
+
+
+class OpenSubscriptions:
+    """The subscriptions of one client."""
+
+    def __init__(self, session: Session, calls: Calls) -> None:
+        self._session = session
+        self._calls = calls
+        self._subscribing: dict[Request, commands.Subscribe] = {}
+        self._by_number: dict[int, Incoming] = {}
+        self._callbacks: set[asyncio.Task[None]] = set()  # of subscriptions with a callback, while they last
+
+    async def subscribe(self, command: commands.Subscribe, callback: Callback | None) -> Subscription:
+        """Wait until a subscription is in force."""
+        self._subscribing[command.request] = command  # stays if we are cancelled: see ``begin``
+        subscription: Subscription = await self._calls.wait(command, command.request)
+        if callback is not None:
+            task = subscription._start(callback)
+            self._callbacks.add(task)
+            task.add_done_callback(self._callbacks.discard)
+        return subscription
+
+    def begin(self, outcome: Outcome) -> Outcome:
+        """The outcome as the program sees it: where a subscription was awaited, a Subscription for its number."""
+        command = self._subscribing.pop(outcome.request, None)
+        if command is None or outcome.error is not None:
+            return outcome
+        if not self._calls.is_awaited(outcome.request):  # cancelled while it waited: nothing will ever read it
+            self._calls.tell(commands.Unsubscribe(0, outcome.value))
+            return outcome
+        try:
+            inbox = self._session.inbox(outcome.value)
+        except UsageError:  # confirmed and ended in the same read
+            error = self._session.error or ClosedError("the subscription was closed")
+            return Outcome(outcome.request, error=error)
+        subscription = self._by_number[inbox.number] = Subscription(self._calls, command, inbox)
+        return Outcome(outcome.request, subscription)
+
+    def directed(self) -> Incoming:
+        """Publications that name the client's inbox as a destination."""
+        incoming = self._by_number.get(DIRECTED)
+        if incoming is None:
+            incoming = Incoming(self._calls, self._session.directed)
+            if not incoming.is_closed:
+                self._by_number[DIRECTED] = incoming
+        return incoming
+
+    def wake(self, inbox: Inbox) -> None:
+        """Something came to this inbox, or it ended."""
+        incoming = self._by_number.get(inbox.number)
+        if incoming is not None:
+            incoming._wake()
+            if inbox.ended:
+                del self._by_number[inbox.number]
+
+    def fail(self, error: BaseException) -> None:
+        """The session has crashed: nothing will come any more."""
+        for incoming in self._by_number.values():
+            incoming._fail(ClosedError(f"the client failed: {error!r}"))
+
+    def cancel_callbacks(self) -> None:
+        """End all callbacks now, but the one that asks for it."""
+        for task in self._other_callbacks():
+            task.cancel()
+
+    async def finish_callbacks(self) -> None:
+        """Wait until every callback has handled what has come, but the one that waits."""
+        tasks = self._other_callbacks()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _other_callbacks(self) -> list[asyncio.Task[None]]:
+        current = asyncio.current_task()
+        return [task for task in self._callbacks if task is not current]

@@ -3,7 +3,8 @@
 In:    what the program, the command line and the environment say: an address, a network, how to search.
 Out:   a Client that is connected; NotConnectedError that says what was tried.
 State: none.
-Not here: the arguments of a program (live/connect.py), the search (live/discover.py, live/seeker.py).
+Not here: the arguments of a program (live/connect.py), environment variables (live/environment.py), the search
+          (live/discover.py, live/seeker.py).
 
 The rule: an address that was given; else the broker on this machine's default port; else a search. Directories and
 brokers that were named are given too: then they are asked at once. With a network, the broker on the default port
@@ -14,34 +15,28 @@ nobody is repeated until the time is over.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from heliograph.broker.config import DEFAULT_PORT
 from heliograph.client.config import PLAIN, SECURE, ClientConfig, Target
-from heliograph.client.discover import DIRECTORY_OFFSET, LOCAL, Discover, Trust
+from heliograph.client.discover import LOCAL, Discover, Trust
 from heliograph.client.refusals import RefusedPublication
 from heliograph.client.session import Session
 from heliograph.errors import NotConnectedError, Reason
-from heliograph.live.client import Client
+from heliograph.live.client import Client, Follow
+from heliograph.live.environment import default_port
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context
 from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
 
 if TYPE_CHECKING:  # a search loads more, and many programs need none
-    from heliograph.live.seeker import Found, Seeker
+    from heliograph.live.seeker import Seeker
 
-URL_VARIABLE = "HELIOGRAPH_URL"
-NETWORK_VARIABLE = "HELIOGRAPH_NETWORK"
-BDNS_VARIABLE = "HELIOGRAPH_BDNS"
-CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"
-OPTIONS_PREFIX = "HELIOGRAPH_DISCOVER__"
-PORT_VARIABLE = "HELIOGRAPH_DEFAULT_PORT"  # for tests, which do not know who listens at the usual one
 SECRET_BYTES = 32
 HERE_MS_MAX = 2_500  # for the handshake with whatever listens at the default port: it may be no broker
 AGAIN_S = 0.1  # between attempts while nobody is there
@@ -49,41 +44,6 @@ SHORT_S = 0.02  # with less time left there is no other attempt
 
 Shows = Callable[[Target], tuple[str, str] | None]
 """The entity and token that are shown to a broker at this address, if any."""
-
-
-def default_port() -> int:
-    """The port at which a broker of this machine is looked for."""
-    return int(os.environ.get(PORT_VARIABLE) or DEFAULT_PORT)
-
-
-def local_broker() -> str:
-    """Where a broker is expected if nobody says where."""
-    return f"{LOCAL}:{default_port()}"
-
-
-def local_directory() -> str:
-    """Where a directory is expected if nobody says where."""
-    return f"{LOCAL}:{default_port() + DIRECTORY_OFFSET}"
-
-
-def network_from(given: str | None) -> str | None:
-    """The network that was chosen, by the program or by $HELIOGRAPH_NETWORK; None: none was."""
-    return given if given is not None else os.environ.get(NETWORK_VARIABLE) or None
-
-
-def options_from(environment: Mapping[str, str] | None = None, file: Path | None = None) -> Discover:
-    """What $HELIOGRAPH_BDNS, $HELIOGRAPH_DISCOVER__… and the section [discover] of the settings file say."""
-    environment = os.environ if environment is None else environment
-    given = {name: text for name, text in environment.items() if name.startswith(OPTIONS_PREFIX)}
-    if bdns := environment.get(BDNS_VARIABLE):
-        given[f"{OPTIONS_PREFIX}BDNS"] = bdns
-    if file is None and (named := environment.get(CONFIG_VARIABLE)):
-        file = Path(named)
-    if not given and file is None:
-        return Discover()
-    from heliograph.config import load_discover  # late: most programs set none of this
-
-    return load_discover(file, given)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,32 +91,27 @@ class Connector:
             raise NotConnectedError(reason, f"{here.detail}. A search followed: {error.detail}") from None
 
     async def _find(self, search: Discover, until: float | None) -> Client:
+        from heliograph.live.following import Following
         from heliograph.live.seeker import failed_there
 
         seeker = self._seeker(search)
         found = await seeker.seek(_left(until))
         config = replace(self.config, targets=found.targets, network=found.result.network or self.config.network)
+        if found.result.network:  # from now on it stays in this network
+            seeker = self._seeker(replace(search, network=found.result.network))
         try:
-            client = await self._dial(config, _left(until))
+            return await self._dial(config, _left(until), partial(Following, seeker=seeker, found=found))
         except NotConnectedError as error:
             raise failed_there(found, error) from None
-        self._follow(client, seeker, found)
-        return client
 
-    def _follow(self, client: Client, seeker: Seeker, found: Found) -> None:
-        """It stays near a broker, of the same network."""
-        if found.result.network:
-            seeker.options = replace(seeker.options, network=found.result.network)
-        client._found(found, seeker)
-
-    async def _dial(self, config: ClientConfig, timeout: float | None) -> Client:
+    async def _dial(self, config: ClientConfig, timeout: float | None, follow: Follow | None = None) -> Client:
         if self.shows is not None and (shown := self.shows(config.targets[0])):
             config = replace(config, targets=config.targets[:1], entity=shown[0], token=shown[1])
         searched = self.search is not None  # it may move to a broker that is secure
         secure = (searched and self._trust.vouched) or any(target.secure for target in config.targets)
         tls = TlsContexts(client=client_context(TlsFiles(**self.files))) if secure else None
         session = Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
-        client = Client(session, tls, self.on_refused, self.on_note)
+        client = Client(session, tls, self.on_refused, self.on_note, follow)
         await client._connect(timeout)
         return client
 

@@ -3,7 +3,8 @@
 In:    the faults of a scenario, a random stream of their own.
 Out:   calls on world and network; entries "fault" and "healed" in the journal; how often each fault struck.
 State: counters.
-Not here: faults of many brokers (network_faults.py), what a broken link or a crashed host does (network.py, world.py).
+Not here: faults of many brokers (network_faults.py) and of disks (disk_faults.py), what a broken link or a crashed
+          host does (network.py, world.py).
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from random import Random
 
+from heliograph.sim.disk_faults import DiskFaults
 from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND, SECOND
 from heliograph.sim.network import End
 from heliograph.sim.network_faults import NetworkFaults, come_back, direction
-from heliograph.sim.scenario import OF_DATAGRAMS, OF_LINKS, OF_MANY, Fault
+from heliograph.sim.scenario import OF_DATAGRAMS, OF_DISKS, OF_LINKS, OF_MANY, Fault
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
 
@@ -31,6 +33,7 @@ class Faults:
         self._world = world
         self._random = [world.random(f"fault/{number}") for number in range(len(plan))]
         self._network = NetworkFaults(world, wiring, self.begin)
+        self._disks = DiskFaults(world, self.begin)
         self._of_hosts: dict[str, Callable[[Fault, Host, Random], None]] = {
             "stop": self._network.stop,
             "replace": self._network.replace,
@@ -40,6 +43,7 @@ class Faults:
             "pause": self._pause,
             "slow": self._slow,
             "clock_step": self._step_clock,
+            **self._disks.kinds(),
         }
         self._of_links: dict[str, Callable[[Fault, End, Random], None]] = {
             "stall": self._stall,
@@ -78,6 +82,8 @@ class Faults:
                 self._of_links[fault.kind](fault, random.choice(ends), random)
         else:
             hosts = [h for h in self._world.hosts.values() if h.up and fnmatchcase(h.name, fault.target)]
+            if fault.kind in OF_DISKS:
+                hosts = [host for host in hosts if self._disks.has_disk(host)]
             if hosts:
                 self.counts[number] += 1
                 self._of_hosts[fault.kind](fault, random.choice(hosts), random)

@@ -300,6 +300,13 @@ class Host:
 
     # Effects are carried out.
 
+    def settle(self, seat: Seat, now: Instant) -> None:
+        """Carry out what a machine wants before it hears something that must come after."""
+        if seat.dirty and not seat.gone:
+            effects = seat.take()
+            effects.stop = False  # the take at the end of this turn says it again
+            self._carry_out(seat, effects, now - self.shift)
+
     def _write(self, seat: Seat, written: tuple[LinkId, bytes], instant: int) -> None:
         """The one write of a shortcut; in the digest it is what it would be among effects."""
         link, data = written
@@ -347,12 +354,12 @@ class Host:
         for ticket, job in effects.jobs:
             self._promise(seat, ticket)
             world.start_job(seat, ticket, job, instant)
-        for ticket, _changes in effects.commits:
+        for ticket, _ in (*effects.commits, *effects.reads):
             self._promise(seat, ticket)
-            world.loop.at(instant, world.fail_vault, (seat, ticket))
-        for read in effects.reads:
-            self._promise(seat, read.ticket)
-            world.loop.at(instant, world.fail_vault, (seat, read.ticket))
+        if effects.commits:
+            world.disks.commit(seat, effects.commits, instant)
+        if effects.reads:
+            world.disks.read(seat, effects.reads, instant)
         if effects.datagrams:
             world.datagrams.send(seat, effects.datagrams, instant)
 

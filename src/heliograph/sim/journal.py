@@ -27,6 +27,7 @@ KINDS = {
     "note": "a machine observed something",
     "fault": "a fault struck",
     "healed": "a fault was over",
+    "damaged": "records of a log on a host's disk can no longer be read",
     "linked": "an operator added a link between brokers",
     "unlinked": "an operator removed a link between brokers",
     "disturbed": "a fault struck brokers or their links: their maps may be wrong from now on",

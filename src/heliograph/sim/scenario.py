@@ -56,10 +56,15 @@ FAULTS = {
     "link": "two brokers that are not linked are linked for a while",
     "lossy": "datagrams between the hosts that fit are lost with probability `loss` for a while",
     "unlink": "a link between brokers is removed, and added again after a while",
+    "disk_full": "a host's vaults take nothing more for a while",
+    "disk_slow": "commits and reads of a host's vaults take `factor` times as long for a while",
+    "disk_torn": "a process dies while it writes, and is started again after a while; the last record is damaged",
+    "disk_flip": "a record in each vault of a host is damaged",
 }
 OF_LINKS = ("stall", "partition", "reset", "lag", "drop_frame", "unlink")  # their target is "from > to"
 OF_DATAGRAMS = ("lossy",)  # their target is "from > to" too, and they strike all that fit
 OF_MANY = ("divide", "link")  # they draw from all brokers that fit
+OF_DISKS = ("disk_full", "disk_slow", "disk_torn", "disk_flip")  # they draw from hosts that have a vault
 SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
 SIZE_BYTES_MAX = 1 << 20
 

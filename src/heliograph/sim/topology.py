@@ -41,6 +41,7 @@ class BrokerPlan:
     """A broker; everything has a default."""
 
     auth: str = "none"  # "none" or "certificate"
+    network: str = ""  # the network's name: brokers of different ones do not link
     cluster: str = "main"
     slot: int | None = None  # None: one is taken and settled with the others
     limits: LimitsConfig = field(default_factory=LimitsConfig)
@@ -205,7 +206,8 @@ def _broker_problems(topology: Topology) -> list[str]:
             found.append(f"{path}.auth = {broker.auth!r}: must be one of none, certificate")
         for section in ("limits", "access", "load"):
             found += getattr(broker, section).problems(f"{path}.{section}")
-        found += NetworkConfig(cluster=broker.cluster, slot=broker.slot).problems(path)
+        network = NetworkConfig(name=broker.network, cluster=broker.cluster, slot=broker.slot)
+        found += [problem.replace(f"{path}.name", f"{path}.network") for problem in network.problems(path)]
     times = NetworkConfig(
         heartbeat_ms=topology.heartbeat_ms,
         suspect_ms=topology.suspect_ms,

@@ -80,6 +80,7 @@ class Wiring:
             access=plan.access,
             load=plan.load,
             network=NetworkConfig(
+                name=plan.network,
                 cluster=plan.cluster,
                 slot=plan.slot,
                 key=topology.key.encode(),

@@ -193,7 +193,7 @@ class Program:
         if now >= self._end or (workload.until_s is not None and now >= workload.until_s * SECOND):
             self._flush()
             return
-        if self._session.has_room:
+        if self._session.publisher.has_room:
             for _ in range(workload.burst):
                 self._publish(workload)
             if self._unflushed >= workload.flush_every:

@@ -19,6 +19,7 @@ from heliograph.machine import Job, Ticket
 from heliograph.sim.clock import WallClock
 from heliograph.sim.datagrams import Datagrams, DatagramSettings
 from heliograph.sim.digest import Digest
+from heliograph.sim.disk import Disks
 from heliograph.sim.host import Build, ContractError, Host, Seat
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
@@ -38,6 +39,7 @@ class HostSettings:
     clock_skew_ms: float = 100.0  # wall clocks are wrong by up to so much …
     clock_drift_ppm: int = 50  # … and drift by up to this
     job_ms: float = 5.0  # what a slow job takes at most
+    disk_ms: float = 5.0  # what a commit or a read takes at most
 
     def problems(self, path: str = "hosts") -> list[str]:
         """Everything wrong with it."""
@@ -46,7 +48,8 @@ class HostSettings:
             found.append(f"{path}.service_us = {self.service_us}: must be between 0.1 and 1000000")
         if not 1 <= self.inputs_per_take_max <= 1_000:
             found.append(f"{path}.inputs_per_take_max = {self.inputs_per_take_max}: must be between 1 and 1000")
-        for name, most in (("clock_skew_ms", 86_400_000), ("clock_drift_ppm", 100_000), ("job_ms", 60_000)):
+        most_of = {"clock_skew_ms": 86_400_000, "clock_drift_ppm": 100_000, "job_ms": 60_000, "disk_ms": 60_000}
+        for name, most in most_of.items():
             if not 0 <= getattr(self, name) <= most:
                 found.append(f"{path}.{name} = {getattr(self, name)}: must be between 0 and {most}")
         return found
@@ -83,6 +86,7 @@ class World:
         self.hosts: dict[str, Host] = {}
         self.acting: Host | None = None  # whose turn it is
         self._settings = hosts or HostSettings()
+        self.disks = Disks(self, self._settings.disk_ms)
         self.inputs_per_take_max = self._settings.inputs_per_take_max
         self.linger = LINGER if self.inputs_per_take_max > 1 else 0.0
         self.draw: Callable[[], float] = self.random("hosts").random
@@ -138,6 +142,8 @@ class World:
         for owner, sockets in node.sockets.items():
             for socket in sockets:
                 self.datagrams.open(host.seat(owner), socket)
+        for owner, vault in node.vaults.items():
+            self.disks.open(host.seat(owner), vault)
         if host.on_start is not None:
             host.on_start()
         self.go_on(host)
@@ -150,6 +156,7 @@ class World:
         assert host.up
         self.journal.write("crashed", host.name, "power cut" if silent else "")
         self._end(host)
+        self.disks.crash(host)
         for end in host.ends.values():
             self.network.drop_end(end, keep, silent)
         host.ends.clear()
@@ -158,6 +165,7 @@ class World:
         """A machine said that it has finished: its links end, and nothing of the host runs any more."""
         self.journal.write("stopped", host.name)
         self._end(host)
+        self.disks.stop(host)
         for end in host.ends.values():
             self.network.leave(end)
         host.ends.clear()
@@ -229,12 +237,6 @@ class World:
             seat.host.fail(seat, ticket, Reason.JOB_FAILED)
         else:
             seat.host.finish_job(seat, ticket, result)
-
-    def fail_vault(self, asked: tuple[Seat, Ticket], _instant: int) -> None:
-        """There is no vault in this version's world."""
-        seat, ticket = asked
-        if not seat.gone:
-            seat.host.fail(seat, ticket, Reason.VAULT_MISSING)
 
     # Time.
 

@@ -234,6 +234,23 @@ def test_a_broker_on_the_way_changes_for_itself() -> None:
     assert (counts(mesh, "p")["changes"], counts(mesh, "a")["answered"]) == (0, 1)
 
 
+def test_a_group_of_another_cluster_gets_its_publications_in_order_while_a_way_inside_it_changes() -> None:
+    clusters = {"p": "outside", **dict.fromkeys("abcd", "inside")}
+    mesh = Mesh({"p": ["a"], **DIAMOND}, clusters, **QUIET)
+    cost(mesh, "a", "c", 5_000)
+    heard = mesh.client("d", 1)
+    mesh.client("p", 2)
+    mesh.subscribe("d", 1, "x", group="workers")
+    slow = Slow(mesh, "b", "d")
+    mesh.publish("p", 2, "x", b"one")
+    cost(mesh, "a", "b", 50_000)
+    assert step(mesh, "a", "d") == "c"
+    mesh.publish("p", 2, "x", b"two")
+    assert heard.payloads == []
+    slow.let_go()
+    assert heard.payloads == [b"one", b"two"]
+
+
 def two_clusters() -> tuple[Mesh, list[Heard]]:
     """a enters the cluster of b1, b2 and b3 at b1, and could enter it at b2; all three want x."""
     links = {"a": ["b1", "b2"], "b1": ["b2", "b3"], "b2": ["b3"]}
@@ -361,7 +378,8 @@ def test_what_waits_goes_back_in_order_once_the_broker_before_takes_another_way(
     assert mesh.report("b", "overview")["eddies"]["timed_out"] == 0
 
 
-def test_where_views_never_agree_nothing_waits_for_ever() -> None:
+def test_where_views_never_agree_nothing_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eddies, "WAIT_NS", 500_000_000)
     mesh, _ = at_odds()
     mesh.publish("a", 2, "x", b"one")
     mesh.pass_time(100 * eddies.WAIT_NS / 1e6, step_ms=100)

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from heliograph.broker.routing.map import Paths
     from heliograph.broker.routing.network import Network
 
-HOLD_NS = 250_000_000  # nothing is held back for longer: so long a slow way is waited for, and a lost MARK is noticed
+HOLD_NS = 5_000_000_000  # nothing is held back for longer. A busy computer answers after a second or two, and a shorter
+# time than that would let publications overtake; a MARK is lost only where an overloaded link drops what waits for it.
 GATHER_NS = 5_000_000  # after a first answer others are waited for, so that what is for many leaves in one parcel
 HELD_BYTES_MAX = 8 << 20  # held back for all destinations, as much as for one slow link; then it is sent on …
 HELD_RUNS_MAX = 16_384  # … or at so many runs, which take a hundredth of a second or two to send

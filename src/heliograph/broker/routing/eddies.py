@@ -28,7 +28,7 @@ from heliograph.wire.frames import Kind
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
 
-WAIT_NS = 500_000_000  # costs are told after 250 ms at the latest (pace.py), and settled 50 ms after they were heard
+WAIT_NS = 2_000_000_000  # views agree after half a second on an idle computer (pace.py), but a busy one takes longer
 WAIT_TROUBLED_NS = 50_000_000  # after a loss
 BYTES_MAX = 8 << 20  # that wait, as much as for one slow link; then they are sent on
 KIND = 4  # where a frame has its kind

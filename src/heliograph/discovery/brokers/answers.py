@@ -110,10 +110,9 @@ class Answers:
     def _key(self, candidate: Candidate) -> str:
         """Its name; but two brokers of one name are of two networks, and both count."""
         known = self.candidates.get(candidate.name)
-        if known is None or known.response.incarnation == candidate.response.incarnation:
+        if known is None or known.place == candidate.place:
             return candidate.name
-        same = known.response.ports == candidate.response.ports and known.response.host == candidate.response.host
-        return candidate.name if same else f"{candidate.name} {candidate.response.incarnation:x}"
+        return f"{candidate.name} {candidate.place}"
 
     def _keep(self, table: dict[str, Candidate], key: str, candidate: Candidate) -> None:
         if len(table) < self._config.answers_max and candidate.urls(self._config.transports):

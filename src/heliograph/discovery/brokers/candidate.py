@@ -69,6 +69,11 @@ class Candidate:
         return self.response.broker
 
     @property
+    def place(self) -> str:
+        """Where it says that it is, which tells it from another broker of its name."""
+        return f"{self.response.host} {sorted(self.response.ports.items())}"
+
+    @property
     def round_trip_ns(self) -> int | None:
         """The mean of its pings; None if none came back."""
         return sum(self.round_trips_ns) // len(self.round_trips_ns) if self.round_trips_ns else None

@@ -41,7 +41,7 @@ def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, li
         if said.network or listed:
             key = (said.network, "")
         elif seen[kin[said.island], one.name] > 1:
-            key = ("", f"{kin[said.island]} {one.name} {said.incarnation:x}")
+            key = ("", f"{kin[said.island]} {one.name} {one.place}")
         else:
             key = ("", kin[said.island])
         found.setdefault(key, []).append(one)

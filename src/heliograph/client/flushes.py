@@ -1,0 +1,93 @@
+"""Flushes: requests that end when a broker has confirmed what was published, and the drain that ends a session.
+
+In:    Flush and Drain commands; confirmations.
+Out:   settled requests; the end of a session that has drained.
+State: open flushes, each with the sequence that has to be confirmed; the drain.
+Not here: confirmations themselves (client/outgoing.py), unsubscribing before a drain (client/session.py).
+"""
+
+from __future__ import annotations
+
+from heliograph.client.commands import Drain, EndSession, Flush, Request
+from heliograph.client.lines import Lines
+from heliograph.client.outgoing import Outgoing
+from heliograph.client.refusals import Refusals
+from heliograph.client.requests import OpenRequests
+from heliograph.client.subscriptions import LocalSubscriptions
+from heliograph.machine import Instant
+
+
+class Flushes:
+    """What waits until everything is confirmed."""
+
+    def __init__(
+        self,
+        requests: OpenRequests,
+        outgoing: Outgoing,
+        refusals: Refusals,
+        subscriptions: LocalSubscriptions,
+        lines: Lines,
+        end_session: EndSession,
+    ) -> None:
+        self._requests = requests
+        self._outgoing = outgoing
+        self._refusals = refusals
+        self._subscriptions = subscriptions
+        self._lines = lines
+        self._end_session = end_session
+        self._sequences: dict[Request, int] = {}  # of each open flush: the sequence that has to be confirmed
+        self._drain_request = 0
+        self.is_draining = False
+
+    def flush(self, command: Flush, now: Instant) -> None:
+        """Await that everything published so far is confirmed."""
+        request = command.request
+        self._requests.open(request, now, lambda now: self._forget(request))
+        self._sequences[request] = self._outgoing.assigned
+        self._review_flushes(now)
+        if request in self._sequences:
+            self._lines.confirm_soon()
+
+    def drain(self, command: Drain, now: Instant) -> None:
+        """Await that everything is confirmed and every subscription has ended; then the session ends."""
+        self._requests.open(command.request, now, lambda now: self._end_session(None, now))
+        self.is_draining = True
+        self._drain_request = command.request
+
+    def confirm_soon(self) -> None:
+        """A broker is there again: ask it for what is awaited."""
+        if self._sequences or self.is_draining:
+            self._lines.confirm_soon()
+
+    def confirmed(self, sequence: int, now: Instant) -> None:
+        """The broker has routed everything up to this sequence."""
+        self._outgoing.confirm(sequence)
+        self.progressed(now)
+
+    def progressed(self, now: Instant) -> None:
+        """The broker confirmed or answered something."""
+        if self._sequences:
+            self._review_flushes(now)
+        if self.is_draining:
+            self._requests.extend(self._drain_request, now)
+            self.review_drain(now)
+
+    def _review_flushes(self, now: Instant) -> None:
+        confirmed = self._outgoing.confirmed
+        finished = [request for request, sequence in self._sequences.items() if sequence <= confirmed]
+        error = self._refusals.flushed() if finished else None
+        for request in finished:
+            del self._sequences[request]
+            self._requests.settle(request, error=error)
+        for request in self._sequences:
+            self._requests.extend(request, now)
+
+    def _forget(self, request: Request) -> None:
+        self._sequences.pop(request, None)
+
+    def review_drain(self, now: Instant) -> None:
+        """End the session once everything is confirmed and nothing more can arrive."""
+        if self.is_draining and not len(self._subscriptions) and not self._outgoing.bytes:
+            error = self._refusals.flushed()
+            self._requests.settle(self._drain_request, error=error)
+            self._end_session(None, now)

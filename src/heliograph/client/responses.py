@@ -1,0 +1,114 @@
+"""Responses: what a broker answers to requests and publications.
+
+In:    CONFIRMED, REFUSED, SERVICE and PONG frames.
+Out:   each handed to the part that asked; confirmed publications; the network time.
+State: none.
+Not here: which answer belongs to which request (client/requests.py), what each part makes of its answers.
+"""
+
+from __future__ import annotations
+
+from heliograph.client.flushes import Flushes
+from heliograph.client.inquiries import Inquiries
+from heliograph.client.line import Line
+from heliograph.client.refusals import Refusals
+from heliograph.client.requests import Expected, OpenRequests
+from heliograph.client.roaming import Roaming
+from heliograph.client.service_requests import ServiceRequests
+from heliograph.client.subscription_requests import SubscriptionRequests
+from heliograph.client.timing import SessionTime
+from heliograph.errors import ProtocolError, Reason, RefusedError
+from heliograph.machine import Instant
+from heliograph.wire import bodies
+from heliograph.wire.frames import Frame
+
+
+class Responses:
+    """Hands the answers of brokers to those that asked."""
+
+    def __init__(
+        self,
+        requests: OpenRequests,
+        subscription_requests: SubscriptionRequests,
+        service_requests: ServiceRequests,
+        inquiries: Inquiries,
+        refusals: Refusals,
+        flushes: Flushes,
+        time: SessionTime,
+        roaming: Roaming,
+    ) -> None:
+        self._requests = requests
+        self._subscription_requests = subscription_requests
+        self._service_requests = service_requests
+        self._inquiries = inquiries
+        self._refusals = refusals
+        self._flushes = flushes
+        self._time = time
+        self._roaming = roaming
+
+    def pong(self, line: Line, raw: bytes, now: Instant) -> None:
+        """PONG: everything up to its sequence was routed."""
+        frame = Frame(raw)
+        number = frame.sequence
+        self._time.heard(frame, line.pings.pong(number), now)
+        self._flushes.confirmed(number, now)
+
+    def confirmed(self, line: Line, raw: bytes, now: Instant) -> None:
+        """CONFIRMED: a subscription is in force, or has ended."""
+        number = Frame(raw).sequence
+        expected = self._requests.answered(line.id, number)
+        if expected.verb == "ask":
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "a service answers with a SERVICE frame")
+        if expected.verb == "unsubscribe":
+            self._subscription_requests.ended(expected)
+        elif expected.verb == "mark":
+            self._roaming.passed(line, number, now)
+        elif expected.verb == "subscribe":
+            self._subscription_requests.confirmed(line, expected.number)
+        self._flushes.progressed(now)
+
+    def refused(self, line: Line, raw: bytes, now: Instant) -> None:
+        """REFUSED: of a request if it has a number, else of a publication."""
+        frame = Frame(raw)
+        refusal = bodies.decode(bodies.Refusal, frame.payload)
+        if frame.sequence:
+            expected = self._requests.answered(line.id, frame.sequence)
+            self._request_refused(line, expected, frame.sequence, refusal, now)
+            self._flushes.progressed(now)
+        elif refusal.code == Reason.RESPONDERS_MISSING:
+            self._inquiries.unanswerable(refusal.subject, refusal.text)
+        else:
+            refused = self._refusals.add(refusal)
+            self._inquiries.refused(refusal.subject, refused.error(1))
+
+    def _request_refused(
+        self, line: Line, expected: Expected, number: int, refusal: bodies.Refusal, now: Instant
+    ) -> None:
+        error = RefusedError(bodies.reason_of(refusal.code), refusal.text)
+        if expected.verb == "ask":
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "a service refuses with a SERVICE frame")
+        if expected.verb == "unsubscribe":  # the broker does not have it: that is what was wanted
+            self._subscription_requests.ended(expected)
+        elif expected.verb == "part":
+            pass
+        elif line.rising:
+            self._roaming.refused(line, error, now)
+        elif expected.verb == "mark":
+            self._roaming.passed(line, number, now)
+        else:
+            self._subscription_requests.refused(line, expected.number, error)
+
+    def service(self, line: Line, raw: bytes, now: Instant) -> None:
+        """SERVICE: the answer of a service."""
+        frame = Frame(raw)
+        self._service_requests.answered(self._requests.answered(line.id, frame.sequence), frame)
+
+    def lost(self, line: Line) -> None:
+        """The link is gone, and with it the answers that were due on it."""
+        for expected in self._requests.forget_link(line.id):
+            if expected.verb == "ask":
+                self._service_requests.lost(expected)
+            elif expected.verb == "unsubscribe":
+                self._subscription_requests.ended(expected)
+        if line.inbox:
+            self._inquiries.lost(line.inbox)

@@ -1,0 +1,91 @@
+"""Service requests: what a program asks services of its broker, and what they answer.
+
+In:    Ask commands; lines that come into use; SERVICE frames.
+Out:   SERVICE frames; settled requests.
+State: requests that wait for a link.
+Not here: time-outs and which answer belongs to which request (client/requests.py), requests that other clients answer
+          (client/inquiries.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from heliograph.client.commands import Ask, Request
+from heliograph.client.line import Line
+from heliograph.client.lines import Lines
+from heliograph.client.requests import Expected, OpenRequests
+from heliograph.errors import NotConnectedError, ProtocolError, Reason, RefusedError, UsageError
+from heliograph.machine import Instant
+from heliograph.model.topics import topic_fault
+from heliograph.wire import bodies
+from heliograph.wire.frames import Frame, ServiceFlag, service
+from heliograph.wire.limits import CONTROL_BYTES_MAX
+
+_encode = msgspec.json.Encoder().encode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ServiceRequests:
+    """Asks services of brokers for one session."""
+
+    def __init__(self, requests: OpenRequests, lines: Lines) -> None:
+        self._requests = requests
+        self._lines = lines
+        self._waiting: deque[Ask] = deque()  # for a link
+
+    def ask(self, command: Ask, now: Instant) -> None:
+        """Ask a service; without a link the request waits for one. UsageError for what no service would take."""
+        _check(command)
+        self._requests.open(command.request, now, lambda now: self._forget(command.request))
+        self._ask(self._lines.current, command)
+
+    def ask_waiting(self, line: Line) -> None:
+        """There is a link for the requests that waited for one."""
+        waiting, self._waiting = self._waiting, deque()
+        for command in waiting:
+            self._ask(line, command)
+
+    def _ask(self, line: Line | None, command: Ask) -> None:
+        if line is None or not line.is_ready or line.leaving:
+            self._waiting.append(command)
+            return
+        number = self._requests.expect(line.id, Expected("ask", command.request, service=command.service))
+        self._lines.request(line, service(command.service.encode(), _encode(command.body), number))
+
+    def _forget(self, request: Request) -> None:
+        self._waiting = deque(command for command in self._waiting if command.request != request)
+
+    def answered(self, expected: Expected, frame: Frame) -> None:
+        """A SERVICE frame came, which should be the answer that is expected."""
+        if not frame.flags & ServiceFlag.ANSWER or frame.topic != expected.service.encode() or expected.verb != "ask":
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer without a request")
+        if frame.flags & ServiceFlag.REFUSAL:
+            refusal = bodies.decode(bodies.Refusal, frame.payload)
+            self._requests.settle(expected.request, error=RefusedError(bodies.reason_of(refusal.code), refusal.text))
+            return
+        try:
+            answer = _decode_object(frame.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(Reason.BODY_MALFORMED, f"a service's answer: {error}") from None
+        self._requests.settle(expected.request, answer)
+
+    def lost(self, expected: Expected) -> None:
+        """The link is gone, and with it this answer."""
+        text = "the link was lost before the answer came; whether it was done is not known"
+        self._requests.settle(expected.request, error=NotConnectedError(Reason.CLOSED, text))
+
+
+def _check(command: Ask) -> None:
+    fault = topic_fault(command.service.encode("utf-8", "surrogatepass"))
+    if fault is not None:
+        raise UsageError(f"{command.service!r} is not the name of a service: {fault}")
+    try:
+        size = len(_encode(command.body))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise UsageError(f"a request must be JSON values: {error}") from None
+    if size > CONTROL_BYTES_MAX or not isinstance(command.body, dict):
+        raise UsageError(f"a request is a JSON object of at most {CONTROL_BYTES_MAX} bytes")

@@ -1,0 +1,76 @@
+"""Calls: a program's requests to its session, as futures.
+
+In:    commands; the session's outcomes.
+Out:   commands told to the machine; values and errors for the callers that wait.
+State: open requests.
+Not here: what a command does (client/session.py), subscriptions as objects of the program (live/subscription.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from heliograph.client.commands import Outcome, Request
+from heliograph.errors import ClosedError
+from heliograph.live.loop import Runner
+
+
+class Calls:
+    """Open requests of one client."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[Request, asyncio.Future[Any]] = {}
+        self._next_request = 1
+        self._crash: BaseException | None = None
+
+    def tell(self, command: Any) -> None:
+        """Give the session a command. UsageError if it makes no sense."""
+        self._runner.tell(command)
+
+    def number(self) -> Request:
+        """A request number that was not used before."""
+        request = self._next_request
+        self._next_request += 1
+        return request
+
+    async def request(self, make: Callable[[Request], Any]) -> Any:
+        """Give the session a command, made for a new request number, and wait for its outcome."""
+        request = self.number()
+        return await self.wait(make(request), request)
+
+    async def wait(self, command: Any, request: Request) -> Any:
+        """Give the session a command, and wait for the outcome of its request."""
+        if self._crash is not None:
+            raise ClosedError("the client failed") from self._crash
+        self._open[request] = future = self._loop.create_future()
+        try:
+            self.tell(command)
+            return await future
+        finally:
+            del self._open[request]
+
+    def is_awaited(self, request: Request) -> bool:
+        """False if the caller was cancelled while it waited."""
+        future = self._open.get(request)
+        return future is not None and not future.done()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Give an outcome to the caller that waits for it."""
+        future = self._open.get(outcome.request)
+        if future is None or future.done():
+            return
+        if outcome.error is not None:
+            future.set_exception(outcome.error)
+        else:
+            future.set_result(outcome.value)
+
+    def fail(self, error: BaseException) -> None:
+        """The session has crashed: no outcome will come any more."""
+        self._crash = error
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(ClosedError(f"the client failed: {error!r}"))

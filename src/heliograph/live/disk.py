@@ -1,0 +1,322 @@
+"""Live vaults: one thread for each, which commits everything that waits in one transaction.
+
+In:    commits and reads of the machine that a vault belongs to.
+Out:   one call back into the loop per group, with all its answers; VaultOpened and VaultFailed; notes.
+State: per vault a bounded queue of commits and one of reads.
+Not here: how anything is stored (vaults/), jobs (jobs.py: they keep no order).
+
+Groups and reads take turns, and both are bounded, so neither waits long for the other.
+
+The *life* of a commit makes rule 16 hold. It is raised on the loop whenever the machine hears that a commit failed,
+just before it does. The thread lets a commit whose life is not above the last broken one fail too: the machine asked
+for it before it could know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any
+
+from heliograph.errors import Reason
+from heliograph.live.vaults.backend import Backend, VaultError, make_backend
+from heliograph.machine import Ticket
+from heliograph.notes import VaultFound, VaultRefused
+from heliograph.vault import Change, Committed, Query, Vault, VaultFailed, VaultOpened, size_of
+
+if TYPE_CHECKING:
+    from heliograph.live.loop import Driver, Runner
+
+COMMITS_MAX = 65_536  # waiting; machines have windows of their own, which are smaller
+WAITING_BYTES_MAX = 256 << 20
+READS_MAX = 4_096
+GROUP_COMMITS_MAX = 16_384  # of one transaction
+GROUP_BYTES_MAX = 16 << 20
+READS_PER_TURN = 16  # between two groups: 64 MiB at the very most, mostly far less
+RETRY_S = 1.0  # between attempts to open a vault that may come back
+IDLE_S = 0.05  # without work, before what is not urgent is done
+CLOSE_S = 10.0  # for what waits when the node stops
+PASSING = (Reason.VAULT_FAILED, Reason.VAULT_LOCKED, Reason.VAULT_FULL)  # why it may open another time
+
+Commit = tuple[Ticket, Sequence[Change], int, Reason | None]
+"""Its ticket, what it changes, its life, and why it is refused, if it is."""
+Answers = list[tuple[Ticket, Any]]
+"""What ``done`` gets, or a Reason for ``failed``."""
+
+
+class Disks:
+    """All vaults of a driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._disks: dict[str, Disk] = {}
+
+    async def open(self, runner: Runner, vault: Vault) -> Reason | None:
+        """Open a machine's vault and tell the machine; None, or why it is not open. It may be later."""
+        assert runner.name not in self._disks, f"{runner.name} has two vaults"
+        disk = self._disks[runner.name] = Disk(self._driver, runner, vault)
+        disk.start()
+        return await disk.tried
+
+    def commit(self, runner: Runner, commits: Sequence[tuple[Ticket, Sequence[Change]]]) -> None:
+        """Commit what a machine wants."""
+        disk = self._disks.get(runner.name)
+        if disk is not None:
+            disk.commit(commits)
+            return
+        for ticket, _ in commits:
+            runner.fail_soon(ticket, Reason.VAULT_MISSING)
+
+    def read(self, runner: Runner, reads: Sequence[tuple[Ticket, Query]]) -> None:
+        """Read what a machine wants."""
+        disk = self._disks.get(runner.name)
+        if disk is not None:
+            disk.read(reads)
+            return
+        for ticket, _ in reads:
+            runner.fail_soon(ticket, Reason.VAULT_MISSING)
+
+    async def close(self) -> None:
+        """Commit what waits, tell the machines, and close every vault."""
+        for disk in self._disks.values():
+            disk.end(flush=True)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                for disk in self._disks.values():
+                    await disk.ended.wait()
+        except TimeoutError:
+            pass  # a disk that hangs: the thread is a daemon and does not keep the process alive
+
+    def abort(self) -> None:
+        """A machine crashed: what waits is not to be made durable."""
+        for disk in self._disks.values():
+            disk.end(flush=False)
+
+
+class Disk:
+    """One vault with its thread. What is below "On the thread" is called there, everything else on the loop."""
+
+    def __init__(self, driver: Driver, runner: Runner, vault: Vault) -> None:
+        self._loop = driver.loop
+        self._runner = runner
+        self._vault = vault
+        self.tried: asyncio.Future[Reason | None] = driver.loop.create_future()  # what the first attempt came to
+        self.ended = asyncio.Event()
+        self._life = 0
+        # Shared, under the lock of the condition:
+        self._ready = Condition()
+        self._commits: deque[Commit] = deque()
+        self._reads: deque[tuple[Ticket, Query | Reason]] = deque()
+        self._bytes = 0  # of the commits
+        self._ending = False
+        # The thread's own:
+        self._backend: Backend | None = None  # while it is open
+        self._refused: VaultError | None = None  # why it is not
+        self._is_tidy = True  # nothing was committed since it was last tidied
+        self._lives = 0  # how often the loop was told to raise ``_life``
+        self._broken = -1  # commits of this life and of older ones fail …
+        self._broken_by = Reason.VAULT_FAILED  # … for this
+
+    def start(self) -> None:
+        """Begin to open it."""
+        Thread(target=self._work, name=f"heliograph-vault-{self._vault.name}", daemon=True).start()
+
+    def commit(self, commits: Sequence[tuple[Ticket, Sequence[Change]]]) -> None:
+        """Put commits at the end of the queue. One for which there is no room is answered in its turn too."""
+        with self._ready:
+            for ticket, changes in commits:
+                size = sum(map(size_of, changes))
+                if len(self._commits) >= COMMITS_MAX or self._bytes + size > WAITING_BYTES_MAX:
+                    self._commits.append((ticket, (), self._life, Reason.REQUESTS_OVER_LIMIT))
+                else:
+                    self._bytes += size
+                    self._commits.append((ticket, changes, self._life, None))
+            self._ready.notify()
+
+    def read(self, reads: Sequence[tuple[Ticket, Query]]) -> None:
+        """Put reads at the end of theirs."""
+        with self._ready:
+            for ticket, query in reads:
+                has_room = len(self._reads) < READS_MAX
+                self._reads.append((ticket, query if has_room else Reason.REQUESTS_OVER_LIMIT))
+            self._ready.notify()
+
+    def end(self, *, flush: bool) -> None:
+        """Take no more; with ``flush``, do what waits first."""
+        with self._ready:
+            self._ending = True
+            if not flush:
+                self._commits.clear()
+                self._reads.clear()
+            self._ready.notify()
+
+    def _answer(self, answers: Answers, told: VaultOpened | VaultFailed | None, is_new_life: bool) -> None:
+        """What the thread found out."""
+        if is_new_life:
+            self._runner.answer(())  # what the machine wanted so far, it wanted without knowing
+            self._life += 1
+        self._runner.answer(answers)
+        if isinstance(told, VaultFailed):
+            self._runner.note(VaultRefused(told.name, told.problem, told.reason))
+        elif told is not None and self.tried.done():
+            self._runner.note(VaultFound(told.name))
+        if told is not None:
+            self._runner.hand("tell", 0, self._runner.machine.tell, told)
+            if not self.tried.done():
+                self.tried.set_result(told.reason if isinstance(told, VaultFailed) else None)
+
+    def _end(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._runner.crash(error)
+        if not self.tried.done():
+            self.tried.set_result(Reason.VAULT_FAILED)
+        self.ended.set()
+
+    # On the thread.
+
+    def _work(self) -> None:
+        failure: BaseException | None = None
+        try:
+            self._open()
+            while (waiting := self._take()) is not None:
+                commits, reads = waiting
+                if commits:
+                    self._commit(commits)
+                if reads:
+                    self._read(reads)
+                if commits or reads:
+                    self._tidy(busy=True)
+                else:
+                    self._rest()
+        except Exception as error:  # ours: whatever a disk does is a VaultError
+            failure = error
+        if self._backend is not None:
+            self._backend.close()
+        self._call(self._end, failure)
+
+    def _take(self) -> tuple[list[Commit], list[tuple[Ticket, Query | Reason]]] | None:
+        """What is to be done next; nothing when nothing came for a while, and None when nothing will come any more."""
+        with self._ready:
+            if not (self._commits or self._reads or self._ending):
+                self._ready.wait(self._patience_s())
+            if self._ending and not (self._commits or self._reads):
+                return None
+            count = min(len(self._reads), READS_PER_TURN)
+            return self._take_group(), [self._reads.popleft() for _ in range(count)]
+
+    def _take_group(self) -> list[Commit]:
+        """Commits for one transaction. One that is refused is alone."""
+        group: list[Commit] = []
+        total = 0
+        while self._commits and len(group) < GROUP_COMMITS_MAX:
+            _, changes, _, refused = self._commits[0]
+            size = sum(map(size_of, changes))
+            if group and (refused is not None or total + size > GROUP_BYTES_MAX):
+                break
+            group.append(self._commits.popleft())
+            total += size
+            if refused is not None:
+                break
+        self._bytes -= total
+        return group
+
+    def _patience_s(self) -> float | None:
+        if self._backend is None:
+            return RETRY_S
+        return None if self._is_tidy else IDLE_S
+
+    def _rest(self) -> None:
+        if self._backend is None:
+            if self._refused is None or self._refused.reason in PASSING:
+                self._open()
+        else:
+            self._tidy(busy=False)
+            self._is_tidy = True
+
+    def _open(self) -> None:
+        name = self._vault.name
+        try:
+            backend = make_backend(self._vault)
+            size = backend.open()
+        except VaultError as error:
+            before, self._refused = self._refused, error
+            if before is None or before.reason is not error.reason:
+                self._call(self._answer, [], VaultFailed(name, error.reason, error.problem), False)
+            return
+        self._backend, self._refused = backend, None
+        self._break(Reason.VAULT_FAILED)  # what was asked for before the machine knows that it is open
+        self._call(self._answer, [], VaultOpened(name, size), True)
+
+    def _break(self, reason: Reason) -> None:
+        """Let all commits fail that are asked for until the next answer, which begins a new life."""
+        self._broken, self._broken_by = self._lives, reason
+        self._lives += 1
+
+    def _commit(self, group: list[Commit]) -> None:
+        answers: Answers = [(ticket, self._broken_by) for ticket, _, life, _ in group if life <= self._broken]
+        fresh = group[len(answers) :]  # lives never fall
+        if not fresh:
+            self._call(self._answer, answers, None, False)
+            return
+        tickets = [ticket for ticket, *_ in fresh]
+        told: VaultFailed | None = None
+        try:
+            done = self._store(fresh)
+        except VaultError as error:
+            answers += [(ticket, error.reason) for ticket in tickets]
+            told = self._lose(error)
+            self._break(error.reason)
+            self._call(self._answer, answers, told, True)
+        else:
+            answers += zip(tickets, done, strict=True)
+            self._call(self._answer, answers, None, False)
+
+    def _store(self, fresh: list[Commit]) -> list[Committed]:
+        refused = fresh[0][3]
+        if refused is not None:
+            raise VaultError(refused, "too much waits")
+        if self._backend is None:
+            assert self._refused is not None
+            raise VaultError(self._refused.reason, self._refused.problem)
+        self._is_tidy = False
+        return self._backend.commit([changes for _, changes, _, _ in fresh])
+
+    def _read(self, reads: list[tuple[Ticket, Query | Reason]]) -> None:
+        answers: Answers = []
+        told: VaultFailed | None = None
+        for ticket, query in reads:
+            if isinstance(query, Reason):
+                answers.append((ticket, query))
+            elif self._backend is None:
+                answers.append((ticket, Reason.VAULT_FAILED if self._refused is None else self._refused.reason))
+            else:
+                try:
+                    answers.append((ticket, self._backend.read(query)))
+                except VaultError as error:
+                    answers.append((ticket, error.reason))
+                    if error.reason is not Reason.VAULT_DAMAGED:  # else other reads may be as good as ever
+                        told = self._lose(error)
+        self._call(self._answer, answers, told, False)
+
+    def _tidy(self, busy: bool) -> None:
+        if self._backend is not None:
+            try:
+                self._backend.tidy(busy)
+            except VaultError as error:
+                self._call(self._answer, [], self._lose(error), False)
+
+    def _lose(self, error: VaultError) -> VaultFailed | None:
+        """After anything but a full disk the vault is opened anew; what to tell the machine."""
+        if error.reason in (Reason.VAULT_FULL, Reason.REQUESTS_OVER_LIMIT) or self._backend is None:
+            return None
+        self._backend.close()
+        self._backend, self._refused = None, error
+        return VaultFailed(self._vault.name, error.reason, error.problem)
+
+    def _call(self, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            pass  # the loop was closed meanwhile: nobody waits for this

@@ -1,0 +1,58 @@
+"""The environment: what variables and defaults of this machine say about where to connect.
+
+In:    environment variables; the settings file that one of them names.
+Out:   addresses where a broker and a directory are expected; the chosen network; how to search.
+State: none.
+Not here: which of these counts first (live/where.py), credentials (live/connect.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from heliograph.broker.config import DEFAULT_PORT
+from heliograph.client.discover import DIRECTORY_OFFSET, LOCAL, Discover
+
+URL_VARIABLE = "HELIOGRAPH_URL"
+NETWORK_VARIABLE = "HELIOGRAPH_NETWORK"
+BDNS_VARIABLE = "HELIOGRAPH_BDNS"
+CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"
+OPTIONS_PREFIX = "HELIOGRAPH_DISCOVER__"
+PORT_VARIABLE = "HELIOGRAPH_DEFAULT_PORT"  # for tests: on the usual port another program may listen
+
+
+def default_port() -> int:
+    """The port at which a broker of this machine is looked for."""
+    return int(os.environ.get(PORT_VARIABLE) or DEFAULT_PORT)
+
+
+def local_broker() -> str:
+    """Where a broker is expected if no address is given."""
+    return f"{LOCAL}:{default_port()}"
+
+
+def local_directory() -> str:
+    """Where a directory is expected if no address is given."""
+    return f"{LOCAL}:{default_port() + DIRECTORY_OFFSET}"
+
+
+def network_from(given: str | None) -> str | None:
+    """The network that was chosen, by the program or by $HELIOGRAPH_NETWORK; None: none was."""
+    return given if given is not None else os.environ.get(NETWORK_VARIABLE) or None
+
+
+def options_from(environment: Mapping[str, str] | None = None, file: Path | None = None) -> Discover:
+    """What $HELIOGRAPH_BDNS, $HELIOGRAPH_DISCOVER__… and the section [discover] of the settings file say."""
+    environment = os.environ if environment is None else environment
+    given = {name: text for name, text in environment.items() if name.startswith(OPTIONS_PREFIX)}
+    if bdns := environment.get(BDNS_VARIABLE):
+        given[f"{OPTIONS_PREFIX}BDNS"] = bdns
+    if file is None and (named := environment.get(CONFIG_VARIABLE)):
+        file = Path(named)
+    if not given and file is None:
+        return Discover()
+    from heliograph.config import load_discover  # late: most programs set none of this
+
+    return load_discover(file, given)

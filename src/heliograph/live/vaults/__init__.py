@@ -1,0 +1,1 @@
+"""Back ends of vaults. Nothing outside this folder knows SQLite or PostgreSQL."""

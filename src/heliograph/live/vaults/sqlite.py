@@ -1,0 +1,198 @@
+"""A vault in a file of SQLite: the default.
+
+In:    a folder, a name; changes and queries.
+Out:   NAME.vault, with its write-ahead log beside it; VaultErrors with a text for people.
+State: the connection, and how much was written since the last checkpoint.
+Not here: tables and their meaning (tables.py), the thread (live/disk.py).
+
+The write-ahead log is flushed by every commit (synchronous=FULL). Moving it into the file (a checkpoint) is left to
+``tidy``: no commit waits for it in its own transaction. The file is locked for as long as it is open, by the system:
+a killed process leaves no lock.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heliograph.errors import Reason
+from heliograph.live.vaults.backend import VaultError
+from heliograph.live.vaults.tables import TABLES, VERSION, Tables
+from heliograph.vault import Change, Committed, Found, Query, Vault, size_of
+
+APPLICATION_ID = 0x48_45_4C_56  # "HELV" in the file's head
+LOCK_S = 1.0  # another process may be about to end
+IDLE_BYTES = 1 << 20  # written since the last checkpoint: worth one when nobody waits …
+OVERDUE_BYTES = 32 << 20  # … and even when somebody does
+COMMIT_BYTES = 16 << 10  # what a transaction costs beside its data: about four pages
+KEPT_BYTES = 64 << 20  # of the write-ahead log, for the next ones
+
+_REASONS = {
+    sqlite3.SQLITE_FULL: Reason.VAULT_FULL,
+    sqlite3.SQLITE_CORRUPT: Reason.VAULT_DAMAGED,
+    sqlite3.SQLITE_NOTADB: Reason.VAULT_FOREIGN,
+    sqlite3.SQLITE_BUSY: Reason.VAULT_LOCKED,
+    sqlite3.SQLITE_LOCKED: Reason.VAULT_LOCKED,
+    sqlite3.SQLITE_READONLY: Reason.VAULT_READ_ONLY,
+    sqlite3.SQLITE_PERM: Reason.VAULT_READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: Reason.VAULT_READ_ONLY,
+}
+_HINTS = {
+    Reason.VAULT_FOREIGN: "it is not a vault of Heliograph",
+    Reason.VAULT_LOCKED: "another process uses it",
+    Reason.VAULT_READ_ONLY: "it, or its folder, cannot be written to",
+}
+
+
+class SqliteVault:
+    """One file."""
+
+    def __init__(self, vault: Vault) -> None:
+        self.path = Path(vault.place) / f"{vault.name}.vault"
+        self._bytes_max = vault.bytes_max
+        self._connection: sqlite3.Connection | None = None
+        self._tables = Tables(self)
+        self._written = 0  # bytes since the last checkpoint, about
+
+    # Open and closed.
+
+    def open(self) -> int:
+        """Make the file if it is not there, and lock it."""
+        self.close()
+        self._make_folder()
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=LOCK_S, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._told(error) from None
+        self._connection.text_factory = bytes  # we store none, and what is damaged need not be UTF-8
+        try:
+            self._prepare()
+        except VaultError:
+            self.close()
+            raise
+        return int(self._pragma("page_count")) * int(self._pragma("page_size"))
+
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except PermissionError as error:
+            raise VaultError(Reason.VAULT_READ_ONLY, str(error)) from None
+        except OSError as error:
+            raise VaultError(Reason.VAULT_FAILED, str(error)) from None
+        if self.path.exists() and not os.access(self.path, os.W_OK):  # SQLite would fail later, in other words
+            raise VaultError(Reason.VAULT_READ_ONLY, f"{self.path}: it cannot be written to")
+
+    def _prepare(self) -> None:
+        self._pragma("locking_mode = EXCLUSIVE")
+        is_new = self._is_new()  # before anything is changed: the file may be somebody else's
+        self._pragma("journal_mode = WAL")
+        self._pragma("synchronous = FULL")
+        self._pragma("wal_autocheckpoint = 0")
+        self._pragma("secure_delete = OFF")  # some systems have it on, and write what is forgotten once more
+        self._pragma(f"journal_size_limit = {KEPT_BYTES}")
+        if self._bytes_max is not None:
+            self._pragma(f"max_page_count = {max(1, self._bytes_max // int(self._pragma('page_size')))}")
+        self.query("BEGIN IMMEDIATE")  # shows whether it can be written to, and keeps the lock from here on
+        if is_new:
+            for table in TABLES:
+                self.query(table)
+            self._pragma(f"application_id = {APPLICATION_ID}")
+            self._pragma(f"user_version = {VERSION}")
+        self.query("COMMIT")
+        self._tables = Tables(self)
+        self._tables.load()
+        self._written = OVERDUE_BYTES  # what an earlier process left in the write-ahead log
+
+    def _is_new(self) -> bool:
+        mark, version = self._pragma("application_id"), self._pragma("user_version")
+        if mark == APPLICATION_ID:
+            if version > VERSION:
+                problem = f"{self.path}: has version {version}; this Heliograph knows {VERSION}: use a newer one"
+                raise VaultError(Reason.VAULT_NEWER, problem)
+            return False
+        if mark or version or self.query("SELECT 1 FROM sqlite_master LIMIT 1"):
+            raise VaultError(Reason.VAULT_FOREIGN, f"{self.path}: it is not a vault of Heliograph")
+        return True
+
+    def close(self) -> None:
+        """Let go of the file; SQLite empties the write-ahead log into it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                pass  # what is committed stays in the write-ahead log
+
+    # Use.
+
+    def commit(self, commits: Sequence[Sequence[Change]]) -> list[Committed]:
+        """All of them in one transaction."""
+        try:
+            self.query("BEGIN IMMEDIATE")
+            done = self._tables.apply(commits)
+            self.query("COMMIT")
+        except VaultError:
+            self._tables.forget()
+            self._roll_back()
+            raise
+        self._written += COMMIT_BYTES + sum(size_of(change) for changes in commits for change in changes)
+        return done
+
+    def _roll_back(self) -> None:
+        assert self._connection is not None
+        if self._connection.in_transaction:  # SQLite rolls back by itself after some errors
+            self.query("ROLLBACK")
+
+    def read(self, query: Query) -> Found:
+        """Answer a query."""
+        return self._tables.find(query)
+
+    def tidy(self, busy: bool) -> None:
+        """Move the write-ahead log into the file, so that it does not grow."""
+        if self._written < (OVERDUE_BYTES if busy else IDLE_BYTES):
+            return
+        try:
+            self.query("PRAGMA wal_checkpoint(PASSIVE)")
+        except VaultError as error:
+            if error.reason is not Reason.VAULT_FULL:
+                raise
+        self._written = 0
+
+    def check(self) -> list[str]:
+        """What SQLite itself finds."""
+        return [row[0].decode() for row in self.query("PRAGMA integrity_check(100)") if row[0] != b"ok"]
+
+    def compact(self) -> None:
+        """Write the file anew."""
+        self.query("VACUUM")
+        self.query("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    # What tables.py needs.
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Run a statement; its rows."""
+        assert self._connection is not None, "the vault is not open"
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._told(error) from None
+
+    def change(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once per row of values."""
+        assert self._connection is not None, "the vault is not open"
+        try:
+            self._connection.executemany(sql, rows)
+        except sqlite3.Error as error:
+            raise self._told(error) from None
+
+    def _pragma(self, text: str) -> Any:
+        rows = self.query(f"PRAGMA {text}")
+        return rows[0][0] if rows else None
+
+    def _told(self, error: sqlite3.Error) -> VaultError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it says more than a reason can
+        reason = _REASONS.get(code, Reason.VAULT_FAILED)
+        return VaultError(reason, f"{self.path}: {_HINTS.get(reason, '')}{' ' if reason in _HINTS else ''}({error})")

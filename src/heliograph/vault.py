@@ -1,0 +1,278 @@
+"""The vault: what a machine may ask of the one durable thing it has, and what it is told. Rule 16 of machine.py.
+
+In:    nothing; these are values.
+Out:   Vault (declared by a machine's owner), changes for a commit, queries for a read, and the answers to both.
+State: none.
+Not here: back ends (live/vaults/), the live thread (live/disk.py), the simulated disk (sim/disk.py), stores.
+
+A vault has *logs* and *keys*. A log is a list of runs, each of one or more records; every record has a *position*,
+counted from 0, which is never used again. Keys hold small values and are ordered by their UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heliograph.errors import Reason
+
+Position = int
+"""The number of a record in its log."""
+
+NAME = re.compile("[A-Za-z0-9_-]{1,40}")
+NAME_BYTES_MAX = 512  # of a log's name or a key, in UTF-8
+VALUE_BYTES_MAX = 1 << 16  # of a key: what is larger belongs into a log
+RUN_BYTES_MAX = 2 << 20  # one largest frame and its neighbours
+RUN_RECORDS_MAX = 1 << 20
+COMMIT_BYTES_MAX = 16 << 20  # what a vault may have to hold in memory, and to write at once
+CHANGES_MAX = 16_384  # of one commit
+READ_BYTES_MAX = 4 << 20  # one answer; a read must not keep commits waiting for long
+READ_RUNS_MAX = 1_024
+PAGE_MAX = 1_024  # keys or logs of one answer
+TRIM_RUNS_MAX = 1_024  # forgotten by one Trim; the rest takes another
+TRIM_BYTES_MAX = 8 << 20
+NUMBER_MAX = 1 << 62  # of positions and times (nanoseconds: the year 2116), either side of 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vault:
+    """The vault that a machine is to have. One machine has one at most."""
+
+    name: str  # letters, digits, "-" and "_", at most 40: a file or schema is called after it
+    place: str = ""  # a folder, or postgresql://…; the simulated world has its own places
+    bytes_max: int | None = None  # on disk; beyond it the vault is full
+
+    def __post_init__(self) -> None:
+        assert NAME.fullmatch(self.name), f"no name for a vault: {self.name!r}"
+
+
+# What a commit is made of.
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Add a run to the end of a log, which need not exist yet."""
+
+    log: str
+    data: bytes
+    count: int  # records in it: so many positions it takes
+    first_ns: int  # network time of its first record …
+    last_ns: int  # … and of its last
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set a key."""
+
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Forget a key; it need not exist."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Forget the runs of a log that lie entirely before a position: TRIM_RUNS_MAX or TRIM_BYTES_MAX at once."""
+
+    log: str
+    before: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Forget a log, its name and its numbering. A long one is trimmed in slices first."""
+
+    log: str
+
+
+Change = Append | Put | Delete | Trim | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What a vault knows of a log. One that does not exist is empty and begins at 0."""
+
+    name: str
+    first: Position = 0  # of the oldest record that is kept; equal to ``next`` if there is none
+    next: Position = 0  # what the next record gets
+    runs: int = 0
+    bytes: int = 0  # of its runs' data
+    first_ns: int = 0  # when the oldest run began
+    last_ns: int = 0  # the latest time that any run ended, forgotten ones included
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """``done`` of a commit."""
+
+    positions: tuple[Position, ...] = ()  # per Append, in order: where its run begins
+    trimmed: tuple[Log, ...] = ()  # per Trim, in order: what is left
+
+
+# What can be read.
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Runs of a log, from the one that holds ``start``; answered by RunsRead.
+
+    With ``since_ns``, from the first run with which the log reached that time, if this is later than ``start``.
+    """
+
+    log: str
+    start: Position = 0
+    since_ns: int | None = None
+    bytes_max: int = 1 << 18  # of data; one run is read even if it is larger
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it was appended, and where it begins."""
+
+    position: Position
+    count: int
+    first_ns: int
+    last_ns: int
+    data: bytes
+
+    @property
+    def next(self) -> Position:
+        """Where the run after it begins."""
+        return self.position + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Records that were written and cannot be read."""
+
+    position: Position
+    count: int
+    problem: str
+
+    @property
+    def next(self) -> Position:
+        """Where what is after it begins."""
+        return self.position + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class RunsRead:
+    """``done`` of a Read: what was found, without a hole between one and the next, and the log it is from."""
+
+    runs: tuple[Run | Damage, ...]
+    log: Log
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKeys:
+    """Keys that begin with ``prefix`` and come after ``after``, in order, PAGE_MAX at most; answered by KeysRead."""
+
+    prefix: str = ""
+    after: str | None = None
+    bytes_max: int = 1 << 18  # of keys and values; one is read even if it is larger
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRead:
+    """``done`` of a ReadKeys. ``more``: ask again after the last one."""
+
+    pairs: tuple[tuple[str, bytes | None], ...]  # None: the value is damaged
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLogs:
+    """Logs whose names begin with ``prefix`` and come after ``after``, in order; answered by LogsRead."""
+
+    prefix: str = ""
+    after: str | None = None
+    count_max: int = PAGE_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class LogsRead:
+    """``done`` of a ReadLogs. ``more``: ask again after the last one."""
+
+    logs: tuple[Log, ...]
+    more: bool
+
+
+Query = Read | ReadKeys | ReadLogs
+Found = RunsRead | KeysRead | LogsRead
+
+
+# What a machine is told.
+
+
+@dataclass(frozen=True, slots=True)
+class VaultOpened:
+    """The vault can be used from now on. What is in it has to be read, also where the machine knew it before."""
+
+    name: str
+    bytes: int  # that it takes on disk
+
+
+@dataclass(frozen=True, slots=True)
+class VaultFailed:
+    """The vault could not be opened, or was lost: everything asked of it fails until VaultOpened comes."""
+
+    name: str
+    reason: Reason
+    problem: str
+
+
+def size_of(change: Change) -> int:
+    """What a change counts against COMMIT_BYTES_MAX."""
+    if isinstance(change, Append):
+        return len(change.data)
+    return len(change.value) if isinstance(change, Put) else 0
+
+
+def fitting(sizes: Sequence[int], bytes_max: int) -> int:
+    """How many of these fit into one answer; one does in any case."""
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if total > bytes_max:
+            return max(count, 1)
+    return len(sizes)
+
+
+def check_changes(changes: Sequence[Change]) -> None:
+    """A machine keeps the limits of its commits; one that does not is wrong."""
+    assert 0 < len(changes) <= CHANGES_MAX, f"a commit of {len(changes)} changes"
+    assert sum(map(size_of, changes)) <= COMMIT_BYTES_MAX, "a commit is too large"
+    for change in changes:
+        if isinstance(change, Put | Delete):
+            _check_name(change.key)
+            assert isinstance(change, Delete) or len(change.value) <= VALUE_BYTES_MAX, f"{change.key}: too large"
+            continue
+        _check_name(change.log)
+        if isinstance(change, Append):
+            assert 0 < change.count <= RUN_RECORDS_MAX, f"{change.log}: a run of {change.count} records"
+            assert len(change.data) <= RUN_BYTES_MAX, f"{change.log}: a run of {len(change.data)} bytes"
+            assert abs(change.first_ns) < NUMBER_MAX > abs(change.last_ns), f"{change.log}: a run out of all time"
+        elif isinstance(change, Trim):
+            assert abs(change.before) < NUMBER_MAX, f"{change.log}: position {change.before}"
+
+
+def check_query(query: Query) -> None:
+    """The same of what it reads."""
+    if isinstance(query, ReadLogs):
+        assert 0 < query.count_max <= PAGE_MAX, f"{query.count_max} logs at once"
+    else:
+        assert 0 < query.bytes_max <= READ_BYTES_MAX, f"{query.bytes_max} bytes at once"
+    if isinstance(query, Read):
+        _check_name(query.log)
+        assert 0 <= query.start < NUMBER_MAX, f"{query.log}: position {query.start}"
+        assert query.since_ns is None or abs(query.since_ns) < NUMBER_MAX, f"{query.log}: time {query.since_ns}"
+
+
+def _check_name(name: str) -> None:
+    assert 0 < len(name.encode()) <= NAME_BYTES_MAX, f"a name of {len(name)} characters"

@@ -1,0 +1,102 @@
+"""A service with a vault beside a real broker, the same in both drivers: it counts how often it was started."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.broker.config import BrokerConfig
+from heliograph.errors import Reason
+from heliograph.live.node import Running, run_node
+from heliograph.live.vaults.sqlite import SqliteVault
+from heliograph.node import BROKER, Node, Pipe, build
+from heliograph.observe.log import Log
+from heliograph.sim.world import World
+from heliograph.vault import Append, Committed, LogsRead, ReadLogs, Vault, VaultOpened
+from tests.live.machines import Recorder, until
+from tests.sim.machines import CALM, run
+
+
+class Counting(Recorder):
+    """Adds a record to its log whenever it is started."""
+
+    starts: int | None = None  # durable ones
+
+    def tell(self, command: Any, now: int) -> None:
+        assert isinstance(command, VaultOpened)
+        self.outbox.read(ReadLogs())
+
+    def done(self, ticket: int, result: Any, now: int) -> None:
+        if isinstance(result, LogsRead):
+            self.outbox.commit([Append("starts", b"", 1, now, now)])
+        else:
+            assert isinstance(result, Committed)
+            self.starts = result.positions[0] + 1
+
+    def failed(self, ticket: int, reason: Reason, now: int) -> None:
+        raise AssertionError(reason)
+
+
+def a_node(incarnation: int, place: str = "") -> Node:
+    """A broker with its services, and one more."""
+    node = build(BrokerConfig(name="b"), seed=1, incarnation=incarnation)
+    return replace(
+        node,
+        machines={**node.machines, "counting": Counting()},
+        pipes=(*node.pipes, Pipe(BROKER, "counting")),
+        vaults={"counting": Vault(name="counting", place=place)},
+    )
+
+
+def test_a_simulated_service_finds_what_it_kept() -> None:
+    world = World(4, network=CALM)
+    host = world.add("b", a_node)
+    for start in range(1, 5):
+        world.start(host)
+        run(world, 1)
+        machine = host.seat("counting").machine
+        assert isinstance(machine, Counting)
+        assert machine.starts == start
+        world.crash(host)
+
+
+@pytest.mark.live
+def test_a_live_service_finds_what_it_kept(tmp_path: Path) -> None:
+    async def start(number: int) -> None:
+        node = a_node(number, str(tmp_path))
+        machine = node.machines["counting"]
+        assert isinstance(machine, Counting)
+        running = Running(node, Log("b", stream=io.StringIO()), None, None)
+        assert await running.open((), None)
+        await until(lambda: machine.starts == number)
+        await running.end(None)
+
+    for number in range(1, 4):
+        asyncio.run(start(number))
+
+
+@pytest.mark.live
+@pytest.mark.req("O6")
+def test_a_node_whose_vault_is_in_use_says_so_and_ends(tmp_path: Path) -> None:
+    user = SqliteVault(Vault(name="counting", place=str(tmp_path)))
+    user.open()
+    lines = io.StringIO()
+
+    class Deaf(Counting):
+        def tell(self, command: Any, now: int) -> None:
+            pass
+
+    node = a_node(1, str(tmp_path))
+    node.machines["counting"] = Deaf()
+    assert asyncio.run(run_node(node, (), Log("b", format="json", stream=lines))) == 1
+    user.close()
+    said = [json.loads(line) for line in lines.getvalue().splitlines()]
+    (refused,) = [line for line in said if line.get("note") == "vault_refused"]
+    assert refused["reason"] == "vault_locked"
+    assert "another process uses it" in refused["problem"]
