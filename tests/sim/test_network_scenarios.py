@@ -80,21 +80,13 @@ def overtaken(result: Result) -> int:
 
 @pytest.mark.slow
 @pytest.mark.req("N5", "N11")
-@pytest.mark.parametrize("seed", range(1, 11))
+@pytest.mark.parametrize("seed", range(1, 11))  # in 5 and 7 of the triangles, brokers are each other's next hop
 @pytest.mark.parametrize("name", ["network-costs", "network-triangles"])
 def test_nothing_is_overtaken_or_lost_while_costs_change_and_links_are_added(name: str, seed: int) -> None:
     result = play(load(name), seed)
     assert result.ok, why(result)
     assert not overtaken(result)
     assert all(result.faults.values())
-
-
-@pytest.mark.slow
-@pytest.mark.req("N11")
-@pytest.mark.parametrize("seed", [17, 39])  # 17: a1 and a2 are each other's next hop for a moment, and 173 circles
-def test_what_circles_while_views_differ_is_neither_overtaken_nor_lost(seed: int) -> None:
-    result = play(load("network-triangles"), seed)
-    assert result.ok, why(result)
 
 
 @pytest.mark.slow
