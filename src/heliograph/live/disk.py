@@ -21,7 +21,8 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import Reason
-from heliograph.live.vaults.backend import Backend, VaultError, make_backend
+from heliograph.live.vaults.backend import Backend, VaultError
+from heliograph.live.vaults.choice import make_backend
 from heliograph.machine import Ticket
 from heliograph.notes import VaultFound, VaultRefused
 from heliograph.vault import Change, Committed, Query, Vault, VaultFailed, VaultOpened, size_of

@@ -23,20 +23,20 @@ from heliograph.model.topics import filter_fault, topic_fault
 from heliograph.sim import conditions
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.network import NetworkSettings
-from heliograph.sim.reading import others, read_table, suggest
-from heliograph.sim.topology import (
+from heliograph.sim.world import HostSettings
+from heliograph.topology.scenario import (
     DURATION_S_MAX,
     BrokerPlan,
     ClientPlan,
     Range,
-    Topology,
+    ScenarioTopology,
     client_names,
-    drawn,
     filled,
     home,
     range_problems,
+    with_generated,
 )
-from heliograph.sim.world import HostSettings
+from heliograph.topology.tables import others, read_table, suggest
 
 FAULTS = {
     "stall": "a direction of a link stands still for a while, then everything arrives",
@@ -144,7 +144,7 @@ class Scenario:
     """Everything that, with a seed, determines a run."""
 
     scenario: Head
-    topology: Topology
+    topology: ScenarioTopology
     network: NetworkSettings = field(default_factory=NetworkSettings)
     datagrams: DatagramSettings = field(default_factory=DatagramSettings)
     hosts: HostSettings = field(default_factory=HostSettings)
@@ -222,7 +222,7 @@ def _head_problems(head: Head) -> list[str]:
     return found
 
 
-def _workload_problems(workload: Workload, topology: Topology, path: str) -> list[str]:
+def _workload_problems(workload: Workload, topology: ScenarioTopology, path: str) -> list[str]:
     found = []
     if workload.client not in topology.clients:
         found.append(f"{path}.client = {workload.client!r}: {suggest(workload.client, list(topology.clients))}")
@@ -317,13 +317,13 @@ __all__ = [
     "Head",
     "Range",
     "Scenario",
-    "Topology",
+    "ScenarioTopology",
     "Workload",
     "client_names",
-    "drawn",
     "filled",
     "home",
     "load",
     "parse",
     "shipped",
+    "with_generated",
 ]
