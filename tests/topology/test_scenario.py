@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.errors import ConfigError
 from heliograph.sim.checkers.maps import reach
-from heliograph.sim.scenario import parse
+from heliograph.sim.scenario_files import parse
 from heliograph.topology.scenario import SHAPES, ClientPlan, ScenarioTopology, Shape, home, with_generated
 
 

@@ -46,7 +46,7 @@ def _demo() -> None:
 def _simulate(report: Report) -> None:
     """The same broker code in a world that goes wrong, from five seeds, and one of them twice."""
     from heliograph.sim.run import play
-    from heliograph.sim.scenario import load
+    from heliograph.sim.scenario_files import load
 
     scenario = load(SCENARIO)
     report.begin(f"A simulated network: {SCENARIO}")
