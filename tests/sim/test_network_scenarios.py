@@ -12,7 +12,8 @@ import pytest
 from heliograph.notes import SessionRoamed
 from heliograph.sim.loop import SECOND
 from heliograph.sim.run import Result, play
-from heliograph.sim.scenario import Fault, Scenario, load, parse
+from heliograph.sim.scenario import Fault, Scenario
+from heliograph.sim.scenario_files import load, parse
 from heliograph.sim.stage import Stage
 from tests.sweep.seeds import seeds_of
 

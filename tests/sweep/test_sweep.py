@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.errors import UsageError
-from heliograph.sim.scenario import shipped
+from heliograph.sim.scenario_files import shipped
 from tests.sweep.__main__ import main
 from tests.sweep.seeds import FILE, listed, read
 
