@@ -64,7 +64,7 @@ class Seeker:
         )
         brokers = (local_broker(),) if local and not options.names_somebody else options.brokers
         targets = targets_of(result, self._trust, brokers)
-        if not targets:
+        if result.reason is Reason.NETWORKS_SEVERAL or not targets:
             raise self._failure(result)
         return Found(result, targets)
 
