@@ -22,7 +22,7 @@ from heliograph.broker.shares import Shares, source_of
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import FIXED, SOCKET, DirectoryConfig, address_of, written
+from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.known import Key, Known, KnownBrokers
 from heliograph.discovery.brokers.messages import (
@@ -60,7 +60,6 @@ from heliograph.machine import (
     LinkId,
     Outbox,
     Peer,
-    Socket,
     SocketFailed,
     SocketName,
     SocketOpened,
@@ -135,11 +134,6 @@ class Directory:
         self._wall_offset_ns: int | None = None
         self._started = False
         self._counts: Counter[str] = Counter()
-
-    @staticmethod
-    def sockets(config: DirectoryConfig) -> tuple[Socket, ...]:
-        """The socket that it needs."""
-        return (Socket(name=SOCKET, host=config.host, port=config.port),)
 
     # -- hearing ----------------------------------------------------------------------------------------------------
 
@@ -507,7 +501,7 @@ class Directory:
     def _reload(self, config: DirectoryConfig, now: Instant) -> None:
         """Put settings in force, but for those that only a restart can change."""
         restart = config.restart_needed(self._started_with)
-        self._config = config = replace(config, **{name: getattr(self._started_with, name) for name in FIXED})
+        self._config = config = config.as_far_as_reloadable(self._started_with)
         self._known.reload(config)
         self._requests.limit(config.requests_remembered)
         self._anchors.reload(config, now)

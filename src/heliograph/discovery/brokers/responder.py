@@ -23,7 +23,7 @@ from msgspec.structs import replace as replace_body
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser, DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
+from heliograph.discovery.brokers.config import RESPONDER, SOCKET, ResponderConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
@@ -60,7 +60,6 @@ from heliograph.machine import (
     LinkId,
     Outbox,
     Peer,
-    Socket,
     SocketFailed,
     SocketName,
     SocketOpened,
@@ -74,7 +73,6 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
-NAME = "discovery"
 NS_PER_MS = 1_000_000
 FIRST_SAMPLE_MS = 50  # while the broker has not said yet where it listens
 
@@ -108,16 +106,6 @@ class Responder:
         self._port = 0  # of our datagram socket; 0: it is not open
         self._counts: Counter[str] = Counter()
 
-    @staticmethod
-    def sockets(config: ResponderConfig) -> tuple[Socket, ...]:
-        """The sockets that it needs: its own, and the group's where it listens to one."""
-        own = Socket(name=SOCKET, host=config.host, port=config.port)
-        group = config.multicast
-        if not group.enabled:
-            return (own,)
-        interface = group.interface or config.host
-        return own, Socket(name=GROUP_SOCKET, port=group.port, group=group.group, interface=interface)
-
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
@@ -129,7 +117,7 @@ class Responder:
         speaker = self._speaker = Speaker(link, self._outbox, self._secret)
         speaker.serve = self._serve
         speaker.warned = self._withdraw
-        speaker.hello(NAME)
+        speaker.hello(RESPONDER)
         speaker.subscribe(REQUEST_TOPIC, self._heard_request)
         speaker.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
         self._sample(now)
