@@ -68,6 +68,7 @@ from heliograph.machine import (
     TurnedAway,
 )
 from heliograph.model.identity import Role
+from heliograph.model.publication import Publication
 from heliograph.notes import DirectoryReloaded, PeerRefused
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
@@ -163,10 +164,10 @@ class Directory:
         except ProtocolError as error:
             self._count(error)
 
-    def _heard(self, payload: bytes, now: Instant) -> None:
+    def _heard(self, publication: Publication, now: Instant) -> None:
         """Something on a topic, from a broker of the network."""
         try:
-            message = messages.unpack(payload, padded=False)
+            message = messages.unpack(publication.payload, padded=False)
             if message.kind is Kind.ADVERTISEMENT:
                 self._advertised(message, None, NO_COOKIE, now)
             elif message.kind is Kind.RELAY:
@@ -331,7 +332,7 @@ class Directory:
         if self._config.private and holder is None:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
         self._signing.check_fresh(request, holder, wall_ns)
-        if request.network and not self._known.count(request.network) and not self._anchors.speakers:
+        if request.network and not self._known.count(request.network) and not self._anchors.sessions:
             raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.networks_in_words()}")
         return request
 
@@ -343,7 +344,7 @@ class Directory:
         message = replace(message, chain=self._signing.chain_for(message))
         spread = Spread(messages.bare(message), *reply, self._config.name, relay, last)
         self._counts["requests"] += 1
-        if self._anchors.speakers and not last:
+        if self._anchors.sessions and not last:
             self._anchors.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
         brief = Spread(messages.bare(replace(message, chain=b"")), *reply, self._config.name, relay, last)
         fits = len(messages.write(spread)) <= DATAGRAM_BYTES_MAX
@@ -473,7 +474,7 @@ class Directory:
         if address is not None:
             body = Announcement(self._config.name, *address, self._config.lifetime_s)
             self._anchors.publish(ANNOUNCEMENT_TOPIC, messages.pack(self._signing.message(body), pad=False))
-        every_ns = self._config.lifetime_s * NS_PER_S // RENEWALS if self._anchors.speakers else NS_PER_S
+        every_ns = self._config.lifetime_s * NS_PER_S // RENEWALS if self._anchors.sessions else NS_PER_S
         self._timers.set("announce", now + every_ns, self._announce)
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
@@ -536,7 +537,7 @@ class Directory:
                     "islands": self._known.islands,
                     "landmarks": self._known.landmarks.addresses,
                     "placed": self._known.landmarks.placed,
-                    "links": len(self._anchors.speakers),
+                    "links": len(self._anchors.sessions),
                     "guests": len(self._guests),
                     "requests_remembered": len(self._requests),
                     "sources": len(self._buckets),
