@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from heliograph.broker.config import PROTOCOL, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.config import DIRECTORY as DIRECTORY
 from heliograph.discovery.brokers.config import RESPONDER
-from heliograph.discovery.brokers.declared import DIRECTORY_SERVICE, RESPONDER_SERVICE
+from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_SERVICE
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import ADMIN_SERVICE
-from heliograph.services.declared import Configured, NoSettings, Place, Service
+from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
 
@@ -72,17 +72,19 @@ def build(
     keyring: Keyring | None = None,
 ) -> Node:
     """A broker with its services: those without settings, such as admin, and those whose settings are given."""
-    from heliograph.broker.broker import Broker  # late: who reads settings needs the list above, and no broker
+    from heliograph.broker.broker import Broker  # late: the settings need the list above, and no broker
 
-    place = Place(broker=config, seed=seed, incarnation=incarnation, keyring=keyring, local_digest=config.local_digest)
+    around = Surroundings(
+        broker=config, seed=seed, incarnation=incarnation, keyring=keyring, local_digest=config.local_digest
+    )
     broker = Broker(config, seed=seed, incarnation=incarnation)
-    return _joined(config.name, broker, configured((NoSettings(), *services)), place)
+    return _joined(config.name, broker, configured((NoSettings(), *services)), around)
 
 
 def build_alone(name: str, config: object, *, seed: int, keyring: Keyring | None = None, digest: bytes = b"") -> Node:
     """A service in a process of its own."""
-    place = Place(broker=None, seed=seed, keyring=keyring, local_digest=digest)
-    return _joined(name, None, configured((config,)), place)
+    around = Surroundings(broker=None, seed=seed, keyring=keyring, local_digest=digest)
+    return _joined(name, None, configured((config,)), around)
 
 
 def configured(configs: Iterable[object]) -> tuple[Configured, ...]:
@@ -93,21 +95,21 @@ def configured(configs: Iterable[object]) -> tuple[Configured, ...]:
     return found
 
 
-def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...], place: Place) -> Node:
+def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...], around: Surroundings) -> Node:
     machines: dict[str, Machine] = {} if broker is None else {BROKER: broker}
     takers: dict[str, str] = {PROTOCOL: BROKER}
     sockets: dict[str, tuple[Socket, ...]] = {}
     vaults: dict[str, Vault] = {}
     listeners: tuple[ListenerConfig, ...] = ()
-    if place.broker is not None:
-        listeners = place.broker.listeners
-        if place.broker.time.servers:
-            sockets[BROKER] = (_time_socket(place.broker),)
+    if around.broker is not None:
+        listeners = around.broker.listeners
+        if around.broker.time.servers:
+            sockets[BROKER] = (_time_socket(around.broker),)
     for service, config in ((each.service, each.config) for each in services):
-        machines[service.name] = service.build(config, place)
+        machines[service.name] = service.build(config, around)
         listeners += service.listeners(config)
         takers[service.protocol] = service.name
-        if opened := service.sockets(config, place.broker):
+        if opened := service.sockets(config, around.broker):
             sockets[service.name] = opened
         vault = service.vault(config)
         if vault is not None:

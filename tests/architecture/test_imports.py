@@ -8,7 +8,7 @@ from tests.architecture.house import SOURCE, Import, imports_of, source_files
 
 # A room may import from its own row and from the rows above it.
 ORDER = (
-    ("apart", "errors", "kernels", "model", "spelling"),
+    ("apart", "errors", "kernels", "model"),
     ("notes", "machine", "vault"),
     ("trust", "timekeeping"),
     ("wire",),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.config.keys import KEYS, Key
-from heliograph.config.settings import parse_settings
+from heliograph.config.load import parse_settings
+from heliograph.config.sections import KEYS, Key
 from heliograph.sim.checkers import CHECKERS
 from heliograph.sim.scenario import FAULTS, parse
 from tests.architecture.house import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.config.keys import KEYS
+from heliograph.config.sections import KEYS
 
 from .conftest import Run
 

@@ -12,7 +12,7 @@ from heliograph.cli import network_state as state
 from heliograph.cli.network_state import LocalBroker, LocalNetwork
 from heliograph.cli.network_trace import as_text
 from heliograph.cli.topology import drawn
-from heliograph.config.settings import load_settings
+from heliograph.config.load import load_settings
 from heliograph.model.identity import network_is_valid
 
 from .conftest import Run

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.cli.topology import MEMBERS_MAX, drawn, read_topology
-from heliograph.config.settings import parse_settings
+from heliograph.config.load import parse_settings
 from heliograph.errors import ConfigError
 from tests.architecture.house import ROOT
 

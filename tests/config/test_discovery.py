@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.config.settings import load_settings, parse_settings
+from heliograph.config.load import load_settings, parse_settings
 from heliograph.discovery.brokers.config import DIRECTORY_PORT, GROUP, GROUP_PORT, DirectoryConfig, ResponderConfig
-from heliograph.discovery.brokers.declared import RESPONDER_SERVICE
+from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.errors import ConfigError
 
 pytestmark = pytest.mark.req("B1", "O6")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from heliograph.config.keys import KEYS
-from heliograph.config.settings import parse_settings
+from heliograph.config.load import parse_settings
+from heliograph.config.sections import KEYS
 
 pytestmark = pytest.mark.req("O5")
 

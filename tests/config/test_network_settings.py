@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.broker.config import LinkConfig, NetworkConfig
-from heliograph.config.settings import load_settings, parse_settings
+from heliograph.config.load import load_settings, parse_settings
 from heliograph.config.sources import Option
 from heliograph.errors import ConfigError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.broker.config import BrokerConfig, ListenerConfig, RuleConfig
-from heliograph.config.settings import Settings, load_settings, parse_settings
+from heliograph.config.load import Settings, load_settings, parse_settings
 from heliograph.config.sources import Option
 from heliograph.errors import ConfigError
 from heliograph.model.identity import Role

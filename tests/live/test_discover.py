@@ -16,7 +16,7 @@ import heliograph
 from heliograph import Discover, NotConnectedError, UsageError
 from heliograph.broker.commands import Listening
 from heliograph.broker.config import BrokerConfig, ListenerConfig
-from heliograph.config.keyring import load_keyring
+from heliograph.config.keyring_files import load_keyring
 from heliograph.discovery.brokers.config import DirectoryConfig, MulticastConfig, ResponderConfig, written
 from heliograph.errors import Reason
 from heliograph.live import remembered

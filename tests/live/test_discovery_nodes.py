@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.config.keyring import load_keyring
+from heliograph.config.keyring_files import load_keyring
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
 from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.result import Result

@@ -15,7 +15,7 @@ from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbo
 from heliograph.model.publication import Publication
 from heliograph.model.settings import Problem, check, setting
 from heliograph.services.broker_session import BrokerSession
-from heliograph.services.declared import Place, Service
+from heliograph.services.declared import Service, Surroundings
 from heliograph.wire.frames import Frame
 
 NAME = "greeter"
@@ -112,9 +112,9 @@ class GreeterService(Service[GreeterConfig]):
     name = NAME
     config = GreeterConfig
 
-    def build(self, config: GreeterConfig, place: Place) -> Machine:
+    def build(self, config: GreeterConfig, around: Surroundings) -> Machine:
         """Its machine."""
-        return Greeter(config, place.seed)
+        return Greeter(config, around.seed)
 
     def reload(self, config: GreeterConfig) -> object:
         """Its greeting can change."""

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from heliograph.cli.main import app
-from heliograph.config.keyring import load_keyring
+from heliograph.config.keyring_files import load_keyring
 from heliograph.errors import ConfigError
 from heliograph.model.identity import Role
 from heliograph.trust.config import TlsConfig

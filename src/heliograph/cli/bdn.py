@@ -21,7 +21,7 @@ from heliograph.cli.tables import show
 from heliograph.errors import HeliographError, UsageError
 
 if TYPE_CHECKING:
-    from heliograph.config.settings import Settings
+    from heliograph.config.load import Settings
 
 app = group("Run a broker directory (BDN), or ask a running one.")
 

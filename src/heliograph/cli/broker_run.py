@@ -19,7 +19,7 @@ from heliograph.cli.config import Chosen, settings_from
 from heliograph.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from heliograph.config.settings import Settings
+    from heliograph.config.load import Settings
     from heliograph.config.sources import Option
 
 

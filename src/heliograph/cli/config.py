@@ -19,8 +19,8 @@ from heliograph.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from heliograph.config.keys import Key
-    from heliograph.config.settings import Settings
+    from heliograph.config.load import Settings
+    from heliograph.config.sections import Key
     from heliograph.config.sources import Option
 
 app = group("Check, show and explain settings.")
@@ -36,7 +36,7 @@ def settings_from(chosen: Path | None, options: Sequence[Option] = ()) -> Settin
     """The settings that a command run here and now would use."""
     import os
 
-    from heliograph.config.settings import load_settings
+    from heliograph.config.load import load_settings
 
     return load_settings(chosen, os.environ, Path.cwd(), options)
 
@@ -98,7 +98,7 @@ def explain(
     """Explain a key, or list the keys of a section, or all."""
     import json
 
-    from heliograph.config.keys import KEYS
+    from heliograph.config.sections import KEYS
 
     section = "" if key is None else f"{key.strip('[]')}."  # also as it stands in the file: [limits]
     listed = {path: each for path, each in KEYS.items() if path.startswith(section)}
@@ -121,8 +121,8 @@ def explain(
 
 
 def _find(text: str) -> Key:
-    from heliograph.config.keys import KEYS, PREFIX
-    from heliograph.spelling import nearest
+    from heliograph.config.sections import KEYS, PREFIX
+    from heliograph.model.spelling import nearest
 
     # What a user may have copied: a path with a listener's name or a rule's number, or a variable's name.
     plain = text.removeprefix(PREFIX).replace("__", ".").lower() if text.startswith(PREFIX) else text

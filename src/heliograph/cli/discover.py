@@ -121,7 +121,7 @@ def _options(
 def _keyring(authority: Path | None, certificate: Path | None, key: Path | None) -> Keyring | None:
     if authority is None:
         return None
-    from heliograph.config.keyring import load_keyring
+    from heliograph.config.keyring_files import load_keyring
     from heliograph.trust.config import TlsConfig
 
     paths = {"authority": authority, "certificate": certificate, "key": key}

@@ -3,7 +3,7 @@
 In:    the text of a file, a mapping of variables, options; all of them untrusted.
 Out:   Draft: the values given, each with its source, typed by its key; and every problem met on the way.
 State: a Draft while it is filled.
-Not here: which keys exist (keys.py), finding the file, defaults and checks across keys (settings.py).
+Not here: which keys exist (sections.py), finding the file, defaults and checks across keys (load.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliograph.config.keys import KEYS, LISTS, PREFIX, SECTIONS, Key, keys_of
+from heliograph.config.sections import KEYS, LISTS, PREFIX, SECTIONS, Key, keys_of
 from heliograph.model.identity import entity_is_valid
-from heliograph.spelling import nearest
+from heliograph.model.spelling import nearest
 
 # Variables that belong to commands, not to the settings file.
 OTHER_VARIABLES = (

@@ -16,10 +16,10 @@ from random import Random
 from statistics import fmean, median
 from typing import Any
 
-from heliograph.discovery.brokers.declared import RESPONDER_SERVICE
 from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LANDMARKS_MAX
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.evaluation.places import Place
 from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, Stage
 from heliograph.evaluation.standin import StandIn

@@ -53,6 +53,6 @@ def options_from(environment: Mapping[str, str] | None = None, file: Path | None
         file = Path(named)
     if not given and file is None:
         return Discover()
-    from heliograph.config.settings import load_search  # late: most programs set none of this
+    from heliograph.config.load import load_search  # late: most programs set none of this
 
     return load_search(file, given)

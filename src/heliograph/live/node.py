@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.broker.commands import Drain, Listening, Reload, Room, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
-from heliograph.config.keyring import load_keyring
-from heliograph.config.settings import Settings
+from heliograph.config.keyring_files import load_keyring
+from heliograph.config.load import Settings
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
 from heliograph.errors import ConfigError, HeliographError

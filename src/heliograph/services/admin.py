@@ -14,7 +14,7 @@ import msgspec
 
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket
-from heliograph.services.declared import NoSettings, Place, Service
+from heliograph.services.declared import NoSettings, Service, Surroundings
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, ServiceFlag, service
 from heliograph.wire.limits import FRAME_BYTES_MAX
@@ -121,7 +121,7 @@ class AdminService(Service[NoSettings]):
     name = "admin"
     config = NoSettings
 
-    def build(self, config: NoSettings, place: Place) -> Machine:
+    def build(self, config: NoSettings, around: Surroundings) -> Machine:
         """The machine above."""
         return Admin()
 

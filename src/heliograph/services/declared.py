@@ -1,4 +1,4 @@
-"""How a service is declared: all that a node, both drivers and the settings must know of it, in one place.
+"""How a service is declared: all that a node, both drivers and the settings must know of it, in one around.
 
 In:    one subclass of Service for each service, in the service's own folder; node.py has the list of them.
 Out:   its machine, sockets, listeners and vault; its section of the settings; what people are told about it.
@@ -47,7 +47,7 @@ class NoSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Surroundings:
     """Where a service is built: what it may know of its node."""
 
     broker: BrokerConfig | None  # None: the service has a process of its own
@@ -75,7 +75,7 @@ class Service(ABC, Generic[Config]):
         return True
 
     @abstractmethod
-    def build(self, config: Config, place: Place) -> Machine:
+    def build(self, config: Config, around: Surroundings) -> Machine:
         """Its machine, new. The place to import it."""
 
     def sockets(self, config: Config, broker: BrokerConfig | None) -> tuple[Socket, ...]:

@@ -3,7 +3,7 @@
 In:    where the file may be, a mapping of variables, options.
 Out:   Settings, or ConfigError with every problem at once: the key, its value, what is allowed, where it came from.
 State: none.
-Not here: keys and what they mean (the rooms' dataclasses, keys.py), reading one source (sources.py).
+Not here: keys and what they mean (the rooms' dataclasses, sections.py), reading one source (sources.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heliograph.broker.config import (
 )
 from heliograph.client.discover import SECTION as SEARCH
 from heliograph.client.discover import Discover
-from heliograph.config.keys import KEYS, LISTS, SECTIONS, keys_of
+from heliograph.config.sections import KEYS, LISTS, SECTIONS, keys_of
 from heliograph.config.sources import Draft, Given, Option, listener_path
 from heliograph.errors import ConfigError, UnreadableError
 from heliograph.model.settings import Problem, composed, wrong

@@ -3,7 +3,7 @@
 In:    the rooms' config dataclasses, whose fields say all of that; the list of services, each of which has a section.
 Out:   SECTIONS and KEYS, by pattern ("limits.links_max", "listener.port", "network.links.host").
 State: none.
-Not here: what a key means (the dataclass of the room that uses it), reading values (sources.py), checks (settings.py).
+Not here: what a key means (the dataclass of the room that uses it), reading values (sources.py), checks (load.py).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from heliograph.discovery.brokers.config import (
 )
 from heliograph.machine import Machine, Socket
 from heliograph.model.settings import Problem
-from heliograph.services.declared import Opened, Place, ReadFile, Service
+from heliograph.services.declared import Opened, ReadFile, Service, Surroundings
 from heliograph.trust.config import TlsConfig
 
 _SIGNED = "needs tls.authority, which signed the requesters' certificates"
@@ -41,13 +41,13 @@ class ResponderService(Service[ResponderConfig]):
         """As its switch says."""
         return config.enabled
 
-    def build(self, config: ResponderConfig, place: Place) -> Machine:
-        """A responder for the broker of this place."""
+    def build(self, config: ResponderConfig, around: Surroundings) -> Machine:
+        """A responder for the broker of this around."""
         from heliograph.discovery.brokers.responder import Responder
 
-        assert place.broker is not None
+        assert around.broker is not None
         return Responder(
-            config, place.broker.name, seed=place.seed, incarnation=place.incarnation, keyring=place.keyring
+            config, around.broker.name, seed=around.seed, incarnation=around.incarnation, keyring=around.keyring
         )
 
     def sockets(self, config: ResponderConfig, broker: BrokerConfig | None) -> tuple[Socket, ...]:
@@ -108,13 +108,13 @@ class DirectoryService(Service[DirectoryConfig]):
         """As its switch says."""
         return config.enabled
 
-    def build(self, config: DirectoryConfig, place: Place) -> Machine:
+    def build(self, config: DirectoryConfig, around: Surroundings) -> Machine:
         """A directory that knows this machine's administrator."""
         from heliograph.discovery.brokers.directory import Directory
 
-        if place.local_digest:
-            config = replace(config, local_digest=place.local_digest)
-        return Directory(config, seed=place.seed, keyring=place.keyring)
+        if around.local_digest:
+            config = replace(config, local_digest=around.local_digest)
+        return Directory(config, seed=around.seed, keyring=around.keyring)
 
     def sockets(self, config: DirectoryConfig, broker: BrokerConfig | None) -> tuple[Socket, ...]:
         """The socket for requests and pings."""
