@@ -16,7 +16,7 @@ ORDER = (
     ("broker", "services"),
     ("discovery",),
     ("client",),
-    ("node", "observe"),
+    ("maps", "node", "observe", "topology"),
     ("config",),
     ("live", "sim"),
     ("evaluation",),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 
 from heliograph.broker.config import LOOPBACK, NAME_FAULT
+from heliograph.discovery.brokers.messages import LIFETIME_S_MAX
 from heliograph.machine import Address
 from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
 from heliograph.model.settings import (
@@ -312,6 +313,8 @@ class ResponderConfig:
         30,
         "how long a directory knows the broker without news; it renews three times in that",
         least=1,
+        most=LIFETIME_S_MAX,
+        note="directories keep a broker no longer",
         reloads=False,
     )
     requests_remembered: int = setting(  # a repeat of one of them costs nothing (B7)
