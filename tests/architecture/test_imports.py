@@ -109,6 +109,19 @@ def test_a_node_without_a_vault_loads_no_database() -> None:
     assert wrong == []
 
 
+def test_a_service_is_loaded_only_where_it_is_built() -> None:
+    """Every node loads every declaration; the machines behind them are loaded by nodes that have them."""
+    machines = ("heliograph.discovery.brokers.directory", "heliograph.discovery.brokers.responder")
+    wrong = [
+        f"{file.name}:{import_.line}: {import_.name}"
+        for file in FILES
+        if file.room in ("node", "config", "live", "services", "discovery")
+        for import_ in file.imports_at_start
+        if import_.module in machines
+    ]
+    assert wrong == []
+
+
 def test_no_file_imports_itself_through_others() -> None:
     modules = {file.module: file for file in FILES}
     graph = {

@@ -16,7 +16,7 @@ import typer
 
 from heliograph.cli.broker_link import target_of
 from heliograph.cli.config import Chosen, settings_from
-from heliograph.errors import ConfigError, UsageError
+from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
     from heliograph.config.load import Settings
@@ -86,13 +86,7 @@ def run_broker(
         ("log.format", log_format, "--log-format"),
     )
     options = [Option(path, str(value), typed) for path, value, typed in given if value is not None]
-    try:
-        code = _run(config, options)
-    except ConfigError as error:
-        # Who has no file is helped by the option's name.
-        raise type(error)(
-            [each.replace(".allow_open = true", ".allow_open = true (--allow-open)") for each in error.problems]
-        ) from None
+    code = _run(config, options)
     if code:
         raise typer.Exit(code)
 

@@ -137,10 +137,12 @@ def _find(text: str) -> Key:
 
 
 def _described(key: Key) -> dict[str, Any]:
+    unit = {"unit": key.unit} if key.unit else {}
     return {
         "key": key.path,
         "meaning": key.meaning,
         "type": key.type_words,
+        **unit,
         "default": "(must be given)" if key.required else key.default,
         "allowed": key.allowed,
         "changes": "by a reload" if key.setting.reloads else "by a restart",

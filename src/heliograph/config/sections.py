@@ -31,6 +31,7 @@ from heliograph.observe.log import LogConfig
 from heliograph.trust.config import TlsConfig, TokensConfig
 
 PREFIX = "HELIOGRAPH_"
+UNITS = {"ms": "milliseconds", "s": "seconds", "bytes": "bytes", "permille": "thousandths"}  # units stand in names
 LISTS = ("access.rules", "network.links")  # written [[…]], numbered in problems and variables; listeners go by name
 
 SECTIONS: dict[str, type] = {
@@ -92,6 +93,12 @@ class Key:
         if self.type is bool:
             return f"true or false; {allowed}" if allowed else "true or false"
         return allowed
+
+    @property
+    def unit(self) -> str:
+        """What a number counts, as its name says; empty if it is no amount of anything that has a unit."""
+        parts = self.name.split("_")
+        return next((unit for part, unit in UNITS.items() if part in parts), "") if self.type is int else ""
 
     @property
     def type_words(self) -> str:
