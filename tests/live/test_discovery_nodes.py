@@ -158,6 +158,18 @@ def test_a_directory_in_a_brokers_process_knows_that_broker(tmp_path: Path) -> N
         assert both.wait() == 0
 
 
+@pytest.mark.req("O5")
+def test_a_reload_reaches_every_service_and_says_what_waits_for_a_restart(tmp_path: Path) -> None:
+    services = "[bdn]\nenabled = true\nport = 0\n"
+    with broker(tmp_path, *settled(tmp_path, "both", services)) as both:
+        assert both.port
+        (tmp_path / "both.toml").write_text(f'{NO_GROUP}geography = "hall"\n{services}geographies = ["europe"]\n')
+        both.send(signal.SIGHUP)
+        assert both.line("directory_reloaded")["restart"] == []
+        assert both.line("discovery.geography changed")["text"].endswith("will be in force after a restart")
+        assert both.line("settings_reloaded")["restart"] == []
+
+
 @pytest.mark.req("B18")
 def test_a_broker_that_looks_for_others_stops_when_it_is_told_to(tmp_path: Path) -> None:
     options = (*settled(tmp_path, "b0"), "--directory", "127.0.0.1:9", *key_of(tmp_path), "--join")
