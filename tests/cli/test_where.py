@@ -46,7 +46,7 @@ class Machine:
         self.folder = folder
         self.default_port, self.group_port = free_port(), free_port()
         (folder / "heliograph.toml").write_text(
-            f"[discovery]\nmulticast_port = {self.group_port}\n[discover]\nmulticast_port = {self.group_port}\n"
+            f"[discovery]\nmulticast_port = {self.group_port}\n[search]\nmulticast_port = {self.group_port}\n"
         )
         self.variables = {
             "HELIOGRAPH_DEFAULT_PORT": str(self.default_port),

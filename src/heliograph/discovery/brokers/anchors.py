@@ -2,8 +2,8 @@
 
 In:    addresses from the settings, brokers it learned of; the life of links.
 Out:   dials; what is published on the topics of broker discovery, heard by ``heard``.
-State: one speaker per link, and when to dial again.
-Not here: what is heard (directory.py), the words on the link (services/speaker.py).
+State: one session per link, and when to dial again.
+Not here: what is heard (directory.py), the frames of a session (services/broker_session.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from heliograph.discovery.brokers.config import DirectoryConfig, address_of
 from heliograph.discovery.brokers.messages import ADVERTISEMENT_TOPIC, RELAY_TOPIC
 from heliograph.errors import Reason
 from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
-from heliograph.services.speaker import Speaker
+from heliograph.model.publication import Publication
+from heliograph.services.broker_session import BrokerSession
 
 NS_PER_MS = 1_000_000
 BEAT_NS = 10_000 * NS_PER_MS
@@ -23,7 +24,7 @@ SILENT_NS = 3 * BEAT_NS
 AGAIN_NS = 2_000 * NS_PER_MS
 REFUSED_NS = 60_000 * NS_PER_MS  # a broker that lets us do nothing is tried again after this
 
-Heard = Callable[[bytes, Instant], None]
+Heard = Callable[[Publication, Instant], None]
 
 
 class Anchors:
@@ -38,14 +39,14 @@ class Anchors:
         self._wanted = [address for text in config.links if (address := address_of(text)) is not None]
         self._dials: dict[Ticket, Address] = {}
         self._links: dict[Address, LinkId] = {}
-        self._speakers: dict[LinkId, Speaker] = {}
+        self._sessions: dict[LinkId, BrokerSession] = {}
         self._heard_at: dict[LinkId, Instant] = {}
         self._pause: dict[Address, Instant] = {}
 
     @property
-    def speakers(self) -> list[Speaker]:
+    def sessions(self) -> list[BrokerSession]:
         """Those through which something can be published."""
-        return [speaker for speaker in self._speakers.values() if speaker.welcomed and not speaker.refused]
+        return [session for session in self._sessions.values() if session.welcomed and not session.refused]
 
     def start(self, now: Instant) -> None:
         """Dial the brokers of the settings, and look after the links from now on."""
@@ -76,12 +77,11 @@ class Anchors:
             self._wanted.remove(address)
 
     def _tend(self, now: Instant) -> None:
-        for link, speaker in self._speakers.items():
-            if now - self._heard_at[link] > SILENT_NS and speaker.fault is None:
-                speaker.fault = Reason.SILENT
-                self._outbox.hang_up(link, Reason.SILENT)
+        for link, session in self._sessions.items():
+            if now - self._heard_at[link] > SILENT_NS and session.fault is None:
+                session.give_up(Reason.SILENT)
             elif now - self._heard_at[link] > BEAT_NS:
-                speaker.beat()
+                session.beat()
         for address in self._wanted:
             busy = address in self._links or address in self._dials.values()
             if not busy and self._pause.get(address, now) <= now:
@@ -95,36 +95,36 @@ class Anchors:
         if not pipe and address is None:
             return False
         secret = sha256(self._secret + b"%d" % link).digest()
-        speaker = self._speakers[link] = Speaker(link, self._outbox, secret)
+        session = self._sessions[link] = BrokerSession(link, self._outbox, secret)
         self._heard_at[link] = now
         if address is not None:
             self._links[address] = link
         config = self._config
-        speaker.hello(config.name, "" if pipe else config.entity, "" if pipe else config.token)
+        session.hello(config.name, "" if pipe else config.entity, "" if pipe else config.token)
         for topic in (ADVERTISEMENT_TOPIC, RELAY_TOPIC + config.name.encode(), *map(str.encode, config.topics)):
-            speaker.subscribe(topic, self._heard)
+            session.subscribe(topic, self._heard)
         return True
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
         """What a broker says; False if the link is none of ours."""
-        speaker = self._speakers.get(link)
-        if speaker is None:
+        session = self._sessions.get(link)
+        if session is None:
             return False
         self._heard_at[link] = now
-        speaker.receive(data, now)
-        if speaker.fault is not None:
-            self._outbox.hang_up(link, speaker.fault)
+        session.receive(data, now)
+        if session.fault is not None:
+            self._outbox.hang_up(link, session.fault)
         return True
 
     def detach(self, link: LinkId, now: Instant) -> bool:
         """A link is gone; False if it was none of ours."""
-        speaker = self._speakers.pop(link, None)
-        if speaker is None:
+        session = self._sessions.pop(link, None)
+        if session is None:
             return False
         del self._heard_at[link]
         for address in [address for address, used in self._links.items() if used == link]:
             del self._links[address]
-            self._pause[address] = now + (AGAIN_NS if speaker.welcomed and not speaker.refused else REFUSED_NS)
+            self._pause[address] = now + (AGAIN_NS if session.welcomed and not session.refused else REFUSED_NS)
         return True
 
     def failed(self, ticket: Ticket, now: Instant) -> None:
@@ -135,6 +135,6 @@ class Anchors:
 
     def publish(self, topic: bytes, payload: bytes) -> int:
         """Say it at every broker that we are linked to; how many."""
-        for speaker in self.speakers:
-            speaker.publish(topic, payload)
-        return len(self.speakers)
+        for session in self.sessions:
+            session.publish(topic, payload)
+        return len(self.sessions)

@@ -23,7 +23,7 @@ from heliograph.broker.shares import Shares, source_of
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import FIXED, SOCKET, DirectoryConfig, address_of, written
+from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.known import Known, KnownBrokers
 from heliograph.discovery.brokers.messages import (
@@ -63,7 +63,6 @@ from heliograph.machine import (
     LinkId,
     Outbox,
     Peer,
-    Socket,
     SocketFailed,
     SocketName,
     SocketOpened,
@@ -72,6 +71,7 @@ from heliograph.machine import (
     TurnedAway,
 )
 from heliograph.model.identity import Role
+from heliograph.model.publication import Publication
 from heliograph.notes import DirectoryReloaded, PeerRefused
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
@@ -141,11 +141,6 @@ class Directory:
         self._started = False
         self._counts: Counter[str] = Counter()
 
-    @staticmethod
-    def sockets(config: DirectoryConfig) -> tuple[Socket, ...]:
-        """The socket that it needs."""
-        return (Socket(name=SOCKET, host=config.host, port=config.port),)
-
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
@@ -174,10 +169,10 @@ class Directory:
         except ProtocolError as error:
             self._count(error)
 
-    def _heard(self, payload: bytes, now: Instant) -> None:
+    def _heard(self, publication: Publication, now: Instant) -> None:
         """Something on a topic, from a broker of the network."""
         try:
-            message = messages.unpack(payload, padded=False)
+            message = messages.unpack(publication.payload, padded=False)
             if message.kind is Kind.ADVERTISEMENT:
                 self._advertised(message, None, NO_COOKIE, now)
             elif message.kind is Kind.RELAY:
@@ -365,7 +360,7 @@ class Directory:
         if self._config.private and holder is None:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
         self._signing.check_fresh(request, holder, wall_ns)
-        if request.network and not self._known.count(request.network) and not self._anchors.speakers:
+        if request.network and not self._known.count(request.network) and not self._anchors.sessions:
             raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.networks_in_words()}")
         return request
 
@@ -377,7 +372,7 @@ class Directory:
         message = replace(message, chain=self._signing.chain_for(message))
         spread = Spread(messages.bare(message), *reply, self._config.name, relay, last)
         self._counts["requests"] += 1
-        if self._anchors.speakers and not last:
+        if self._anchors.sessions and not last:
             self._anchors.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
         brief = Spread(messages.bare(replace(message, chain=b"")), *reply, self._config.name, relay, last)
         fits = len(messages.write(spread)) <= DATAGRAM_BYTES_MAX
@@ -512,7 +507,7 @@ class Directory:
         if address is not None:
             body = Announcement(self._config.name, *address, self._config.lifetime_s)
             self._anchors.publish(ANNOUNCEMENT_TOPIC, messages.pack(self._signing.message(body), pad=False))
-        every_ns = self._config.lifetime_s * NS_PER_S // RENEWALS if self._anchors.speakers else NS_PER_S
+        every_ns = self._config.lifetime_s * NS_PER_S // RENEWALS if self._anchors.sessions else NS_PER_S
         self._timers.set("announce", now + every_ns, self._announce)
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
@@ -540,7 +535,7 @@ class Directory:
     def _reload(self, config: DirectoryConfig, now: Instant) -> None:
         """Put settings in force, but for those that only a restart can change."""
         restart = config.restart_needed(self._started_with)
-        self._config = config = replace(config, **{name: getattr(self._started_with, name) for name in FIXED})
+        self._config = config = config.as_far_as_reloadable(self._started_with)
         self._known.reload(config)
         self._requests.limit(config.requests_remembered)
         self._anchors.reload(config, now)
@@ -575,7 +570,7 @@ class Directory:
                     "islands": self._known.islands,
                     "landmarks": self._known.landmarks.addresses,
                     "placed": self._known.landmarks.placed,
-                    "links": len(self._anchors.speakers),
+                    "links": len(self._anchors.sessions),
                     "guests": len(self._guests),
                     "requests_remembered": len(self._requests),
                     "sources": len(self._buckets),

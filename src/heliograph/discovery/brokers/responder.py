@@ -23,7 +23,7 @@ from msgspec.structs import replace as replace_body
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser, DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.buckets import Buckets
-from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
+from heliograph.discovery.brokers.config import GROUP_SOCKET, RESPONDER, SOCKET, ResponderConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
@@ -61,21 +61,20 @@ from heliograph.machine import (
     LinkId,
     Outbox,
     Peer,
-    Socket,
     SocketFailed,
     SocketName,
     SocketOpened,
     Ticket,
     Timers,
 )
-from heliograph.services.speaker import Speaker
+from heliograph.model.publication import Publication
+from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Frame
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
-NAME = "discovery"
 NS_PER_MS = 1_000_000
 FIRST_SAMPLE_MS = 50  # while the broker has not said yet where it listens
 
@@ -103,21 +102,11 @@ class Responder:
         links = [address for text in config.directory_links if (address := address_of(text)) is not None]
         self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
-        self._speaker: Speaker | None = None
+        self._session: BrokerSession | None = None
         self._advertised_at: Instant = 0
         self._withdrawn = False  # the broker goes: it takes nobody any more
         self._port = 0  # of our datagram socket; 0: it is not open
         self._counts: Counter[str] = Counter()
-
-    @staticmethod
-    def sockets(config: ResponderConfig) -> tuple[Socket, ...]:
-        """The sockets that it needs: its own, and the group's where it listens to one."""
-        own = Socket(name=SOCKET, host=config.host, port=config.port)
-        group = config.multicast
-        if not group.enabled:
-            return (own,)
-        interface = group.interface or config.host
-        return own, Socket(name=GROUP_SOCKET, port=group.port, group=group.group, interface=interface)
 
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
@@ -127,12 +116,12 @@ class Responder:
             self._uplinks.attach(link, peer)
             self._advertise(now)
             return
-        speaker = self._speaker = Speaker(link, self._outbox, self._secret)
-        speaker.serve = self._serve
-        speaker.warned = self._withdraw
-        speaker.hello(NAME)
-        speaker.subscribe(REQUEST_TOPIC, self._heard_request)
-        speaker.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
+        session = self._session = BrokerSession(
+            link, self._outbox, self._secret, serve=self._serve, warned=self._withdraw
+        )
+        session.hello(RESPONDER)
+        session.subscribe(REQUEST_TOPIC, self._heard_request)
+        session.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
         self._sample(now)
         self._uplinks.start(now)
 
@@ -141,7 +130,7 @@ class Responder:
         if self._uplinks.has(link):
             self._uplinks.detach(link)
             return
-        self._speaker = None
+        self._session = None
         self._standing.willing = False
         self._timers.cancel("sample")
         self._timers.cancel("advertise")
@@ -154,16 +143,16 @@ class Responder:
             except ProtocolError as error:
                 self._count(error)
             return
-        speaker = self._speaker
-        if speaker is None or speaker.link != link:
+        session = self._session
+        if session is None or session.link != link:
             return
-        speaker.receive(data, now)
-        if speaker.fault is not None:
-            self._outbox.hang_up(link, speaker.fault)
+        session.receive(data, now)
+        if session.fault is not None:
+            self._outbox.hang_up(link, session.fault)
 
     def _sample(self, now: Instant) -> None:
-        if self._speaker is not None:
-            self._speaker.order({"do": "report", "question": "usage"}, self._sampled)
+        if self._session is not None:
+            self._session.order({"do": "report", "question": "usage"}, self._sampled)
             wait_ms = self._config.sample_ms if self._standing.ports else FIRST_SAMPLE_MS
             self._timers.set("sample", now + wait_ms * NS_PER_MS, self._sample)
 
@@ -178,7 +167,7 @@ class Responder:
 
     def _serve(self, frame: Frame, now: Instant) -> None:
         """A request of a client to this service: a chain of certificates that does not fit a datagram."""
-        assert self._speaker is not None
+        assert self._session is not None
         try:
             asked = messages.unpack(frame.payload, padded=False)
             if asked.kind != Kind.CERTIFICATE_REQUEST:
@@ -187,7 +176,7 @@ class Responder:
         except ProtocolError as error:
             self._count(error)
             chain = b""
-        self._speaker.answer(frame, messages.write(Certificate(chain), pad=False))
+        self._session.answer(frame, messages.write(Certificate(chain), pad=False))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -260,10 +249,10 @@ class Responder:
         else:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
-    def _heard_request(self, payload: bytes, now: Instant) -> None:
+    def _heard_request(self, publication: Publication, now: Instant) -> None:
         """A request on the topic."""
         try:
-            spread = messages.decode(Spread, messages.unpack(payload, padded=False).body)
+            spread = messages.decode(Spread, messages.unpack(publication.payload, padded=False).body)
             self._take_up(messages.unpack(spread.request, padded=False), spread, False, now)
         except ProtocolError as error:
             self._count(error)
@@ -278,10 +267,10 @@ class Responder:
         self._signing.check_fresh(request, holder, wall_ns)
         self._repeats.add(request.id, request.attempt, None)
         other = bool(request.network) and request.network != self._standing.network
-        if onward and not other and self._speaker is not None:
+        if onward and not other and self._session is not None:
             whole = replace(self._signing.opened(message), chain=self._signing.chain_for(message))
             spread = replace_body(spread, request=messages.bare(whole))
-            self._speaker.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
+            self._session.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
             self._counts["spread"] += 1
         self._policy.check(spread.host, holder)
         if not self._standing.willing or self._withdrawn:
@@ -330,8 +319,8 @@ class Responder:
         self._counts["relayed"] += 1
         data = messages.write(Relay(id, messages.bare(message)))
         address = address_of(spread.relay)
-        if address is None and self._speaker is not None:
-            self._speaker.publish(RELAY_TOPIC + spread.by.encode(), data)
+        if address is None and self._session is not None:
+            self._session.publish(RELAY_TOPIC + spread.by.encode(), data)
         elif address is not None:
             fits = len(data) <= messages.DATAGRAM_BYTES_MAX
             brief = replace(message, chain=b"")  # whoever needs the chain asks the directory for it
@@ -371,7 +360,7 @@ class Responder:
     def _advertise(self, now: Instant) -> None:
         """Say where we are to every directory: by datagram to those we know, on topics to the others."""
         self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
-        if self._standing.ports and self._speaker is not None and not self._withdrawn:
+        if self._standing.ports and self._session is not None and not self._withdrawn:
             self._advertised_at = now
             self._tell_directories(self._advertiser.next(self._standing), now)
             self._counts["advertised"] += 1
@@ -385,7 +374,7 @@ class Responder:
             self._tell_directories(self._advertiser.next(self._standing, withdrawn=True), now)
 
     def _tell_directories(self, advertisement: BrokerAdvertisement, now: Instant) -> None:
-        assert self._speaker is not None
+        assert self._session is not None
         message = self._signing.message(advertisement)
         for address in self._advertiser.directories(now):
             cookie = self._directory_cookies.of(address, self._advertised_at)  # a withdrawal shows the last one
@@ -393,12 +382,12 @@ class Responder:
         self._uplinks.say_to_all(messages.pack(message, pad=False))
         topics = [ADVERTISEMENT_TOPIC] if self._config.public else []
         for topic in (*topics, *(topic.encode() for topic in self._config.topics)):
-            self._speaker.publish(topic, messages.pack(message, pad=False))
+            self._session.publish(topic, messages.pack(message, pad=False))
 
-    def _heard_announcement(self, payload: bytes, now: Instant) -> None:
+    def _heard_announcement(self, publication: Publication, now: Instant) -> None:
         """A private directory is there; we may make ourselves known to it."""
         try:
-            message = messages.unpack(payload, padded=False)
+            message = messages.unpack(publication.payload, padded=False)
             announcement, _ = self._signing.read(message, Announcement, self._standing.wall_ns(now))
         except ProtocolError as error:
             self._count(error)
