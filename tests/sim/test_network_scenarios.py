@@ -11,7 +11,7 @@ import pytest
 
 from heliograph.notes import SessionRoamed
 from heliograph.sim.loop import SECOND
-from heliograph.sim.run import Result, play
+from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Fault, Scenario
 from heliograph.sim.scenario_files import load, parse
 from heliograph.sim.stage import Stage
@@ -46,7 +46,7 @@ subscribe = ["x/+"]
 """
 
 
-def why(result: Result) -> str:
+def why(result: RunResult) -> str:
     replay = f"replay: heliograph simulate {result.scenario} --seed {result.seed}"
     return "\n".join([result.crash, *map(str, result.violations), replay])
 
@@ -182,7 +182,7 @@ def test_the_network_of_faults_is_large_enough() -> None:
     assert len({plan.cluster for plan in brokers.values()}) >= 3
 
 
-def settled_s(result: Result) -> float:
+def settled_s(result: RunResult) -> float:
     """For how long a network was settled, in all."""
     total, since = 0, -1
     for instant, _, kind, _, _ in result.journal.entries:

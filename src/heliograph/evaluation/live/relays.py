@@ -59,6 +59,10 @@ class Relays:
         jitter_ms = 0.0 if source.steady or sink.steady else self._jitter_ms * self._random.random()
         return (source.place.one_way_ms(sink.place) + jitter_ms) / 1_000
 
+    def forget_strangers(self) -> None:
+        """Count datagrams of unknown senders anew."""
+        self.strangers = 0
+
     # Datagrams.
 
     def add(self, place: Place, *, steady: bool = False) -> Party:

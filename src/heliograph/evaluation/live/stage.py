@@ -132,7 +132,7 @@ class LiveStage:
             if monotonic() > deadline:
                 raise HeliographError(f"{self.topology}: found {found} brokers and islands of {wanted}, and gave up")
         await asyncio.sleep(SETTLE_S)
-        self.relays.strangers = 0  # those who spoke before we knew them
+        self.relays.forget_strangers()  # datagrams that came before the relays knew their senders
 
     async def _found(self, config: DiscoveryConfig) -> tuple[int, int]:
         """How many brokers, and how many islands."""
