@@ -10,6 +10,7 @@ Not here: the rooms: sessions (handshake, life), subscriptions (who wants what),
 A publication alone in its read takes the shortcut (shortcut.py). Others travel: ``receive`` → wire/scan.py finds runs
 with the same route → each run is appended to the links of its route → ``take`` puts one prefix before them. See
 ARCHITECTURE.md.
+Long:  the whole contract in one place: one input after another, each handed to its room.
 """
 
 from __future__ import annotations

@@ -165,11 +165,11 @@ class Changeover:
         assert isinstance(sink, HopSink)
         self._send(sink.run(frames, self._network.me), now)
         if self._held_bytes > HELD_BYTES_MAX or len(self._held) > HELD_RUNS_MAX:
-            self._release(list(self.holds), "overflowed", now)
+            self._release([each for each in self.holds if self._waits(each)], "overflowed", now)
 
     def _send(self, run: Run, now: Instant) -> None:
         """Send a run to its targets, but keep it for those that have to wait."""
-        waiting, free = self._sort(run.targets)
+        waiting, free = self._network.plans.sort(run.targets, self._waits)
         if waiting is not None:
             self._held.append(Run(waiting, run.ttl, run.trace, run.frames))
             self._held_bytes += len(run.frames)
@@ -177,19 +177,6 @@ class Changeover:
         if free is not None:
             run = Run(free, run.ttl, run.trace, run.frames)
             self._unroutable += self._network.plans.send(run, self.detour.link, self._links, now)
-
-    def _sort(self, targets: Targets) -> tuple[Targets | None, Targets | None]:
-        """Targets that have to wait, and those that need not."""
-        paths = self._network.paths
-        members = 0
-        for slot, broker in paths.members.items():
-            if targets.members >> slot & 1 and self._waits(broker):
-                members |= 1 << slot
-        parts = tuple(part for part in targets.parts if self._waits(paths.part_named(part)))
-        if not members and not parts:
-            return None, targets
-        free = Targets(targets.members & ~members, tuple(p for p in targets.parts if p not in parts), targets.groups)
-        return Targets(members, parts, targets.groups), free if free.members or free.parts else None
 
     def _waits(self, destination: int) -> bool:
         hold = self.holds.get(destination)

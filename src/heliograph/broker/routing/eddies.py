@@ -69,7 +69,7 @@ class Eddies:
             self._counts["overflowed"] += 1
             self.release(now)
         elif _has_mark(frames):
-            self.release(now)
+            self._release(network.plans.destinations(run.targets), now)
 
     def _time_out(self, now: Instant) -> None:
         self._counts["timed_out"] += 1
@@ -77,15 +77,29 @@ class Eddies:
 
     def release(self, now: Instant) -> None:
         """Send on what waits, back if need be."""
+        if self.destinations:
+            self._release(list(self.destinations), now)
+
+    def _release(self, destinations: list[int], now: Instant) -> None:
+        """The same for some destinations; others go on waiting."""
+        for destination in destinations:
+            self.destinations.pop(destination, None)
         if not self.destinations:
-            return
-        self._timers.cancel("eddy")
+            self._timers.cancel("eddy")
         runs, self._runs, self._bytes = self._runs, [], 0
-        self.destinations.clear()
         self._network.forget_ways(self._network.paths, now)
         for run in runs:
-            lost = self._network.plans.send(run, self.neighbour.link, self._links, now, turns_back=True)
-            self._counts["unroutable"] += lost
+            self._send(run, now)
+
+    def _send(self, run: Run, now: Instant) -> None:
+        plans = self._network.plans
+        waiting, free = plans.sort(run.targets, self.destinations.__contains__)
+        if waiting is not None:
+            self._runs.append(Run(waiting, run.ttl, run.trace, run.frames))
+            self._bytes += len(run.frames)
+        if free is not None:
+            run = Run(free, run.ttl, run.trace, run.frames)
+            self._counts["unroutable"] += plans.send(run, self.neighbour.link, self._links, now, turns_back=True)
 
 
 def _has_mark(frames: bytes) -> bool:

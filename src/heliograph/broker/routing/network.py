@@ -5,7 +5,8 @@ Out:   the same frames to neighbours; next hops of a topic; word to the route ca
 State: the map, the interests, our own record and voice, what is remembered of ways.
 Not here: links (peering.py), shortest ways (map.py), covering (interests.py), what is said for a cluster (speaker.py),
           what a new link brings (exchange.py), what is forgotten (memory.py), words about ourselves (life.py),
-          parcels (parcels.py), waves (waves.py).
+          parcels (parcels.py), what goes to which neighbour (plans.py), changes of ways (changeover.py, eddies.py),
+          waves (waves.py).
 Paper: [grid] §1.1 and §1.2.
 
 What is learned is passed on at once, as the bytes that came, to every neighbour but the one it came from: Member
@@ -114,6 +115,7 @@ class Network:
         self.updates_heard = 0
         self.updates_told = 0
         self.times_settled = 0
+        self.times_changed = 0  # the ways
         self.cut_off: Callable[[Neighbour, Instant], None]  # told of a neighbour that no longer hears us
 
     def start(self, now: Instant) -> None:
@@ -456,6 +458,7 @@ class Network:
 
     def _change_ways(self, before: Paths | None, now: Instant) -> None:
         """A way that is lost is left at once, and nobody waits for what was on it; others are left in order."""
+        self.times_changed += 1
         is_lossy, self._losses = self._losses != self.map.losses, self.map.losses
         if is_lossy:
             self.is_troubled = True

@@ -94,6 +94,7 @@ def describe(network: Network) -> dict[str, Any]:
         "updates_heard": network.updates_heard,
         "updates_told": network.updates_told,
         "times_settled": network.times_settled,
+        "times_changed": network.times_changed,
     }
 
 
