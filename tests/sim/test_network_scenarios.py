@@ -74,7 +74,7 @@ def test_nothing_is_lost_while_links_break_and_there_is_another_way(seed: int) -
     assert overtaken(result) <= result.delivered // 100
 
 
-def overtaken(result: Result) -> int:
+def overtaken(result: RunResult) -> int:
     """How many publications came late during faults, as the checker of order counts them."""
     found = [text.split()[0] for text in result.measured if "overtaken" in text]
     return int(found[0]) if found else 0
