@@ -108,7 +108,7 @@ class SearchStage:
         self.world.run(self.world.loop.now + int(seconds * SECOND))
 
     def search(self, place: Place, config: DiscoveryConfig) -> Result:
-        """Somebody new at this place looks for a broker."""
+        """A new client at this place searches for a broker."""
         self._searches += 1
         name = f"client{self._searches}"
         finder = Finder(config, seed=self._seed * 1_000_003 + self._searches)

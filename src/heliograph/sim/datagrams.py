@@ -45,7 +45,7 @@ class DatagramSettings:
     reorder: float = 0.0  # … that it takes a detour, and others overtake it
     detour_ms: float = 5.0  # what a detour takes at most
     mtu_bytes: int = 1_500  # what the network carries in one piece; nothing is put together again
-    lans: dict[str, tuple[str, ...]] = field(default_factory=dict)  # hosts of each; who is in none is in one with them
+    lans: dict[str, tuple[str, ...]] = field(default_factory=dict)  # hosts of each; all hosts in none form one more
 
     def problems(self, path: str = "datagrams") -> list[str]:
         """Everything wrong with it."""
@@ -161,7 +161,7 @@ class SimulatedDatagrams:
         self._journal.write("note", host.name, DatagramsUnsent(name, 1, reason, f"{size} bytes"))
 
     def _targets(self, socket: SimulatedSocket, address: Address) -> list[SimulatedSocket]:
-        """Who hears it. A datagram to where nobody listens is gone."""
+        """The sockets that receive it. Without any, the datagram is lost."""
         if address in self._groups:
             here = socket.host.name
             members = self._groups[address]

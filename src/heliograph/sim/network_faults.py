@@ -122,7 +122,7 @@ class NetworkFaults:
 
 
 def come_back(world: World, host: Host, incarnation: int) -> None:
-    """Start a host, unless somebody else did; one that has not ended yet (it may be paused) when it has."""
+    """Start a host again, unless that was done already; if it has not ended yet (it may be paused), wait for that."""
     if host.incarnation != incarnation:
         return
     if host.up:
@@ -136,7 +136,7 @@ def _try_again(planned: tuple[World, Host, int], _instant: int) -> None:
 
 
 def direction(end: End) -> str:
-    """From whom to whom."""
+    """A link's direction: from host > to host."""
     return f"{end.host.name} > {end.far.host.name}"
 
 

@@ -98,7 +98,7 @@ class Wiring:
         )
 
     def rename(self, host: Host) -> None:
-        """Whoever is started there next is somebody else."""
+        """The next broker started on this host has another name."""
         self._names[host.name] += 1
 
     def pair(self, one: str, other: str) -> Pair | None:
