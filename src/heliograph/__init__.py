@@ -1,7 +1,8 @@
 """Heliograph: publish and subscribe through a network of brokers.
 
 In:    nothing.
-Out:   the public names: connect, discover, Discover, Client, Subscription, Publication, Policy and the errors.
+Out:   the public names: connect, discover, Discover, Client, Subscription, Publication, Policy and the errors;
+       ``__version__``.
 State: none. Names are loaded when they are first used, so that ``import heliograph`` costs next to nothing.
 Not here: everything else; what is not listed below may change at any time.
 """
@@ -65,6 +66,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("heliograph")
     if name not in __all__:
         raise AttributeError(f"module 'heliograph' has no attribute {name!r}")
     home = import_module(_HOMES.get(name, "heliograph.errors"))

@@ -37,6 +37,10 @@ def test_without_arguments_the_commands_are_listed(run: Run) -> None:
         assert f"\n  {command} " in ran.out
 
 
+def test_help_is_a_command_too(run: Run) -> None:
+    assert run("help").out == run("--help").out
+
+
 def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys\nfrom heliograph.cli.main import main\n"
@@ -75,6 +79,12 @@ def test_a_misspelt_command_is_not_understood(run: Run) -> None:
 
     assert ran.code == 2
     assert "subscribe" in ran.err
+
+
+def test_the_package_knows_its_version(run: Run) -> None:
+    import heliograph
+
+    assert heliograph.__version__ in run("version").out
 
 
 def test_the_version_is_told(run: Run) -> None:

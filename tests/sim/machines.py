@@ -21,9 +21,9 @@ from heliograph.machine import (
     Timers,
 )
 from heliograph.node import Node, Pipe
+from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
-from heliograph.sim.network import NetworkSettings
 from heliograph.sim.world import HostSettings, World
 
 PORT = 1

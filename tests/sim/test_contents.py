@@ -19,7 +19,7 @@ from heliograph.matching.interests import InterestSet
 from heliograph.matching.languages import compile
 from heliograph.matching.siblings import Siblings
 from heliograph.sim.conditions import LANGUAGES, comparisons_of, covers, fits, uncovered
-from heliograph.sim.run import Result, play
+from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import load, parse
 from heliograph.sim.stage import Stage
@@ -60,7 +60,7 @@ names = ["maps", "delivery", "duplicates", "order", "isolation", "bounded", "con
 """
 
 
-def why(result: Result) -> str:
+def why(result: RunResult) -> str:
     replay = f"replay: heliograph simulate {result.scenario} --seed {result.seed}"
     return "\n".join([result.crash, *map(str, result.violations), replay])
 

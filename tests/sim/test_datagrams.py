@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from heliograph.errors import ConfigError, Reason
 from heliograph.machine import Socket, SocketFailed, SocketOpened
-from heliograph.sim import scenario
+from heliograph.sim import scenario_files
 from heliograph.sim.datagrams import WAITING_MAX, DatagramSettings
+from heliograph.sim.distances import Distance, NetworkSettings
 from heliograph.sim.faults import Faults
 from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND, SECOND
-from heliograph.sim.network import Distance, NetworkSettings
 from heliograph.sim.scenario import Fault
 from heliograph.sim.world import World
 from tests.examples import examples
@@ -202,7 +202,7 @@ def test_distances_differ_by_direction_for_links_and_datagrams_alike() -> None:
 
     took = [it(host).nows[-1] - host.shift - began for host in (right, left)]
     assert [round(each / MILLISECOND) for each in took] == [30, 10]
-    assert world.network.delay_ns("left", "elsewhere") == 200_000
+    assert world.distances.delay_ns("left", "elsewhere") == 200_000
 
 
 def test_a_lossy_while_is_over_when_it_is_over() -> None:
@@ -242,7 +242,7 @@ def test_the_seed_decides_what_happens_to_datagrams_and_the_digest_shows_it() ->
 
 def test_a_scenario_says_how_datagrams_fare_and_what_is_wrong_with_that() -> None:
     head = '[scenario]\nname = "x"\n[topology.brokers.b]\n'
-    read = scenario.parse(head + '[datagrams]\nloss = 0.1\n[datagrams.lans]\noffice = ["b*"]\n')
+    read = scenario_files.parse(head + '[datagrams]\nloss = 0.1\n[datagrams.lans]\noffice = ["b*"]\n')
     assert (read.datagrams.loss, read.datagrams.lans) == (0.1, {"office": ("b*",)})
 
     wrong = """
@@ -259,7 +259,7 @@ target = "b"
 loss = 1.5
 """
     with pytest.raises(ConfigError) as refused:
-        scenario.parse(head + wrong)
+        scenario_files.parse(head + wrong)
     paths = [problem.split(" ")[0].rstrip(":") for problem in refused.value.problems]
     assert paths == [
         "network.distance[0].target",

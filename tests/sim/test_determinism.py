@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from heliograph.sim.run import Result, play
+from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Fault, Scenario
 from heliograph.sim.scenario_files import load
 from heliograph.sim.world import World
@@ -34,11 +34,11 @@ def short(name: str, duration_s: float = 3.0) -> Scenario:
     return replace(scenario, scenario=replace(scenario.scenario, duration_s=duration_s, settle_s=1.0), fault=faults)
 
 
-def played(scenario: Scenario, seed: int = 1) -> Result:
+def played(scenario: Scenario, seed: int = 1) -> RunResult:
     return play(scenario, seed, keep_journal=True)
 
 
-def published(result: Result) -> list[tuple]:
+def published(result: RunResult) -> list[tuple]:
     return [(entry[0], entry[3], entry[4]) for entry in result.journal.entries if entry[2] == "published"]
 
 
@@ -92,7 +92,7 @@ def test_a_fault_more_shifts_neither_the_workload_nor_the_other_faults() -> None
     more = replace(scenario, fault=(*scenario.fault, Fault(kind="clock_step", target="a", at_s=1.2, step_ms=1)))
     first, second = played(scenario), played(more)
 
-    def faults(result: Result) -> list[tuple]:
+    def faults(result: RunResult) -> list[tuple]:
         return [(entry[0], entry[3], entry[4]) for entry in result.journal.entries if entry[2] == "fault"]
 
     assert first.digest != second.digest

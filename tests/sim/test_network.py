@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import Reason
+from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.loop import MILLISECOND, SECOND
-from heliograph.sim.network import NetworkSettings
 from heliograph.sim.world import HostSettings, World
 from tests.examples import examples
 from tests.sim.machines import CALM, PORT, STEADY, Echo, a_link, add, add_pair, dial, hang_up, it, run, tell, write

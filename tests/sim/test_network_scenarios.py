@@ -11,7 +11,7 @@ import pytest
 
 from heliograph.notes import SessionRoamed
 from heliograph.sim.loop import SECOND
-from heliograph.sim.run import Result, play
+from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Fault, Scenario
 from heliograph.sim.scenario_files import load, parse
 from heliograph.sim.stage import Stage
@@ -46,7 +46,7 @@ subscribe = ["x/+"]
 """
 
 
-def why(result: Result) -> str:
+def why(result: RunResult) -> str:
     replay = f"replay: heliograph simulate {result.scenario} --seed {result.seed}"
     return "\n".join([result.crash, *map(str, result.violations), replay])
 
@@ -74,7 +74,7 @@ def test_nothing_is_lost_while_links_break_and_there_is_another_way(seed: int) -
     assert overtaken(result) <= result.delivered // 100
 
 
-def overtaken(result: Result) -> int:
+def overtaken(result: RunResult) -> int:
     """How many publications came late during faults, as the checker of order counts them."""
     found = [text.split()[0] for text in result.measured if "overtaken" in text]
     return int(found[0]) if found else 0
@@ -210,7 +210,7 @@ def test_the_network_of_faults_is_large_enough() -> None:
     assert len({plan.cluster for plan in brokers.values()}) >= 3
 
 
-def settled_s(result: Result) -> float:
+def settled_s(result: RunResult) -> float:
     """For how long a network was settled, in all."""
     total, since = 0, -1
     for instant, _, kind, _, _ in result.journal.entries:

@@ -11,7 +11,7 @@ from heliograph.sim.checkers import CHECKERS
 from heliograph.sim.clock import EPOCH_NS
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import Loop
-from heliograph.sim.run import Result, play
+from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario_files import load, parse
 from heliograph.timekeeping import clock
 from tests.sweep.seeds import seeds_of
@@ -49,7 +49,7 @@ names = ["time", "delivery"]
 """)
 
 
-def why(result: Result) -> str:
+def why(result: RunResult) -> str:
     replay = f"replay: heliograph simulate {result.scenario} --seed {result.seed}"
     return "\n".join([result.crash, *map(str, result.violations), replay])
 
@@ -63,7 +63,7 @@ class Errors(NamedTuple):
     stated: float  # by any node, at most, faults included
 
 
-def errors_of(result: Result) -> Errors:
+def errors_of(result: RunResult) -> Errors:
     (text,) = [text for text in result.measured if text.startswith("network time")]
     return Errors(*map(float, re.findall(r"([0-9.]+) ms", text)))
 

@@ -200,7 +200,7 @@ class SimSubject:
         return answer  # type: ignore[no-any-return]
 
     def reopen(self) -> None:
-        self.world.stop(self.host)
+        self.host.stop()
         self._start()
 
     def crash(self, unfinished: Sequence[Sequence[Change]]) -> None:

@@ -131,7 +131,7 @@ def _find(text: str) -> Key:
     for path in (".".join(parts), short):
         if path in KEYS:
             return KEYS[path]
-    near = nearest(plain, KEYS)
+    near = nearest(plain, [*dict.fromkeys(key.partition(".")[0] for key in KEYS), *KEYS])
     hint = f"did you mean {near}?" if near else "`heliograph config explain` lists all keys"
     raise UsageError(f"{text}: unknown key; {hint}")
 

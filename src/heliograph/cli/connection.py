@@ -44,7 +44,7 @@ _ENDS = (Reason.CLOSED, Reason.RESET)
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where to and as whom. Without an address, by the rule of live/where.py."""
+    """The address and the identity to connect with. Without an address, live/where.py decides."""
 
     url: str | None = None
     network: str | None = None
@@ -57,7 +57,7 @@ class Connection:
 
     @property
     def names_somebody(self) -> bool:
-        """True if the user said as whom to connect."""
+        """True if the user gave an identity."""
         return bool(self.entity or self.token_file or self.certificate)
 
     def place(self, client: Client) -> str:

@@ -26,7 +26,7 @@ def write_file(path: Path, data: bytes, *, mode: int = PRIVATE, force: bool = Fa
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # private from its first moment
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # not the name that nobody chose
+        raise OSError(error.errno, error.strerror, str(path)) from None  # not the temporary name
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -45,7 +45,7 @@ def write_file(path: Path, data: bytes, *, mode: int = PRIVATE, force: bool = Fa
 
 
 def refuse_existing(*paths: Path) -> None:
-    """Say no before any work is done; ``write_file`` says it again if somebody was faster."""
+    """Refuse before any work is done; ``write_file`` checks again, in case the file was created meanwhile."""
     for path in paths:
         if path.exists() or path.is_symlink():
             raise HeliographError(f"{path} exists; add --force to overwrite it")
@@ -70,7 +70,7 @@ def read_file(path: Path, what: str) -> bytes:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else who asks for this lock changes the folder's files meanwhile. It ends with the process."""
+    """Hold the folder's lock, so that no other process changes its files. It ends with the process."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)

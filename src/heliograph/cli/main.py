@@ -72,6 +72,12 @@ app.add_typer(token.app, name="token")
 version.register(app)
 
 
+@app.command(name="help", hidden=True, help="Print this help.")
+def _help(context: typer.Context) -> None:
+    assert context.parent is not None
+    print(context.parent.get_help())
+
+
 @cache
 def command() -> Any:
     """The tree of all commands. To build it takes longer than most commands."""

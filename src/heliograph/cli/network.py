@@ -36,10 +36,10 @@ WATCH_S = 0.2
 
 @app.command(epilog=examples("heliograph network key network.key"))
 def key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; only you can read it there.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace what exists.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; only you can read it.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Make a network key, by which brokers know each other."""
+    """Make a network key, with which brokers authenticate each other."""
     from heliograph.cli.files import write_file
     from heliograph.cli.network_processes import new_key
 
@@ -56,12 +56,14 @@ def key(
 )
 def up(
     count: Annotated[int | None, typer.Argument(metavar="[N]", help="How many brokers.", min=1)] = None,
-    clusters: Annotated[int, typer.Option(help="In so many clusters of equal size.", min=1)] = 1,
-    topology: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw brokers and links from a file.")] = None,
-    name: Annotated[
-        str | None, typer.Option(help="The network's name. Default: after its folder, unlike others of this machine.")
+    clusters: Annotated[int, typer.Option(help="The number of clusters, of equal size.", min=1)] = 1,
+    topology: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read brokers and links from this file.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return when the network stands; it runs on.")] = False,
+    name: Annotated[
+        str | None, typer.Option(help="The network's name. Default: made from its folder, unique on this machine.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when the network is up; it keeps running.")] = False,
     folder: Folder = None,
     port_base: Annotated[
         int | None, typer.Option(help="The first port; the next ones follow. Default: free ports.", min=1, max=65_535)
@@ -88,7 +90,7 @@ def up(
     after = 0 if port_base is None else port_base + len(graph.brokers)
     network = NetworkProcesses(graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
+        signal.signal(number, signal.default_int_handler)  # a signal that ends this process ends the brokers too
     stands = False
     try:
         run_work(network.start(say))
@@ -173,9 +175,11 @@ def show_map(
 def trace(
     there: Connection,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of a publication.")],
-    at: Annotated[str | None, typer.Option(metavar="BROKER", help="Where it enters, in a local network.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="BROKER", help="The broker of a local network where it enters.")
+    ] = None,
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
-    payload: Annotated[str, typer.Option(help="The payload, where somebody looks at it (XPath).")] = "",
+    payload: Annotated[str, typer.Option(help="The payload, for subscriptions with a condition on it (XPath).")] = "",
     folder: Folder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -244,11 +248,11 @@ def _show_brokers(network: NetworkProcesses, as_json: bool) -> None:
         for broker in network.brokers
     ]
     show(rows, as_json)
-    print(end="", flush=True)  # whoever reads this through a pipe waits for it
+    print(end="", flush=True)  # a program that reads this through a pipe waits for it
 
 
 def _watch(network: NetworkProcesses) -> None:
-    """Stay until Ctrl-C, or until nothing is left to stay for."""
+    """Wait for Ctrl-C, or until all brokers have ended."""
     import time
 
     say("the network stands; Ctrl-C stops it")
@@ -273,7 +277,7 @@ def _local(folder: Path | None) -> tuple[Path, LocalNetwork | None]:
 
 
 def _asked(there: Connection, folder: Path | None) -> tuple[Path, LocalNetwork | None]:
-    """The local network that is meant: the one of the folder, or without folder and address the usual one, if any."""
+    """The local network to ask: that of the folder; without folder and address, the default one, if it runs."""
     if folder is None and (there.url is not None or there.discover):
         return Path(), None
     where, network = _local(folder)
@@ -301,7 +305,7 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
             async with administrating(broker.url) as client:
                 report = await client.ask("admin", MAP)
         except HeliographError:
-            return  # it has no report, and that is shown
+            return  # shown as not answering
         if report["broker"] == broker.name:  # its port may be another's by now
             reports[broker.name] = report
 

@@ -218,7 +218,7 @@ class NetworkProcesses:
         return {name: code for name, process in self.processes.items() if (code := process.poll()) is not None}
 
     def stop(self, *, keep_logs: bool) -> None:
-        """End all processes and remove their files; logs stay where somebody may want to read them. Twice is once."""
+        """End all processes and remove their files; logs may be kept. A second call does nothing."""
         if not self._is_ours:
             return
         end([psutil.Process(each.pid) for each in self.processes.values() if each.poll() is None])
@@ -342,7 +342,7 @@ def _wait(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """False also for one that has ended and was not waited for: whoever started it may never do so."""
+    """False also for a process that has ended but was not waited for (a zombie)."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

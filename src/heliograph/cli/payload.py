@@ -65,14 +65,14 @@ def from_json(line: bytes, topic: str, headers: dict[str, Any]) -> tuple[str, by
 
 
 def check_topic(topic: str) -> None:
-    """Say no to what no broker would take, before one is looked for."""
+    """UsageError if this is no valid topic, before a broker is searched for."""
     fault = topic_fault(topic.encode("utf-8", "surrogatepass"))
     if fault is not None:
         raise UsageError(f"{quoted(topic)} is not a topic: {fault}")
 
 
 def check_filter(pattern: str) -> None:
-    """The same for what somebody wants to subscribe to."""
+    """UsageError if this is no valid topic filter."""
     fault = filter_fault(pattern.encode("utf-8", "surrogatepass"))
     if fault is not None:
         raise UsageError(f"{quoted(pattern)} is not a topic filter: {fault}")

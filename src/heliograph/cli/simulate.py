@@ -18,7 +18,7 @@ from heliograph.cli.shape import FAILED, examples, say
 from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
-    from heliograph.sim.run import Result
+    from heliograph.sim.run import RunResult
 
 LINES_MAX = 20  # of the journal, before a failure
 VIOLATIONS_MAX = 10
@@ -104,7 +104,7 @@ class _Report:
         self._took_s = 0.0
         self._told_at = perf_counter()
 
-    def add(self, result: Result, took_s: float) -> None:
+    def add(self, result: RunResult, took_s: float) -> None:
         """A run is over."""
         self._done += 1
         self._inputs += result.inputs
@@ -136,7 +136,7 @@ class _Report:
 
         return f"heliograph simulate {shlex.quote(self._scenario)} --seed {seed}"
 
-    def _as_object(self, result: Result, took_s: float) -> dict[str, Any]:
+    def _as_object(self, result: RunResult, took_s: float) -> dict[str, Any]:
         return {
             "scenario": result.scenario,
             "seed": result.seed,
@@ -157,7 +157,7 @@ class _Report:
             "replay": self._replay(result.seed),
         }
 
-    def _show_failure(self, result: Result) -> None:
+    def _show_failure(self, result: RunResult) -> None:
         print(f"{result.scenario}, seed {result.seed}: FAILED")
         for violation in result.violations[:VIOLATIONS_MAX]:
             print(f"  {violation}")
@@ -183,7 +183,7 @@ class _Report:
             say(f"{self._scenario}: {self._done} of {self._runs} runs, {len(self._failed)} failed")
 
 
-def _show(result: Result, took_s: float) -> None:
+def _show(result: RunResult, took_s: float) -> None:
     faults = ", ".join(f"{kind} {count}" for kind, count in result.faults.items()) or "none"
     print(f"{result.scenario}, seed {result.seed}: good")
     print(f"  published   {result.published:,}")

@@ -21,7 +21,7 @@ from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.result import Result
 from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.evaluation.places import Place
-from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, Stage
+from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, SearchStage
 from heliograph.evaluation.standin import StandIn
 from heliograph.machine import Machine
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, Pipe
@@ -64,10 +64,10 @@ def neighbours(links: Links) -> Links:
     return {name: tuple(others) for name, others in found.items()}
 
 
-def build(brokers: int, seed: int, whole: bool) -> Stage:
+def build(brokers: int, seed: int, whole: bool) -> SearchStage:
     """A settled stage; with whole brokers, or with stand-ins."""
     random = Random(f"{seed}/scale/{brokers}")
-    stage = Stage(seed)
+    stage = SearchStage(seed)
     names = [f"b{number}" for number in range(brokers)]
     places = {name: somewhere(random) for name in names}
     links = network(names, random)
@@ -89,7 +89,7 @@ def build(brokers: int, seed: int, whole: bool) -> Stage:
     return stage
 
 
-def _add_stand_in(stage: Stage, name: str, place: Place, others: tuple[str, ...], brokers: int) -> None:
+def _add_stand_in(stage: SearchStage, name: str, place: Place, others: tuple[str, ...], brokers: int) -> None:
     random = stage.world.random(f"broker/{name}")
     seed, error_ns = random.getrandbits(60), random.randrange(-CLOCK_ERROR_NS, CLOCK_ERROR_NS)
     config = replace(AT_DIRECTORY, host=name, public=False, sample_ms=QUIET_MS, lifetime_s=LIFETIME_S)
@@ -152,7 +152,7 @@ def _requester_messages(result: Result) -> int:
     return result.counts["sent"] + result.counts["received"]
 
 
-def _passed_on(stage: Stage, whole: bool) -> int:
+def _passed_on(stage: SearchStage, whole: bool) -> int:
     """What stand-ins and the directory have passed on so far."""
     if whole:
         return 0
@@ -162,10 +162,10 @@ def _passed_on(stage: Stage, whole: bool) -> int:
     return spread + injected
 
 
-def _round_trip(stage: Stage, client: Place, broker: str) -> float:
+def _round_trip(stage: SearchStage, client: Place, broker: str) -> float:
     return client.round_trip_ms(stage.places[broker])
 
 
-def _least(stage: Stage, client: Place) -> float:
+def _least(stage: SearchStage, client: Place) -> float:
     """What an oracle would have chosen: all brokers are willing and equally busy."""
     return min(client.round_trip_ms(place) for name, place in stage.places.items() if name != "bdn")

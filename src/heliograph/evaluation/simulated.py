@@ -15,17 +15,17 @@ from heliograph.discovery.brokers.config import DiscoveryConfig, ResponderConfig
 from heliograph.discovery.brokers.result import Result
 from heliograph.evaluation import topologies
 from heliograph.evaluation.places import CLIENT_SITES, DIRECTORY_SITE, JITTER_MS, LAN_JITTER_MS, SITES
-from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, NO_MULTICAST, Stage
+from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, NO_MULTICAST, SearchStage
 from heliograph.evaluation.topologies import EXPERIMENTS, LAB, MULTICAST, PAUSE_S, RUNS
 
 SETTLE_S = 8.0  # until brokers are linked, known and measured
 QUIET = ResponderConfig(public=False, multicast=NO_MULTICAST)  # known to no directory
 
 
-def build(topology: str, seed: int) -> Stage:
+def build(topology: str, seed: int) -> SearchStage:
     """The brokers with their links, and the directory unless multicast is to do without; settled."""
     by_multicast = topology == MULTICAST
-    stage = Stage(seed, LAN_JITTER_MS if by_multicast else JITTER_MS)
+    stage = SearchStage(seed, LAN_JITTER_MS if by_multicast else JITTER_MS)
     if not by_multicast:
         stage.add_directory(SITES[DIRECTORY_SITE])
     for member in topologies.members(topology):
@@ -35,7 +35,7 @@ def build(topology: str, seed: int) -> Stage:
     return stage
 
 
-def _searches(stage: Stage, site: str, config: DiscoveryConfig, runs: int) -> list[Result]:
+def _searches(stage: SearchStage, site: str, config: DiscoveryConfig, runs: int) -> list[Result]:
     results = []
     for _ in range(runs):
         results.append(stage.search(SITES[site], config))

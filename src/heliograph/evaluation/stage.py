@@ -25,9 +25,9 @@ from heliograph.discovery.brokers.standing import UsageSample
 from heliograph.evaluation.places import JITTER_MS, Place
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.sim.datagrams import DatagramSettings
+from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.host import Build, Host
 from heliograph.sim.loop import SECOND
-from heliograph.sim.network import NetworkSettings
 from heliograph.sim.world import HostSettings, World
 
 GIB = 1 << 30
@@ -42,7 +42,7 @@ BY_DIRECTORY = DiscoveryConfig(directories=(f"{DIRECTORY_NAME}:{DIRECTORY_PORT}"
 STEP_S = 0.05  # how often a search is looked at; the times are the finder's own
 
 
-class Stage:
+class SearchStage:
     """Where searches are played."""
 
     def __init__(self, seed: int, jitter_ms: float = JITTER_MS) -> None:
@@ -51,8 +51,8 @@ class Stage:
             network=NetworkSettings(delay_ms=1.0, jitter_ms=jitter_ms, split=0, join=0),
             hosts=HostSettings(service_us=SERVICE_US, clock_skew_ms=SKEW_MS),
             datagrams=DatagramSettings(loss=LOSS),
+            ruler=self._one_way_ms,
         )
-        self.world.network.ruler = self._one_way_ms
         self.places: dict[str, Place] = {}  # of brokers and the directory
         self._clients: dict[str, Place] = {}
         self._seed = seed
@@ -108,7 +108,7 @@ class Stage:
         self.world.run(self.world.loop.now + int(seconds * SECOND))
 
     def search(self, place: Place, config: DiscoveryConfig) -> Result:
-        """Somebody new at this place looks for a broker."""
+        """A new client at this place searches for a broker."""
         self._searches += 1
         name = f"client{self._searches}"
         finder = Finder(config, seed=self._seed * 1_000_003 + self._searches)

@@ -50,12 +50,12 @@ class Disks:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._disks: dict[str, Disk] = {}
+        self._disks: dict[str, VaultThread] = {}
 
     async def open(self, runner: MachineInputs, vault: Vault) -> Reason | None:
         """Open a machine's vault and tell the machine; None, or why it is not open. It may be later."""
         assert runner.name not in self._disks, f"{runner.name} has two vaults"
-        disk = self._disks[runner.name] = Disk(self._loop, runner, vault)
+        disk = self._disks[runner.name] = VaultThread(self._loop, runner, vault)
         disk.start()
         return await disk.tried
 
@@ -94,7 +94,7 @@ class Disks:
             disk.end(flush=False)
 
 
-class Disk:
+class VaultThread:
     """One vault with its thread. What is below "On the thread" is called there, everything else on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, runner: MachineInputs, vault: Vault) -> None:

@@ -15,7 +15,7 @@ from heliograph.maps.cells import cell
 
 
 def as_text(answer: Mapping[str, Any]) -> Iterator[str]:
-    """One line per broker on whose links it would be delivered, and below it who is there."""
+    """One line per broker that would deliver it, followed by its receivers."""
     brokers = answer["brokers"]
     receivers = sum(len(row["links"]) for row in brokers)
     yield f"{cell(answer['topic'])} enters at {cell(answer['entry'])}"
@@ -38,7 +38,7 @@ def as_text(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _asked(condition: Mapping[str, Any]) -> str:
-    """What became of a subscription that asks for more than the topic."""
+    """Whether a subscription with a condition matches."""
     who = f"{cell(condition['entity'])} on link {condition['link']}, subscription {condition['number']}"
     return f"{'fits' if condition['matches'] else 'not for'} {who}: {_condition(condition)}"
 

@@ -26,5 +26,5 @@ class WallClock:
         return EPOCH_NS + instant + self.offset_ns + instant * self.drift_ppm // _PARTS_PER_MILLION
 
     def step(self, by_ns: int) -> None:
-        """Somebody, or a time daemon, sets the clock forward or back."""
+        """A person or a time daemon sets the clock forward or back."""
         self.offset_ns += by_ns

@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from random import Random
 
 from heliograph.errors import Reason
-from heliograph.machine import Address, Socket, SocketFailed, SocketName, SocketOpened
+from heliograph.machine import Address, Instant, Socket, SocketFailed, SocketName, SocketOpened
 from heliograph.notes import DatagramsUnsent, SocketRefused
-from heliograph.sim.loop import MICROSECOND, MILLISECOND
-
-if TYPE_CHECKING:
-    from heliograph.sim.host import Host, Seat
-    from heliograph.sim.world import World
+from heliograph.sim.distances import Distances
+from heliograph.sim.inputs import HostInputs
+from heliograph.sim.journal import Journal
+from heliograph.sim.loop import MICROSECOND, MILLISECOND, Loop
+from heliograph.sim.network import SimulatedNetwork
+from heliograph.sim.seat import Seat
 
 HEADS_BYTES = 28  # of IP and UDP, in every datagram
 MTU_BYTES_MIN, MTU_BYTES_MAX = 576, 65_535
@@ -44,7 +45,7 @@ class DatagramSettings:
     reorder: float = 0.0  # … that it takes a detour, and others overtake it
     detour_ms: float = 5.0  # what a detour takes at most
     mtu_bytes: int = 1_500  # what the network carries in one piece; nothing is put together again
-    lans: dict[str, tuple[str, ...]] = field(default_factory=dict)  # hosts of each; who is in none is in one with them
+    lans: dict[str, tuple[str, ...]] = field(default_factory=dict)  # hosts of each; all hosts in none form one more
 
     def problems(self, path: str = "datagrams") -> list[str]:
         """Everything wrong with it."""
@@ -59,12 +60,13 @@ class DatagramSettings:
         return found
 
 
-class Door:
+class SimulatedSocket:
     """One open socket."""
 
-    __slots__ = ("name", "port", "seat", "ttl", "waiting")
+    __slots__ = ("host", "name", "port", "seat", "ttl", "waiting")
 
-    def __init__(self, seat: Seat, spec: Socket, port: int) -> None:
+    def __init__(self, host: HostInputs, seat: Seat, spec: Socket, port: int) -> None:
+        self.host = host
         self.seat = seat
         self.name = spec.name
         self.port = port
@@ -74,84 +76,98 @@ class Door:
     @property
     def address(self) -> Address:
         """Where its datagrams come from."""
-        return self.seat.host.name, self.port
+        return self.host.name, self.port
+
+    def deliver(self, detail: tuple[Address, bytes], now: Instant) -> None:
+        """Give a datagram that arrived to the machine."""
+        self.waiting -= 1
+        self.seat.touch().receive_datagram(self.name, *detail, now)
 
 
-class Datagrams:
+class SimulatedDatagrams:
     """All datagram sockets of a world."""
 
-    def __init__(self, world: World, settings: DatagramSettings) -> None:
+    def __init__(
+        self,
+        settings: DatagramSettings,
+        distances: Distances,
+        network: SimulatedNetwork,
+        loop: Loop,
+        journal: Journal,
+        random: Random,
+    ) -> None:
         self.sent = self.lost = 0
-        self._world = world
         self._settings = settings
-        self._draw = world.random("datagrams").random
+        self._distances = distances
+        self._network = network  # partitions stop datagrams too
+        self._loop = loop
+        self._journal = journal
+        self._draw = random.random
         self._bytes_max = settings.mtu_bytes - HEADS_BYTES
-        self._doors: dict[tuple[Seat, SocketName], Door] = {}
-        self._at: dict[Address, Door] = {}
-        self._groups: dict[Address, list[Door]] = {}
+        self._open: dict[tuple[Seat, SocketName], SimulatedSocket] = {}
+        self._at: dict[Address, SimulatedSocket] = {}
+        self._groups: dict[Address, list[SimulatedSocket]] = {}
         self._lans: dict[str, str] = {}  # host -> its LAN, once asked for
         self._losses: list[tuple[str, str, float]] = []  # from, to, share: what faults add
 
     # Sockets.
 
-    def open(self, seat: Seat, spec: Socket) -> None:
+    def open(self, host: HostInputs, seat: Seat, spec: Socket) -> None:
         """Open a socket and tell its machine."""
-        host = seat.host
         port = spec.port or self._free_port(host)
         if spec.group is None and (host.name, port) in self._at:
             problem = "Address already in use"
-            self._world.journal.write("note", host.name, SocketRefused(spec.name, f"{host.name}:{port}", problem))
+            self._journal.write("note", host.name, SocketRefused(spec.name, f"{host.name}:{port}", problem))
             host.tell(seat, SocketFailed(spec.name, problem))
             return
-        door = self._doors[seat, spec.name] = Door(seat, spec, port)
+        socket = self._open[seat, spec.name] = SimulatedSocket(host, seat, spec, port)
         if spec.group is None:
-            self._at[door.address] = door
-            host.tell(seat, SocketOpened(spec.name, door.address))
+            self._at[socket.address] = socket
+            host.tell(seat, SocketOpened(spec.name, socket.address))
         else:
-            self._groups.setdefault((spec.group, port), []).append(door)
+            self._groups.setdefault((spec.group, port), []).append(socket)
             host.tell(seat, SocketOpened(spec.name, (spec.group, port)))
 
-    def _free_port(self, host: Host) -> int:
+    def _free_port(self, host: HostInputs) -> int:
         port = PORT_FREE
         while (host.name, port) in self._at:
             port += 1
         return port
 
-    def close(self, host: Host) -> None:
+    def close(self, host: HostInputs) -> None:
         """A host ends, and its sockets with it."""
-        self._doors = {key: door for key, door in self._doors.items() if door.seat.host is not host}
-        self._at = {address: door for address, door in self._at.items() if door.seat.host is not host}
+        self._open = {key: socket for key, socket in self._open.items() if socket.host is not host}
+        self._at = {address: socket for address, socket in self._at.items() if socket.host is not host}
         for members in self._groups.values():
-            members[:] = [door for door in members if door.seat.host is not host]
+            members[:] = [socket for socket in members if socket.host is not host]
 
     # Datagrams.
 
-    def send(self, seat: Seat, datagrams: Sequence[Sending], instant: int) -> None:
+    def send(self, host: HostInputs, seat: Seat, datagrams: Sequence[Sending], instant: int) -> None:
         """Put what a machine wants sent on its way."""
         for name, address, data in datagrams:
-            door = self._doors.get((seat, name))
-            if door is None:
-                self._drop(seat, name, Reason.SOCKET_MISSING, len(data))
+            socket = self._open.get((seat, name))
+            if socket is None:
+                self._drop(host, name, Reason.SOCKET_MISSING, len(data))
             elif len(data) > self._bytes_max:
-                self._drop(seat, name, Reason.DATAGRAM_TOO_LARGE, len(data))
+                self._drop(host, name, Reason.DATAGRAM_TOO_LARGE, len(data))
             else:
                 self.sent += 1
-                for target in self._targets(door, address):
-                    self._travel(door, target, data, instant)
+                for target in self._targets(socket, address):
+                    self._travel(socket, target, data, instant)
 
-    def _drop(self, seat: Seat, name: SocketName, reason: Reason, size: int) -> None:
-        journal = self._world.journal
-        journal.write("datagram_dropped", seat.host.name, name, reason.word, size)
-        journal.write("note", seat.host.name, DatagramsUnsent(name, 1, reason, f"{size} bytes"))
+    def _drop(self, host: HostInputs, name: SocketName, reason: Reason, size: int) -> None:
+        self._journal.write("datagram_dropped", host.name, name, reason.word, size)
+        self._journal.write("note", host.name, DatagramsUnsent(name, 1, reason, f"{size} bytes"))
 
-    def _targets(self, door: Door, address: Address) -> list[Door]:
-        """Who hears it. A datagram to where nobody listens is gone."""
+    def _targets(self, socket: SimulatedSocket, address: Address) -> list[SimulatedSocket]:
+        """The sockets that receive it. Without any, the datagram is lost."""
         if address in self._groups:
-            here = door.seat.host.name
+            here = socket.host.name
             members = self._groups[address]
-            if door.ttl:
-                return [member for member in members if self._lan(member.seat.host.name) == self._lan(here)]
-            return [member for member in members if member.seat.host.name == here]
+            if socket.ttl:
+                return [member for member in members if self._lan(member.host.name) == self._lan(here)]
+            return [member for member in members if member.host.name == here]
         target = self._at.get(address)
         return [] if target is None else [target]
 
@@ -166,22 +182,22 @@ class Datagrams:
             lan = self._lans[host] = next(fitting, "")
         return lan
 
-    def _travel(self, door: Door, target: Door, data: bytes, instant: int) -> None:
+    def _travel(self, socket: SimulatedSocket, target: SimulatedSocket, data: bytes, instant: int) -> None:
         """Draw what becomes of a datagram on its way to one target."""
-        world, draw, settings = self._world, self._draw, self._settings
-        here, there = door.seat.host.name, target.seat.host.name
-        arrives = (door.address, target, data)
+        loop, draw, settings = self._loop, self._draw, self._settings
+        here, there = socket.host.name, target.host.name
+        arrives = (socket.address, target, data)
         if here == there:
-            world.loop.at(instant + LOCAL_NS, self._arrive, arrives)
+            loop.at(instant + LOCAL_NS, self._arrive, arrives)
             return
         if draw() < self._loss(here, there):
             self._lose(here, there, data)
             return
         for _ in range(2 if draw() < settings.duplicate else 1):
-            delay = world.network.delay_ns(here, there) + int(world.network.jitter_ns * draw())
+            delay = self._distances.delay_ns(here, there) + int(self._distances.jitter_ns * draw())
             if draw() < settings.reorder:
                 delay += int(settings.detour_ms * MILLISECOND * draw())
-            world.loop.at(instant + delay + 1, self._arrive, arrives)
+            loop.at(instant + delay + 1, self._arrive, arrives)
 
     def _loss(self, here: str, there: str) -> float:
         kept = 1.0 - self._settings.loss
@@ -190,18 +206,18 @@ class Datagrams:
                 kept *= 1.0 - share
         return 1.0 - kept
 
-    def _arrive(self, arriving: tuple[Address, Door, bytes], _instant: int) -> None:
+    def _arrive(self, arriving: tuple[Address, SimulatedSocket, bytes], _instant: int) -> None:
         source, target, data = arriving
-        host = target.seat.host
-        if self._world.network.blocked.get((source[0], host.name)) or target.waiting >= WAITING_MAX:
+        host = target.host
+        if self._network.blocked.get((source[0], host.name)) or target.waiting >= WAITING_MAX:
             self._lose(source[0], host.name, data)
         elif not target.seat.gone:
             target.waiting += 1
-            host.receive_datagram(target, source, data)
+            host.offer(SimulatedSocket.deliver, target, (source, data))
 
     def _lose(self, here: str, there: str, data: bytes) -> None:
         self.lost += 1
-        self._world.journal.write("datagram_lost", here, there, data)
+        self._journal.write("datagram_lost", here, there, data)
 
     # What faults ask for.
 

@@ -14,12 +14,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from random import Random
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Ticket
 from heliograph.notes import VaultRefused
-from heliograph.sim.loop import MILLISECOND
+from heliograph.sim.inputs import HostInputs
+from heliograph.sim.journal import Journal
+from heliograph.sim.loop import MILLISECOND, Loop
+from heliograph.sim.seat import Seat
 from heliograph.vault import (
     PAGE_MAX,
     READ_RUNS_MAX,
@@ -50,10 +53,6 @@ from heliograph.vault import (
     fitting,
     size_of,
 )
-
-if TYPE_CHECKING:
-    from heliograph.sim.host import Host, Seat
-    from heliograph.sim.world import World
 
 COMMITS_MAX = 65_536  # under way at one disk, as in the live driver
 
@@ -172,7 +171,7 @@ class Contents:
         return LogsRead(logs, len(names) > query.count_max)
 
 
-class Disk:
+class SimulatedDisk:
     """One vault of one host."""
 
     def __init__(self, host: str, vault: Vault) -> None:
@@ -189,6 +188,26 @@ class Disk:
         self.life = self.lives = 0  # as in live/disk.py
         self.broken = -1
         self.broken_by = Reason.VAULT_FULL
+
+    def fill(self) -> None:
+        """A fault: nothing more fits, until ``make_room`` is called as often."""
+        self.full += 1
+
+    def make_room(self) -> None:
+        """That fault is over."""
+        self.full -= 1
+
+    def slow_down(self, factor: float) -> None:
+        """Everything takes so many times as long."""
+        self.slow *= factor
+
+    def speed_up(self, factor: float) -> None:
+        """That is over."""
+        self.slow /= factor
+
+    def tear(self) -> None:
+        """The next crash damages the last record."""
+        self.torn = True
 
     def fits(self, changes: Sequence[Change]) -> bool:
         """Whether there is room. What needs none always fits."""
@@ -240,27 +259,29 @@ class Disk:
         self.broken = -1
 
 
-class Disks:
+class SimulatedDisks:
     """All vaults of a world."""
 
-    def __init__(self, world: World, disk_ms: float) -> None:
-        self.all: dict[tuple[str, str], Disk] = {}  # host and vault
-        self._world = world
+    def __init__(self, loop: Loop, journal: Journal, random: Random, disk_ms: float) -> None:
+        self.all: dict[tuple[str, str], SimulatedDisk] = {}  # host and vault
+        self._loop = loop
+        self._journal = journal
         self._lasts_ns = disk_ms * MILLISECOND
-        self._draw = world.random("disks").random
-        self._open: dict[Seat, Disk] = {}
+        self._draw = random.random
+        self._declared: dict[Seat, SimulatedDisk] = {}  # vaults that machines declared …
+        self._open: dict[Seat, SimulatedDisk] = {}  # … and those that could be opened
 
-    def of(self, host: Host) -> list[Disk]:
+    def of(self, host: HostInputs) -> list[SimulatedDisk]:
         """The disks of a host, also while it is down."""
         return [disk for (name, _), disk in self.all.items() if name == host.name]
 
-    def open(self, seat: Seat, vault: Vault) -> None:
+    def open(self, host: HostInputs, seat: Seat, vault: Vault) -> None:
         """Open a machine's vault, new or as it was left, and tell the machine."""
-        host = seat.host
-        disk = self.all.setdefault((host.name, vault.name), Disk(host.name, vault))
+        disk = self.all.setdefault((host.name, vault.name), SimulatedDisk(host.name, vault))
+        self._declared[seat] = disk
         if disk.refused is not None:
             refused = disk.refused
-            self._world.journal.write("note", host.name, VaultRefused(vault.name, refused.problem, refused.reason))
+            self._journal.write("note", host.name, VaultRefused(vault.name, refused.problem, refused.reason))
             host.tell(seat, refused)
             return
         assert disk.seat is None, f"two machines of {host.name} have the vault {vault.name}"
@@ -268,104 +289,103 @@ class Disks:
         self._open[seat] = disk
         host.tell(seat, VaultOpened(vault.name, disk.contents.bytes))
 
-    def wipe(self, host: Host) -> None:
+    def wipe(self, host: HostInputs) -> None:
         """The host gets new, empty disks, when it starts the next time."""
         assert not host.up
         for disk in self.of(host):
             del self.all[disk.host, disk.vault.name]
 
-    def crash(self, host: Host) -> None:
+    def crash(self, host: HostInputs) -> None:
         """A host loses all it had in memory."""
         for disk in self.of(host):
             self._tell_damage(disk, disk.crash(self._draw()))
         self._forget(host)
 
-    def flip(self, host: Host, draw: float) -> None:
+    def flip(self, host: HostInputs, draw: float) -> None:
         """A run on each disk of a host is damaged."""
         for disk in self.of(host):
             self._tell_damage(disk, disk.flip(draw))
 
-    def _tell_damage(self, disk: Disk, damaged: Damaged | None) -> None:
+    def _tell_damage(self, disk: SimulatedDisk, damaged: Damaged | None) -> None:
         if damaged is not None:
-            self._world.journal.write("damaged", disk.host, disk.vault.name, *damaged)
+            self._journal.write("damaged", disk.host, disk.vault.name, *damaged)
 
-    def stop(self, host: Host) -> None:
+    def stop(self, host: HostInputs) -> None:
         """A host ends in order."""
         for disk in self.of(host):
             disk.stop()
         self._forget(host)
 
-    def _forget(self, host: Host) -> None:
+    def _forget(self, host: HostInputs) -> None:
         for seat in host.seats:
             self._open.pop(seat, None)
+            self._declared.pop(seat, None)
 
     # What machines ask for.
 
-    def commit(self, seat: Seat, commits: Sequence[tuple[Ticket, Sequence[Change]]], instant: int) -> None:
+    def commit(
+        self, host: HostInputs, seat: Seat, commits: Sequence[tuple[Ticket, Sequence[Change]]], instant: int
+    ) -> None:
         """Commits that were asked for together."""
         disk = self._open.get(seat)
         if disk is None:
-            self._refuse(seat, [ticket for ticket, _ in commits], instant)
+            self._refuse(host, seat, [ticket for ticket, _ in commits], instant)
             return
         assert len(disk.waiting) + len(commits) <= COMMITS_MAX, f"{disk.host}: too many commits are under way"
         disk.waiting.extend((ticket, changes, disk.life) for ticket, changes in commits)
         disk.free_at = max(disk.free_at, instant) + self._lasts(disk)
-        self._world.loop.at(disk.free_at, self._finish, (disk, seat, len(commits)))
+        self._loop.at(disk.free_at, self._finish, (host, disk, seat, len(commits)))
 
-    def _finish(self, finished: tuple[Disk, Seat, int], _instant: int) -> None:
-        disk, seat, count = finished
+    def _finish(self, finished: tuple[HostInputs, SimulatedDisk, Seat, int], _instant: int) -> None:
+        host, disk, seat, count = finished
         if seat.gone:
             return
         for _ in range(count):
             ticket, changes, life = disk.waiting.popleft()
             if life <= disk.broken:
-                seat.host.fail(seat, ticket, disk.broken_by)
+                host.fail(seat, ticket, disk.broken_by)
             elif disk.fits(changes):
-                seat.host.finish_job(seat, ticket, disk.contents.commit(changes))
+                host.finish_job(seat, ticket, disk.contents.commit(changes))
             else:
                 disk.broken = disk.lives
                 disk.lives += 1
-                seat.host.offer(self._failed, seat, (disk, ticket))
+                host.offer(self._failed, seat, (host, disk, ticket))
 
-    def _failed(self, seat: Seat, detail: tuple[Disk, Ticket], now: Instant) -> None:
+    def _failed(self, seat: Seat, detail: tuple[HostInputs, SimulatedDisk, Ticket], now: Instant) -> None:
         """The machine hears of the first commit that failed. What it wanted before belongs to the old life."""
-        disk, ticket = detail
-        seat.host.settle(seat, now)
+        host, disk, ticket = detail
+        host.settle(seat, now)
         disk.life += 1
-        seat.dirty = True
-        del seat.tickets[ticket]
-        seat.machine.failed(ticket, disk.broken_by, now)
+        seat.fail((ticket, disk.broken_by), now)
 
-    def read(self, seat: Seat, reads: Sequence[tuple[Ticket, Query]], instant: int) -> None:
+    def read(self, host: HostInputs, seat: Seat, reads: Sequence[tuple[Ticket, Query]], instant: int) -> None:
         """Reads, each as late as is drawn."""
         disk = self._open.get(seat)
         if disk is None:
-            self._refuse(seat, [ticket for ticket, _ in reads], instant)
+            self._refuse(host, seat, [ticket for ticket, _ in reads], instant)
             return
         for ticket, query in reads:
-            self._world.loop.at(instant + self._lasts(disk), self._find, (disk, seat, ticket, query))
+            self._loop.at(instant + self._lasts(disk), self._find, (host, disk, seat, ticket, query))
 
-    def _find(self, asked: tuple[Disk, Seat, Ticket, Query], _instant: int) -> None:
-        disk, seat, ticket, query = asked
+    def _find(self, asked: tuple[HostInputs, SimulatedDisk, Seat, Ticket, Query], _instant: int) -> None:
+        host, disk, seat, ticket, query = asked
         if not seat.gone:
-            seat.host.finish_job(seat, ticket, disk.contents.find(query))
+            host.finish_job(seat, ticket, disk.contents.find(query))
 
-    def _lasts(self, disk: Disk) -> int:
+    def _lasts(self, disk: SimulatedDisk) -> int:
         return 1 + int(self._lasts_ns * disk.slow * self._draw())
 
-    def _refuse(self, seat: Seat, tickets: Sequence[Ticket], instant: int) -> None:
+    def _refuse(self, host: HostInputs, seat: Seat, tickets: Sequence[Ticket], instant: int) -> None:
         """There is no vault, or it is not open."""
-        node = seat.host.node
-        vault = None if node is None else node.vaults.get(seat.name)
-        disk = None if vault is None else self.all.get((seat.host.name, vault.name))
+        disk = self._declared.get(seat)
         reason = Reason.VAULT_MISSING if disk is None or disk.refused is None else disk.refused.reason
         for ticket in tickets:
-            self._world.loop.at(instant, self._fail, (seat, ticket, reason))
+            self._loop.at(instant, self._fail, (host, seat, ticket, reason))
 
-    def _fail(self, refused: tuple[Seat, Ticket, Reason], _instant: int) -> None:
-        seat, ticket, reason = refused
+    def _fail(self, refused: tuple[HostInputs, Seat, Ticket, Reason], _instant: int) -> None:
+        host, seat, ticket, reason = refused
         if not seat.gone:
-            seat.host.fail(seat, ticket, reason)
+            host.fail(seat, ticket, reason)
 
 
 def _page(names: dict[str, bytes] | dict[str, Logged], prefix: str, after: str | None) -> list[str]:

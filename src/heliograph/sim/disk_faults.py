@@ -1,4 +1,4 @@
-"""Disk faults: what goes wrong with the vaults of a host.
+"""SimulatedDisk faults: what goes wrong with the vaults of a host.
 
 In:    a fault that strikes, and the host that was drawn for it.
 Out:   calls on the host's disks; the rest as in faults.py.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from heliograph.sim.disk import Disk
+from heliograph.sim.disk import SimulatedDisk
 from heliograph.sim.host import Host
 from heliograph.sim.network_faults import Begin, come_back
 from heliograph.sim.scenario import Fault
@@ -37,18 +37,18 @@ class DiskFaults:
     def _full(self, fault: Fault, host: Host, _random: Random) -> None:
         disks = self._world.disks.of(host)
         for disk in disks:
-            disk.full += 1
+            disk.fill()
         self._begin(fault, host.name, partial(_make_room, disks))
 
     def _slow(self, fault: Fault, host: Host, _random: Random) -> None:
         disks = self._world.disks.of(host)
         for disk in disks:
-            disk.slow *= fault.factor
+            disk.slow_down(fault.factor)
         self._begin(fault, host.name, partial(_speed_up, disks, fault.factor))
 
     def _torn(self, fault: Fault, host: Host, random: Random) -> None:
         for disk in self._world.disks.of(host):
-            disk.torn = True
+            disk.tear()
         self._begin(fault, host.name, partial(come_back, self._world, host, host.incarnation))
         self._world.crash(host, random.random(), silent=False)
 
@@ -57,11 +57,11 @@ class DiskFaults:
         self._world.disks.flip(host, random.random())
 
 
-def _make_room(disks: list[Disk]) -> None:
+def _make_room(disks: list[SimulatedDisk]) -> None:
     for disk in disks:
-        disk.full -= 1
+        disk.make_room()
 
 
-def _speed_up(disks: list[Disk], factor: float) -> None:
+def _speed_up(disks: list[SimulatedDisk], factor: float) -> None:
     for disk in disks:
-        disk.slow /= factor
+        disk.speed_up(factor)

@@ -111,7 +111,7 @@ class Faults:
     # Faults of links.
 
     def _stall(self, fault: Fault, end: End, _random: Random) -> None:
-        self._world.network.stop(end)
+        end.stop()
         self.begin(fault, direction(end), partial(self._world.network.let_go, end))
 
     def _partition(self, fault: Fault, end: End, _random: Random) -> None:
@@ -124,14 +124,14 @@ class Faults:
         self._world.network.break_link(end, random.random())
 
     def _lag(self, fault: Fault, end: End, _random: Random) -> None:
-        usual = self._world.network.delay_ns(end.host.name, end.far.host.name)  # several at once add up
+        usual = self._world.distances.delay_ns(end.host.name, end.far.host.name)  # several at once add up
         longer = int(usual * (fault.factor - 1))
-        _lengthen(end, longer)
-        self.begin(fault, direction(end), partial(_lengthen, end, -longer))
+        end.lengthen(longer)
+        self.begin(fault, direction(end), partial(end.lengthen, -longer))
 
     def _drop_frame(self, fault: Fault, end: End, _random: Random) -> None:
         self.begin(fault, direction(end), None)
-        self._world.network.tamper(end)
+        end.plant_loss()
 
     # Faults of datagrams.
 
@@ -158,17 +158,12 @@ class Faults:
 
     def _slow(self, fault: Fault, host: Host, _random: Random) -> None:
         slower = int(host.service_ns_usual * fault.factor)
-        host.service_ns += slower
-        self.begin(fault, host.name, partial(self._world.speed_up, host, slower))
+        host.slow_down(slower)
+        self.begin(fault, host.name, partial(host.slow_down, -slower))
 
     def _step_clock(self, fault: Fault, host: Host, _random: Random) -> None:
         self.begin(fault, host.name, None)
         self._world.step_clock(host, fault.step_ms * MILLISECOND)
-
-
-def _lengthen(end: End, longer: int) -> None:
-    for side in (end, end.far):
-        side.delay += longer
 
 
 def _directed(target: str) -> tuple[str, str]:

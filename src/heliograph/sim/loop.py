@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 NEVER = 1 << 62
@@ -23,20 +24,26 @@ Call = Callable[[Any, int], None]
 
 
 class Loop:
-    """A heap of (instant, count, call, subject). Counts are unique, so that calls are never compared."""
+    """A heap of (instant, number, call, subject). Numbers are unique, so that calls are never compared.
 
-    __slots__ = ("count", "heap", "now", "step")
+    Where ``at`` is too slow, callers push to the heap themselves, with ``next_number``.
+    """
+
+    __slots__ = ("heap", "next_number", "now", "step")
 
     def __init__(self) -> None:
         self.heap: list[tuple[int, int, Call, Any]] = []
-        self.count = 0
+        self.next_number: Callable[[], int] = count(1).__next__
         self.now = 0
-        self.step = 0  # inputs that machines have had so far; hosts count them
+        self.step = 0  # inputs that machines have had so far
 
     def at(self, instant: int, call: Call, subject: Any) -> None:
         """Call ``call(subject, instant)`` when that instant has come."""
-        self.count += 1
-        heappush(self.heap, (instant, self.count, call, subject))
+        heappush(self.heap, (instant, self.next_number(), call, subject))
+
+    def count_input(self) -> None:
+        """A machine gets another input."""
+        self.step += 1
 
     def run(self, until: int) -> None:
         """Let the world run up to and including this instant."""

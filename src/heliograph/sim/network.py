@@ -14,80 +14,28 @@ whose buffer fills when the far side does not read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from heapq import heappush
-from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from heliograph.errors import Reason
-from heliograph.machine import Dial, LinkId, Peer, Ticket
+from heliograph.machine import Instant, LinkId, Peer
+from heliograph.model.identity import Identity
 from heliograph.sim.digest import PARTS_MAX, WRITE, Digest
-from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
+from heliograph.sim.distances import Distances, NetworkSettings
+from heliograph.sim.inputs import HostInputs
+from heliograph.sim.loop import NEVER, SECOND, Loop
+from heliograph.sim.seat import Seat
 from heliograph.sim.tamper import without_frame
 
-if TYPE_CHECKING:
-    from heliograph.sim.host import Host, Seat
-
 FLUSH_NS_MAX = SECOND  # how long a driver waits for the last writes of a link that was hung up
-DIAL_NS_MAX = 5 * SECOND  # how long a driver waits for an answer to a dial
 MARK_BYTES_MIN = 512
 
 _pack_write = WRITE.pack
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distance:
-    """How far some hosts are from others, one way; links and datagrams alike."""
-
-    target: str  # "from > to", patterns of hosts
-    delay_ms: float
-
-    def problems(self, path: str) -> list[str]:
-        """Everything wrong with it."""
-        found = []
-        if self.target.count(">") != 1:
-            found.append(f'{path}.target = {self.target!r}: a distance needs "from > to"')
-        if not 0 <= self.delay_ms <= 60_000:
-            found.append(f"{path}.delay_ms = {self.delay_ms}: must be between 0 and 60000")
-        return found
-
-
 Writes = Sequence[tuple[LinkId, list[bytes]]]
 Flight = list[tuple[int, bytes | Reason]]
 """Chunks with their arrival, oldest first; a Reason ends the stream. A list, not a deque: that takes 600 bytes each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkSettings:
-    """How links behave when nothing is wrong with them."""
-
-    delay_ms: float = 0.2  # one way
-    jitter_ms: float = 0.1  # up to so much more, drawn for each chunk
-    split: float = 0.1  # probability that a chunk arrives in two parts
-    join: float = 0.1  # probability that a chunk waits for the next and arrives with it
-    bandwidth_kib_s: int = 0  # per link and direction; 0: no limit
-    buffer_kib: int = 64  # the mark above which a driver presses; each link draws its own around it
-    distance: tuple[Distance, ...] = ()  # the first that fits counts instead of delay_ms
-
-    def problems(self, path: str = "network") -> list[str]:
-        """Everything wrong with it."""
-        found = []
-        for name in ("delay_ms", "jitter_ms"):
-            if not 0 <= getattr(self, name) <= 60_000:
-                found.append(f"{path}.{name} = {getattr(self, name)}: must be between 0 and 60000")
-        for name in ("split", "join"):
-            if not 0 <= getattr(self, name) <= 1:
-                found.append(f"{path}.{name} = {getattr(self, name)}: a probability is between 0 and 1")
-        if self.split + self.join > 1:
-            found.append(f"{path}.split and {path}.join add up to more than 1")
-        if self.bandwidth_kib_s < 0:
-            found.append(f"{path}.bandwidth_kib_s = {self.bandwidth_kib_s}: must not be below 0 (0: no limit)")
-        if not 1 <= self.buffer_kib <= 1 << 20:
-            found.append(f"{path}.buffer_kib = {self.buffer_kib}: must be between 1 and {1 << 20}")
-        for number, distance in enumerate(self.distance):
-            found += distance.problems(f"{path}.distance[{number}]")
-        return found
 
 
 class End:
@@ -101,7 +49,7 @@ class End:
     )
     # fmt: on
 
-    def __init__(self, host: Host, seat: Seat, link: LinkId, peer: Peer) -> None:
+    def __init__(self, host: LinkHost, seat: Seat, link: LinkId, peer: Peer) -> None:
         self.host = host
         self.seat = seat
         self.link = link
@@ -131,113 +79,119 @@ class End:
         self.deaf = False  # hung or over: what arrives is for nobody
         self.silent = False  # the host lost power: the far side is told nothing
 
+    def open(self) -> None:
+        """Its machine is told of the link, and may write from now on."""
+        self.writer = self.seat
 
-class Listener:
-    """An address that answers dials."""
+    def close(self) -> None:
+        """Its machine may not write any more."""
+        self.writer = None
 
-    __slots__ = ("host", "machine", "name", "secure")
+    def lengthen(self, by_ns: int) -> None:
+        """Everything takes so much longer (or, below 0, shorter) in both directions."""
+        self.delay += by_ns
+        self.far.delay += by_ns
 
-    def __init__(self, host: Host, machine: str, name: str, secure: bool) -> None:
-        self.host = host
-        self.machine = machine
-        self.name = name
-        self.secure = secure
+    def stop(self) -> None:
+        """Nothing of this stream arrives until it is let go as often as it was stopped."""
+        self.stops += 1
+
+    def plant_loss(self) -> None:
+        """Lose the next publication or delivery of this stream, silently: a planted bug."""
+        self.tamper += 1
+        self.odd = True
+
+    def lose_flight(self) -> int:
+        """Lose everything in flight; how many bytes that were."""
+        lost = sum(len(data) for _, data in self.flight if isinstance(data, bytes))
+        self.flight.clear()
+        return lost
+
+    def shorten(self, keep: float) -> int:
+        """Keep this share of the bytes in flight, in order; how many bytes were lost."""
+        chunks = [(arrival, data) for arrival, data in self.flight if isinstance(data, bytes)]
+        lost = self.lose_flight()
+        room = int(keep * lost)
+        for arrival, data in chunks:
+            if room > 0:
+                self.flight.append((arrival, data[:room]))
+                lost -= min(room, len(data))
+                room -= len(data)
+        return lost
 
 
-class Network:
-    """All links of a world. ``offer`` and the handlers are the world's: they give inputs to machines."""
+class LinkHost(HostInputs, Protocol):
+    """A host, as the network sees it."""
 
-    def __init__(self, settings: NetworkSettings, loop: Loop, random: Random, digest: Digest) -> None:
-        self.listeners: dict[tuple[str, int], Listener] = {}
+    identity: Identity | None  # what its certificate proves on secure links
+    ends: dict[LinkId, End]
+
+    def seat(self, machine: str) -> Seat:
+        """The seat of the machine with this name."""
+
+    def new_end(self, seat: Seat, peer: Peer) -> End:
+        """One end of a new link, under the next number of this host."""
+
+    def own_end(self, seat: Seat, link: LinkId, verb: str) -> End | None:
+        """The end that an effect is about; None if it was detached after the machine asked for the effect."""
+
+    def attach(self, end: End) -> None:
+        """A link came up."""
+
+    def receive(self, end: End, data: bytes, instant: int) -> None:
+        """Bytes arrived."""
+
+    def detach(self, end: End, reason: Reason) -> None:
+        """A link is gone."""
+
+
+Tap = Callable[[End, bytes], None]
+"""Sees what is written to links."""
+
+
+class SimulatedNetwork:
+    """All links of a world."""
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        distances: Distances,
+        loop: Loop,
+        draw: Callable[[], float],
+        digest: Digest,
+        tap: Tap | None = None,
+    ) -> None:
         self.blocked: dict[tuple[str, str], int] = {}  # (from host, to host) -> how many partitions stop it
-        self.links_made = 0
         self.bytes_lost = 0
         self.frames_lost = 0  # by tampering
-        self.tap: Callable[[End, bytes], None] | None = None  # sees what is written to links made after it was set
+        self._tap = tap
         self._settings = settings
         self._loop = loop
         self._digest = digest
-        self._draw = random.random
+        self._draw = draw
         self._arrives = self._arrive  # bound once: it is pushed for every chunk
-        self.jitter_ns = float(int(settings.jitter_ms * MILLISECOND))
-        self._delay = int(settings.delay_ms * MILLISECOND)
-        self._delays: dict[tuple[str, str], int] = {}  # of pairs of hosts, once asked for
-        self.ruler: Callable[[str, str], float] | None = None  # one-way ms between hosts, in place of the settings
+        self._distances = distances
+        self._jitter_ns = distances.jitter_ns
         self._split = settings.split
         self._split_or_join = settings.split + settings.join
         self._ns_per_kib = SECOND // settings.bandwidth_kib_s if settings.bandwidth_kib_s else 0
 
-    def delay_ns(self, source: str, sink: str) -> int:
-        """How long anything takes from one host to another, at least."""
-        if not (self._settings.distance or self.ruler):
-            return self._delay
-        delay = self._delays.get((source, sink))
-        if delay is None:
-            delay = self._delays[source, sink] = self._measure(source, sink)
-        return delay
-
-    def _measure(self, source: str, sink: str) -> int:
-        if self.ruler is not None:
-            return int(self.ruler(source, sink) * MILLISECOND)
-        fitting = (one for one in self._settings.distance if _fits(one.target, source, sink))
-        distance = next(fitting, None)
-        return self._delay if distance is None else int(distance.delay_ms * MILLISECOND)
-
     # Links come up.
 
-    def dial(self, seat: Seat, ticket: Ticket, dial: Dial, instant: int) -> None:
-        """Try to open a link; one round trip later the dialler knows."""
-        there = self.delay_ns(seat.host.name, dial.host) + self.delay_ns(dial.host, seat.host.name)
-        trip = there + 2 * (int(self.jitter_ns * self._draw()) + MICROSECOND)
-        self._loop.at(instant + trip, self._answer_dial, (seat, ticket, dial))
-
-    def _answer_dial(self, dialled: tuple[Seat, Ticket, Dial], instant: int) -> None:
-        seat, ticket, dial = dialled
-        listener = self.listeners.get((dial.host, dial.port))
-        if seat.gone:
-            return
-        if listener is None or not listener.host.up:
-            seat.host.fail(seat, ticket, Reason.DIAL_FAILED)
-        elif self.is_blocked(seat.host.name, listener.host.name):
-            self._loop.at(instant + DIAL_NS_MAX, self._give_up_dial, dialled)
-        elif listener.secure != dial.secure:
-            seat.host.fail(seat, ticket, Reason.TLS_FAILED)
-        else:
-            self._accept(seat, ticket, dial, listener, instant)
-
-    def _give_up_dial(self, dialled: tuple[Seat, Ticket, Dial], _instant: int) -> None:
-        seat, ticket, _ = dialled
-        if not seat.gone:
-            seat.host.fail(seat, ticket, Reason.TIME_OUT)
-
-    def _accept(self, seat: Seat, ticket: Ticket, dial: Dial, listener: Listener, instant: int) -> None:
-        transport = "tls" if listener.secure else "tcp"
-        self.links_made += 1
-        dialler = seat.host
-        caller = Peer(
-            transport,
-            f"{dialler.name}:{50_000 + self.links_made % 10_000}",
-            listener=listener.name,
-            identity=dialler.identity if listener.secure else None,
-        )
-        called = Peer(transport, f"{dial.host}:{dial.port}", ticket=ticket)
-        here = dialler.new_end(seat, called)
-        there = listener.host.new_end(listener.host.seat(listener.machine), caller)
-        self._connect(here, there, instant)
-
-    def _connect(self, here: End, there: End, instant: int) -> None:
+    def connect(self, here: End, there: End, instant: int) -> None:
+        """Make a link of two ends."""
         here.far, there.far = there, here
         for end in (here, there):
-            end.delay = self.delay_ns(end.host.name, end.far.host.name)
+            end.delay = self._distances.delay_ns(end.host.name, end.far.host.name)
             end.last = instant
-            end.odd = self._ns_per_kib > 0 or self.tap is not None
+            end.odd = self._ns_per_kib > 0 or self._tap is not None
             end.stops = self.blocked.get((end.host.name, end.far.host.name), 0)
             end.high = max(MARK_BYTES_MIN, int(self._settings.buffer_kib * 1024 * (0.5 + self._draw())))
             end.low = end.high // 4
         here.host.attach(here)
         there.host.attach(there)
 
-    def pipe(self, host: Host, broker: Seat, service: Seat) -> None:
+    def pipe(self, host: LinkHost, broker: Seat, service: Seat) -> None:
         """Join two machines of one host: no delay, no loss, the same inputs."""
         here = host.new_end(broker, Peer("pipe", service.name))
         there = host.new_end(service, Peer("pipe", broker.name))
@@ -251,10 +205,10 @@ class Network:
 
     # Bytes travel.
 
-    def send(self, host: Host, seat: Seat, writes: Writes, instant: int) -> None:
+    def send(self, host: LinkHost, seat: Seat, writes: Writes, instant: int) -> None:
         """Put what a machine wrote on its way, and into the digest. The hot path: it does no more than it must."""
         ends, loop, parts = host.ends, self._loop, self._digest.parts
-        draw, jitter, split_or_join, arrives = self._draw, self.jitter_ns, self._split_or_join, self._arrives
+        draw, jitter, split_or_join, arrives = self._draw, self._jitter_ns, self._split_or_join, self._arrives
         for link, frames in writes:
             end = ends.get(link)
             if end is None or end.writer is not seat:
@@ -285,8 +239,7 @@ class Network:
             end.last = arrival
             if not end.scheduled:
                 end.scheduled = True
-                loop.count += 1
-                heappush(loop.heap, (first, loop.count, arrives, end))
+                heappush(loop.heap, (first, loop.next_number(), arrives, end))
         if len(parts) > PARTS_MAX:
             self._digest.feed()
 
@@ -299,8 +252,8 @@ class Network:
             return instant, b""
         if end.tamper:
             data = self._tampered(end, data)
-        if self.tap is not None:
-            self.tap(end, data)
+        if self._tap is not None:
+            self._tap(end, data)
         if self._ns_per_kib:
             instant = end.busy_until = max(instant, end.busy_until) + (len(data) * self._ns_per_kib >> 10)
         return instant, data
@@ -316,7 +269,7 @@ class Network:
             return arrival, data
         cut = 1 + int((len(data) - 1) * self._draw())
         end.flight.append((arrival, data[:cut]))
-        return arrival + 1 + int(self.jitter_ns * self._draw()), data[cut:]
+        return arrival + 1 + int(self._jitter_ns * self._draw()), data[cut:]
 
     def _join(self, end: End, arrival: int, data: bytes) -> tuple[int, bytes]:
         """The chunk before waits for this one, if it is still on its way."""
@@ -371,32 +324,30 @@ class Network:
             end.scheduled = True
             self._loop.at(max(self._loop.now, end.flight[0][0]), self._arrives, end)
 
-    def stop(self, end: End) -> None:
-        """Nothing of this stream arrives until it is let go as often as it was stopped."""
-        end.stops += 1
-
     def let_go(self, end: End) -> None:
         """One reason to stand still is gone."""
         end.stops -= 1
         if not end.stops:
             self.resume(end)
 
-    def relieve(self, end: End) -> None:
-        """The far machine has taken enough of this stream: its buffer is below the mark again."""
-        end.pressed = False
-        self._loop.at(self._loop.now, self._press, end)
+    def consume(self, end: End, size: int) -> None:
+        """The far machine has taken so many bytes of this stream; below the mark, the writer is relieved."""
+        end.pending = pending = end.pending - size
+        if end.pressed and pending <= end.low:
+            end.pressed = False
+            self._loop.at(self._loop.now, self._press, end)
 
     def _press(self, end: End, _instant: int) -> None:
         if not end.over and end.pressed != end.told_pressed:
             end.told_pressed = end.pressed
-            end.host.press(end)
+            end.host.offer(_press_machine, end, end.pressed)
 
     def hold(self, end: End, held: bool) -> None:
         """The machine at this end stops or resumes reading. Nothing waits in a pipe, so it has nothing to hold."""
         if held != end.held and not end.pipe:
             end.held = held
             if held:
-                self.stop(end.far)
+                end.far.stop()
             else:
                 self.let_go(end.far)
 
@@ -404,7 +355,7 @@ class Network:
 
     def hang_up(self, end: End, reason: Reason, instant: int) -> None:
         """The machine is done with this link: flush for at most a second, then close."""
-        end.writer = None
+        end.close()
         if end.over:
             return
         end.hung = end.deaf = True
@@ -421,7 +372,7 @@ class Network:
     def _abort(self, end: End, _instant: int) -> None:
         """The flush took too long: what is still in flight is lost, and the far side sees a reset once it can."""
         if not end.over:
-            self._lose_flight(end)
+            self.bytes_lost += end.lose_flight()
             end.flight.append((self._loop.now + end.delay, Reason.RESET))
             self.resume(end)
             self.finish(end, Reason.RESET)
@@ -446,7 +397,7 @@ class Network:
     def break_link(self, end: End, keep: float) -> None:
         """Reset a link: of each direction a share ``keep`` of what is in flight still arrives, the suffix is lost."""
         for side in (end, end.far):
-            self._shorten(side, keep)
+            self.bytes_lost += side.shorten(keep)
             side.flight.append((max(side.last, self._loop.now + side.delay), Reason.RESET))
             self.resume(side)
 
@@ -455,7 +406,7 @@ class Network:
         end.over = end.odd = end.deaf = True
         if not end.pipe and not end.hung:
             end.hung = True
-            self._lose_flight(end.far)
+            self.bytes_lost += end.far.lose_flight()
             end.flight.append((max(end.last, self._loop.now + end.delay), Reason.CLOSED))
             self.resume(end)
 
@@ -465,28 +416,11 @@ class Network:
         end.silent = silent
         if end.pipe:
             return
-        self._lose_flight(end.far)
-        self._shorten(end, keep)
+        self.bytes_lost += end.far.lose_flight()
+        self.bytes_lost += end.shorten(keep)
         if not silent:
             end.flight.append((max(end.last, self._loop.now + end.delay), Reason.RESET))
         self.resume(end)
-
-    def _shorten(self, end: End, keep: float) -> None:
-        """Keep this share of the bytes in flight, in order; lose the rest."""
-        chunks = [(arrival, data) for arrival, data in end.flight if isinstance(data, bytes)]
-        room = int(keep * sum(len(data) for _, data in chunks))
-        self._lose_flight(end)
-        for arrival, data in chunks:
-            if room > 0:
-                end.flight.append((arrival, data[:room]))
-                self.bytes_lost -= min(room, len(data))
-                room -= len(data)
-
-    def _lose_flight(self, end: End) -> None:
-        for _, data in end.flight:
-            if isinstance(data, bytes):
-                self.bytes_lost += len(data)
-        end.flight.clear()
 
     # What faults ask for.
 
@@ -498,11 +432,6 @@ class Network:
         """True if a dial between the two cannot be answered."""
         return bool(self.blocked.get((one, other)) or self.blocked.get((other, one)))
 
-    def tamper(self, end: End) -> None:
-        """Lose the next publication or delivery of this stream, silently."""
-        end.tamper += 1
-        end.odd = True
-
     def _tampered(self, end: End, data: bytes) -> bytes:
         shorter = without_frame(data)
         if len(shorter) < len(data):
@@ -511,6 +440,7 @@ class Network:
         return shorter
 
 
-def _fits(target: str, source: str, sink: str) -> bool:
-    here, there = (part.strip() for part in target.split(">"))
-    return fnmatchcase(source, here) and fnmatchcase(sink, there)
+def _press_machine(end: End, pressed: bool, now: Instant) -> None:
+    """A link's buffer is above its mark, or below it again."""
+    if end.writer is not None:
+        end.seat.touch().press(end.link, pressed, now)

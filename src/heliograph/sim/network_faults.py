@@ -17,7 +17,7 @@ from heliograph.broker.commands import Stop
 from heliograph.node import BROKER
 from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
-from heliograph.sim.network import End
+from heliograph.sim.network import End, LinkHost
 from heliograph.sim.scenario import Fault
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
@@ -122,7 +122,7 @@ class NetworkFaults:
 
 
 def come_back(world: World, host: Host, incarnation: int) -> None:
-    """Start a host, unless somebody else did; one that has not ended yet (it may be paused) when it has."""
+    """Start a host again, unless that was done already; if it has not ended yet (it may be paused), wait for that."""
     if host.incarnation != incarnation:
         return
     if host.up:
@@ -136,19 +136,19 @@ def _try_again(planned: tuple[World, Host, int], _instant: int) -> None:
 
 
 def direction(end: End) -> str:
-    """From whom to whom."""
+    """A link's direction: from host > to host."""
     return f"{end.host.name} > {end.far.host.name}"
 
 
-def _is_broker(host: Host) -> bool:
+def _is_broker(host: LinkHost) -> bool:
     return any(seat.name == BROKER for seat in host.seats)
 
 
-def _block(pair: tuple[World, tuple[Host, Host]], _instant: int) -> None:
+def _block(pair: tuple[World, tuple[LinkHost, LinkHost]], _instant: int) -> None:
     pair[0].block(*pair[1])
 
 
-def _unblock(pair: tuple[World, tuple[Host, Host]], _instant: int) -> None:
+def _unblock(pair: tuple[World, tuple[LinkHost, LinkHost]], _instant: int) -> None:
     pair[0].unblock(*pair[1])
 
 

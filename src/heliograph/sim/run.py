@@ -1,7 +1,7 @@
 """A run: play a scenario with a seed, to its end, and say how it went.
 
 In:    a Scenario and a seed.
-Out:   Result: ok or not, violations, counters, digest; all of it the same whenever scenario and seed are.
+Out:   RunResult: ok or not, violations, counters, digest; all of it the same whenever scenario and seed are.
 State: none.
 Not here: the command line (cli/simulate.py), building the world (stage.py).
 """
@@ -23,7 +23,7 @@ LOOK_NS = SECOND // 4  # how often checkers look at reports
 
 
 @dataclass(slots=True)
-class Result:
+class RunResult:
     """What became of a run."""
 
     scenario: str
@@ -45,7 +45,7 @@ class Result:
         return not self.violations
 
 
-def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> Result:
+def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> RunResult:
     """Play a scenario to its end, or until a machine fails."""
     stage = Stage(scenario, seed, keep_journal=keep_journal)
     errors = _ErrorNotes(stage.world.journal)
@@ -95,12 +95,12 @@ def _idle(stage: Stage) -> list[Violation]:
     return [Violation("scenario", world.step, world.loop.now, text) for text in found]
 
 
-def _result(stage: Stage, seed: int, violations: list[Violation], measured: list[str], crash: str) -> Result:
+def _result(stage: Stage, seed: int, violations: list[Violation], measured: list[str], crash: str) -> RunResult:
     world = stage.world
     faults: dict[str, int] = {}
     for fault, count in zip(stage.faults.plan, stage.faults.counts, strict=True):
         faults[fault.kind] = faults.get(fault.kind, 0) + count
-    return Result(
+    return RunResult(
         scenario=stage.scenario.scenario.name,
         seed=seed,
         violations=violations,

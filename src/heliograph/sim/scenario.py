@@ -18,7 +18,7 @@ from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
 from heliograph.sim import conditions
 from heliograph.sim.datagrams import DatagramSettings
-from heliograph.sim.network import NetworkSettings
+from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.world import HostSettings
 from heliograph.topology.scenario import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
 from heliograph.topology.tables import suggest

@@ -43,6 +43,7 @@ class Stage:
             network=scenario.network,
             hosts=scenario.hosts,
             datagrams=scenario.datagrams,
+            tap=self._see_parcels if Ways.name in scenario.checks.names else None,
             keep_journal=keep_journal,
         )
         topology = with_generated(scenario.topology, self.world.random("topology"))
@@ -52,8 +53,6 @@ class Stage:
             names = (Maps.name, *names)  # it says when the network is settled, which others have to know
         self.checkers: list[Checker] = [CHECKERS[name](scenario, self.world.journal, self.ask) for name in names]
         self.world.journal.watch("note", self._on_note)
-        if Ways.name in names:
-            self.world.network.tap = self._see_parcels
         self._clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
         self.wiring = Wiring(self.world, topology)
         self.programs = self._programs()
@@ -97,11 +96,11 @@ class Stage:
             hold=plan.hold,
             keep_alive_ms=plan.keep_alive_ms,
         )
-        host = self.world.add(name, partial(self._session, name, config))
+        identity = None
         if secure:
             roles = tuple(Role(role) for role in plan.roles)
-            host.identity = Identity(filled(plan.entity, number, 0), roles, proof="certificate")
-        return host
+            identity = Identity(filled(plan.entity, number, 0), roles, proof="certificate")
+        return self.world.add(name, partial(self._session, name, config), identity=identity)
 
     def _session(self, name: str, config: ClientConfig, incarnation: int) -> Node:
         """A client's node: each incarnation is a new session with a secret of its own."""

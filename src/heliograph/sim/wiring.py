@@ -50,8 +50,8 @@ class Wiring:
 
     def _add_server(self, name: str, wrong_ns: int) -> None:
         build = partial(Node, name=name, pipes=(), listeners={}, sockets={"server": SOCKETS})
-        host = self._world.add(name, lambda _: build(machines={"server": TimeServer()}))
-        host.wall = WallClock(wrong_ns)  # its clock is right, or as wrong as the scenario says
+        wall = WallClock(wrong_ns)  # its clock is right, or as wrong as the scenario says
+        host = self._world.add(name, lambda _: build(machines={"server": TimeServer()}), wall=wall)
         self._world.start(host)
 
     def _add(self, name: str, plan: BrokerPlan) -> None:
@@ -60,12 +60,13 @@ class Wiring:
         host = world.add(name, lambda _: self._build(host, plan, seed))
         world.listen(host, (name, DEFAULT_PORT), "main", BROKER, plan.auth == "certificate")
         if self.pairs:
-            host.on_start = lambda: host.tell(host.seat(BROKER), Listening((f"{name}:{DEFAULT_PORT}",)))
+            host.call_at_start(lambda: host.tell(host.seat(BROKER), Listening((f"{name}:{DEFAULT_PORT}",))))
         world.start(host)
 
     def _build(self, host: Host, plan: BrokerPlan, seed: int) -> Node:
         """A broker as its file says now. As in live, its incarnation is what its clock shows, right or wrong."""
-        config = host.settings = self._config(host.name, plan)
+        config = self._config(host.name, plan)
+        host.configure(config)
         incarnation = host.wall.wall_ns(self._world.loop.now) // MILLISECOND
         return build(config, seed=seed + host.incarnation, incarnation=incarnation)
 
@@ -97,7 +98,7 @@ class Wiring:
         )
 
     def rename(self, host: Host) -> None:
-        """Whoever is started there next is somebody else."""
+        """The next broker started on this host has another name."""
         self._names[host.name] += 1
 
     def pair(self, one: str, other: str) -> Pair | None:

@@ -21,9 +21,10 @@ from heliograph.client.inbox import Inbox
 from heliograph.errors import RefusedError
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
-from heliograph.sim.host import Host, Seat
+from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Drawn, Workload
+from heliograph.sim.seat import Seat
 from heliograph.sim.world import World
 from heliograph.topology.scenario import ClientPlan, Range, filled
 
@@ -49,7 +50,7 @@ class Program:
         self._filler = self._random.randbytes(4096)
         self._subscriptions = 0  # counted over all sessions
         self._begin_session()
-        host.on_start = self._start
+        host.call_at_start(self._start)
         world.loop.at(self._drawn(plan.join_s), self._join, host)
 
     def _begin_session(self) -> None:
@@ -71,7 +72,7 @@ class Program:
         self._begin_session()
         self._seat = self.host.seats[0]
         self._session = self._seat.machine
-        self._seat.after = self._look
+        self._seat.call_after_take(self._look)
         now = self._world.loop.now
         for workload in self._workloads:
             for wish in _wishes(workload):

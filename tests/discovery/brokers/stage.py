@@ -31,9 +31,9 @@ from heliograph.discovery.brokers.standing import UsageSample
 from heliograph.machine import Instant, Socket
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.sim.datagrams import DatagramSettings
+from heliograph.sim.distances import Distance, NetworkSettings
 from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
-from heliograph.sim.network import Distance, NetworkSettings
 from heliograph.sim.world import HostSettings, World
 from heliograph.trust.keyring import Keyring
 from tests.sim.machines import add, heard, send
@@ -118,7 +118,7 @@ class Stage:
 
         host = self.world.add(plan.name, make)
         self.world.listen(host, (plan.name, DEFAULT_PORT), "main", BROKER)
-        host.on_start = lambda: self._tell_all(host, plan)
+        host.call_at_start(lambda: self._tell_all(host, plan))
         self.world.start(host)
 
     def _tell_all(self, host: Host, plan: Plan) -> None:

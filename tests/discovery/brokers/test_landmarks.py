@@ -28,7 +28,7 @@ from heliograph.discovery.brokers.messages import (
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.surveyor import Surveyor
 from heliograph.evaluation import scale
-from heliograph.evaluation.stage import BY_DIRECTORY, Stage
+from heliograph.evaluation.stage import BY_DIRECTORY, SearchStage
 from heliograph.machine import SocketOpened, Timers
 from heliograph.node import DIRECTORY
 from tests.discovery.brokers.test_directory import Talk, advertisement, injected
@@ -205,11 +205,11 @@ def test_among_more_brokers_than_may_answer_the_choice_is_as_near_as_the_nearest
 
 
 @pytest.fixture(scope="module")
-def stage() -> Stage:
+def stage() -> SearchStage:
     return scale.build(BROKERS_MIN + 10, 1, False)
 
 
-def test_with_a_third_of_all_datagrams_lost_a_broker_is_still_found_in_time(stage: Stage) -> None:
+def test_with_a_third_of_all_datagrams_lost_a_broker_is_still_found_in_time(stage: SearchStage) -> None:
     stage.world.datagrams.worsen("*", "*", 0.3)
     random = Random(1)
     for _ in range(5):
@@ -219,7 +219,7 @@ def test_with_a_third_of_all_datagrams_lost_a_broker_is_still_found_in_time(stag
     stage.world.datagrams.better("*", "*", 0.3)
 
 
-def test_when_the_landmarks_cannot_be_reached_the_network_spreads_the_request(stage: Stage) -> None:
+def test_when_the_landmarks_cannot_be_reached_the_network_spreads_the_request(stage: SearchStage) -> None:
     directory = stage.world.hosts["bdn"].seat(DIRECTORY).machine.report("overview")
     marks = [mark.split(":")[0] for mark in directory["landmarks"]]
     for mark in marks:

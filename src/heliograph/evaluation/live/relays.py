@@ -31,13 +31,13 @@ APART_S = 1e-6  # bytes of a link that are due at once stay in order
 
 @dataclass(slots=True, eq=False)
 class Party:
-    """Somebody at a place."""
+    """A process at a place."""
 
     place: Place
     outside: Address  # where others reach it
     bound: socket.socket
     steady: bool = False  # its datagrams take the same time, always
-    inside: Address | None = None  # where it really is; until that is known, it hears nothing
+    inside: Address | None = None  # its real address; until that is known, it receives nothing
 
 
 class Relays:
@@ -59,10 +59,14 @@ class Relays:
         jitter_ms = 0.0 if source.steady or sink.steady else self._jitter_ms * self._random.random()
         return (source.place.one_way_ms(sink.place) + jitter_ms) / 1_000
 
+    def forget_strangers(self) -> None:
+        """Count datagrams of unknown senders anew."""
+        self.strangers = 0
+
     # Datagrams.
 
     def add(self, place: Place, *, steady: bool = False) -> Party:
-        """Somebody more, at this place."""
+        """Another party at this place."""
         bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         bound.setblocking(False)
         bound.bind((LOCAL, 0))

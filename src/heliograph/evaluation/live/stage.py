@@ -132,7 +132,7 @@ class LiveStage:
             if monotonic() > deadline:
                 raise HeliographError(f"{self.topology}: found {found} brokers and islands of {wanted}, and gave up")
         await asyncio.sleep(SETTLE_S)
-        self.relays.strangers = 0  # those who spoke before we knew them
+        self.relays.forget_strangers()  # datagrams that came before the relays knew their senders
 
     async def _found(self, config: DiscoveryConfig) -> tuple[int, int]:
         """How many brokers, and how many islands."""
@@ -142,7 +142,7 @@ class LiveStage:
     # What happens.
 
     async def search(self, site: str, config: DiscoveryConfig | None = None) -> Result:
-        """Somebody new at this site looks for a broker. The clients of one site search one after another."""
+        """A new client at this site searches for a broker. The clients of one site search one after another."""
         config = config or self.config
         finder = Finder(config, seed=self._random.getrandbits(64))
         (spec,) = Finder.sockets(config, LOCAL, LOCAL)
@@ -166,7 +166,7 @@ class LiveStage:
         """HeliographError if a process has ended, or a datagram went a way of its own."""
         self._processes.check()
         if self.relays.strangers:
-            raise HeliographError(f"{self.relays.strangers} datagrams came from nobody that the relays know")
+            raise HeliographError(f"{self.relays.strangers} datagrams came from senders that the relays do not know")
 
 
 def _free_port() -> int:

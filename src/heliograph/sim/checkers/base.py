@@ -1,4 +1,4 @@
-"""What a checker is: it watches a journal, may ask machines for reports, and says what should not have happened.
+"""The base of all checkers: watches the journal, asks machines for reports, and reports violations.
 
 In:    entries of the journal, by kind: a method ``on_KIND(who, *details)`` is called with each; the scenario.
 Out:   violations, each with the step and instant at which it was noticed.

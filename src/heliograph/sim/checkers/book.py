@@ -1,4 +1,4 @@
-"""The book of wishes: what every client should be subscribed to now, as far as its program knows.
+"""The subscriptions that every client should have now, as far as its program knows.
 
 In:    "subscribing", "unsubscribing" and their like.
 Out:   ``present``, for the checkers that extend this.
@@ -14,10 +14,10 @@ from heliograph.sim.conditions import Wish
 
 
 class Book(Checker):
-    """Who should be there, and with what."""
+    """Clients that should be there, with their subscriptions."""
 
     def prepare(self) -> None:
-        """Nobody is there yet."""
+        """No client is there yet."""
         self.people = people(self.scenario)
         self.present: dict[str, dict[int, Wish]] = {}
 
@@ -39,10 +39,10 @@ class Book(Checker):
         self.present[who][subscription] = (pattern, where)
 
     def on_unsubscribing(self, who: str, subscription: int) -> None:
-        """The program wants no more."""
+        """The program ended a subscription."""
         self.present[who].pop(subscription, None)
 
     def on_refused(self, who: str, what: str, subscription: int, _reason: str) -> None:
-        """The broker said no, and that is that."""
+        """The broker refused it."""
         if what == "subscribe" and who in self.present:
             self.present[who].pop(subscription, None)

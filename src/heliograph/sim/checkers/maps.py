@@ -21,7 +21,7 @@ from heliograph.sim.loop import SECOND
 
 AT_ONCE = ("reset", "drop_frame", "link", "unlink")  # over as soon as they have struck; a link's end is told as well
 
-SPREAD_NS = SECOND // 10  # in this time, at the latest, everybody knows what a client wants
+SPREAD_NS = SECOND // 10  # by then all brokers know a new subscription
 
 Graph = dict[str, dict[str, None]]
 
@@ -32,7 +32,7 @@ class Maps(Checker):
     name = "maps"
 
     def prepare(self) -> None:
-        """Nothing is wrong, and nobody knows anything."""
+        """Nothing is wrong yet, and no map is known."""
         self._clusters = {name: plan.cluster for name, plan in self.scenario.topology.brokers.items()}
         self._active = 0
         self._settled = False
@@ -80,7 +80,7 @@ class Maps(Checker):
             self.journal.write("disturbed", "the network")
 
     def look(self) -> None:
-        """Have they found out?"""
+        """Check whether the maps agree with the world by now."""
         if not self._active and not self._settled and not self.complaints():
             self._settled = True
             self.journal.write("settled", "the network")
@@ -183,7 +183,7 @@ class _Truth:
 
 
 def reach(start: str, graph: Graph) -> set[str]:
-    """Whom a way leads to, the start included."""
+    """Everything that can be reached, including the start."""
     found = {start}
     ahead = [start]
     while ahead:

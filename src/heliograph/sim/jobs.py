@@ -1,0 +1,46 @@
+"""Simulated workers: jobs take a time that is drawn from the seed.
+
+In:    jobs of machines.
+Out:   ``done`` or ``failed`` at the machine that asked.
+State: none.
+Not here: what a job does (each is a value with ``run``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from heliograph.broker.commands import LoadSettings
+from heliograph.errors import Reason
+from heliograph.machine import Job, Ticket
+from heliograph.sim.inputs import HostInputs
+from heliograph.sim.loop import MILLISECOND, Loop
+from heliograph.sim.seat import Seat
+
+Started = tuple[HostInputs, Seat, Ticket, Job]
+
+
+class SimulatedWorkers:
+    """Run slow pure work."""
+
+    def __init__(self, loop: Loop, draw: Callable[[], float], job_ms: float) -> None:
+        self._loop = loop
+        self._draw = draw
+        self._job_ms = job_ms
+
+    def start(self, host: HostInputs, seat: Seat, ticket: Ticket, job: Job, instant: int) -> None:
+        """Run a job; its result comes back by the ticket."""
+        lasts = 1 + int(self._job_ms * MILLISECOND * self._draw())
+        self._loop.at(instant + lasts, self._finish, (host, seat, ticket, job))
+
+    def _finish(self, started: Started, _instant: int) -> None:
+        host, seat, ticket, job = started
+        if seat.gone:
+            return
+        try:
+            result: Any = host.settings if isinstance(job, LoadSettings) else job.run()
+        except Exception:  # as the contract says: whatever a job raises is this answer
+            host.fail(seat, ticket, Reason.JOB_FAILED)
+        else:
+            host.finish_job(seat, ticket, result)
