@@ -1,4 +1,4 @@
-/* The hot path of a broker, compiled: twins of shortcut.py, of wire/scan.py and of the dict in routing/routes.py.
+/* The hot path of a broker, compiled: twins of shortcut.py, of wire/scan.py and of the dict in routes.py.
 
    In:    bytes of a link's stream, and the broker's own objects, read and written by attribute.
    Out:   Shortcut: one write for one read. scan: runs of frames with their route. Routes: the cache that both look into.

@@ -2,9 +2,9 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.links import Links
+from heliograph.broker.routes import Route
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
-from heliograph.broker.routing.routes import Route
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.machine import Outbox

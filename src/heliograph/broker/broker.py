@@ -21,14 +21,14 @@ from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Busy, Drain, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.hot import frames_of, scan
-from heliograph.broker.links import GONE, NEW, READY, Link, Links
+from heliograph.broker.links import Link, Links
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
 from heliograph.broker.requests import Requests
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routes import Route
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
-from heliograph.broker.routing.routes import Route
+from heliograph.broker.routing.ports import GONE, NEW, READY, Neighbour
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut

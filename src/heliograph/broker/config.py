@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from string import ascii_letters, digits
 
-from heliograph.model.identity import NETWORK_WORDS, Role, entity_is_valid, network_is_valid
+from heliograph.broker.routing.settings import DEFAULT_PORT as DEFAULT_PORT
+from heliograph.broker.routing.settings import LinkConfig as LinkConfig
+from heliograph.broker.routing.settings import NetworkConfig as NetworkConfig
+from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.topics import filter_fault
 from heliograph.trust.tokens import TokenRecord as TokenRecord
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
 
-DEFAULT_PORT = 4717
 HOST_LETTERS = frozenset(ascii_letters + digits + ".-:")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 what listening on all addresses is called
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -159,64 +161,6 @@ class AccessConfig:
         if self.default not in EFFECTS:
             found.append(f"{path}.default = {self.default!r}: must be one of {', '.join(EFFECTS)}")
         return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkConfig:
-    """Another broker's address, to which a link is kept."""
-
-    host: str
-    port: int = DEFAULT_PORT
-    secure: bool = False
-
-    @property
-    def address(self) -> str:
-        """As people write it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkConfig:
-    """This broker as one of many."""
-
-    name: str = ""  # of the network; brokers of different names, or of a name and none, do not link
-    cluster: str = "main"
-    slot: int | None = None  # 0 to 63, its place in the cluster; None: one is taken and settled with the others
-    key: bytes = field(default=b"", repr=False)  # the network key; brokers without certificates prove that they have it
-    certified: bool = False  # it has a certificate, its key and an authority, and proves itself by them on secure links
-    dials_secure: bool = False  # it has something of [tls], without which no secure link is dialled
-    links: tuple[LinkConfig, ...] = ()
-    heartbeat_ms: int = 500
-    suspect_ms: int = 2_000  # silence after which ways around a neighbour are taken
-    dead_ms: int = 10_000  # … and after which its link is given up
-    forget_ms: int = 60_000  # what is out of reach for so long is forgotten
-    interests_max: int = 10_000  # filters that a broker, or a cluster, tells; beyond it they are widened
-
-    def problems(self, path: str = "network") -> list[str]:
-        """Everything wrong with it."""
-        found = [] if entity_is_valid(self.cluster) else [f"{path}.cluster = {self.cluster!r}: not a plain name"]
-        if self.name and not network_is_valid(self.name):
-            found.append(f"{path}.name = {self.name!r}: {NETWORK_WORDS}")
-        if self.slot is not None and not 0 <= self.slot < 64:
-            found.append(f"{path}.slot = {self.slot}: must be between 0 and 63")
-        if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
-            found.append(f"{path}: heartbeat_ms must be below suspect_ms, and suspect_ms below dead_ms")
-        if self.forget_ms <= self.dead_ms:
-            found.append(f"{path}.forget_ms = {self.forget_ms}: must be above dead_ms")
-        if self.interests_max < 16:
-            found.append(f"{path}.interests_max = {self.interests_max}: must be at least 16")
-        return found
-
-    def link_fault(self, link: LinkConfig, *, keyed: bool) -> str | None:
-        """Why no broker would ever be linked at this address, whoever answers; None if one could be."""
-        if not keyed and not (link.secure and self.certified):
-            return (
-                "brokers prove themselves to each other; set network.key_file (`heliograph network key` makes it), "
-                "or secure = true with tls.certificate, tls.key and tls.authority"
-            )
-        if link.secure and not self.dials_secure:
-            return "a secure link needs tls.authority, which signed the other broker's certificate"
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,165 +16,73 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from heliograph.broker.config import LimitsConfig
 from heliograph.broker.hot import frames_of
-from heliograph.broker.routing.routes import Routes, RouteTable, Sink
+from heliograph.broker.routes import Routes, RouteTable
+from heliograph.broker.routing.ports import GONE, NOTE_EVERY_NS, READY, Port, Sink, Waiting, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Seen
 from heliograph.errors import Reason
-from heliograph.machine import Instant, LinkId, Outbox, Peer, Ticket, Timers
-from heliograph.model.identity import ANONYMOUS, Identity
+from heliograph.machine import Instant, LinkId, Outbox, Peer, Timers
 from heliograph.model.subscription import Subscription
 from heliograph.notes import PublicationsDropped, PublisherHeld
 from heliograph.wire.bodies import goodbye
 from heliograph.wire.frames import Kind, control
 
-if TYPE_CHECKING:
-    from heliograph.broker.routing.neighbours import Neighbour
-
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
-NOTE_EVERY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16  # what every sink takes at once
 VOIDS_MAX = 64  # empty entries in a backlog before it is swept
-WORDS_MAX = 200  # characters that are kept of why a link ended
 
 NO_ROUTES = Routes()
-NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 
 
-Taker = Callable[["Sink", bytes, Instant], None]
-"""Takes runs: sink, whole frames, now."""
+class Link(Port):
+    """One peer's end, as the broker sees it: a port, what is read from it, and the session of a client on it.
 
-
-class Waiting:
-    """A run (or, without a sink, control frames) in a backlog. ``start`` moves when the oldest frames are dropped."""
-
-    __slots__ = ("chunk", "frames", "sink", "start")
-
-    def __init__(self, sink: Sink | None, chunk: bytes, frames: int) -> None:
-        self.sink = sink
-        self.chunk = chunk
-        self.frames = frames
-        self.start = 0
-
-
-class Link:
-    """One peer's end, as the broker sees it."""
+    _native.c reads: need, bytes_in, seen, routes; and what it reads of a Port (routing/ports.py).
+    """
 
     __slots__ = (
-        "backlog",
-        "backlog_bytes",
-        "backlog_frames",
         "bytes_in",
         "came_at",
-        "deliveries",
-        "droppable",
-        "dropped",
-        "dropped_bytes",
-        "ended",
-        "heard_at",
-        "held_by",
-        "holding",
-        "id",
-        "identity",
         "inbox",
         "keep_alive_ns",
-        "mark",
-        "may_be_held",
-        "name",
         "need",
-        "neighbour",
-        "noted_at",
-        "noted_dropped",
-        "noted_dropped_bytes",
         "origin",
-        "out",
         "parts",
         "parts_bytes",
-        "peer",
-        "pinged",
-        "pressed",
-        "progress_at",
         "rests_until",
         "routes",
         "seen",
         "service",
-        "sink",
         "sinks",
         "source",
-        "state",
         "subscriptions",
         "table",
-        "taker",
-        "ticket",
         "timed",
-        "told",
-        "touched",
-        "voids",
     )
 
     def __init__(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        self.id = link
-        self.peer = peer
-        self.state = NEW
+        super().__init__(link, peer, now)
         self.source = ""  # for which it counts (shares.py); empty where we dialled, and on a pipe
-        self.identity: Identity = ANONYMOUS
-        self.name = ""
-        self.inbox = b""  # the topic under which its session is found
         self.service = ""  # the service at the other end, for a pipe
-        self.ended = ""  # why, by whoever ended it first
         # reading
         self.parts: list[bytes] = []  # of a frame that has not arrived in full
         self.parts_bytes = 0
         self.need = 0  # bytes until the next frame is whole
         self.bytes_in = 0
-        self.came_at = self.heard_at = now
+        self.came_at = now
+        # the session
         self.origin = 0
+        self.inbox = b""  # the topic under which its session is found
         self.seen: Seen | None = None
         self.table: RouteTable | None = None
         self.routes = NO_ROUTES  # until it has a session
-        # writing
-        self.out: list[bytes] = []
-        self.sink: Sink | None = None  # of the delivery being gathered in ``out``, whose prefix goes to ``mark``
-        self.mark = 0
-        self.touched = False
-        self.deliveries = 0
-        # slow
-        self.pressed = False
-        self.backlog: deque[Waiting] = deque()
-        self.backlog_bytes = 0
-        self.backlog_frames = 0
-        self.droppable: deque[Waiting] = deque()
-        self.voids = 0  # entries of the backlog of which everything was dropped
-        self.dropped = self.dropped_bytes = 0
-        self.noted_dropped = self.noted_dropped_bytes = 0
-        self.noted_at = -NOTE_EVERY_NS
-        self.progress_at = now
-        self.taker: Taker | None = None  # in place of a peer, on a link that is always pressed
-        self.may_be_held = False
-        self.holding: dict[Link, None] = {}  # publishers that wait for this link
-        self.held_by: dict[Link, None] = {}  # slow links for which this one waits
-        # the session
         self.subscriptions: dict[int, Subscription] = {}
         self.sinks: dict[tuple[int, ...], Sink] = {}
         self.timed = False  # the client wants to know the time
         self.rests_until: Instant = 0  # before that it is not asked to move
-        self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
         self.keep_alive_ns = 0
-        self.pinged = False
-        self.ticket: Ticket | None = None
-        self.neighbour: Neighbour | None = None  # the broker at the other end, once proven
-
-    @property
-    def is_client(self) -> bool:
-        """True unless a service or a proven broker is at the other end."""
-        return self.neighbour is None and not self.is_pipe
-
-    @property
-    def is_pipe(self) -> bool:
-        """True if a service of this node is at the other end."""
-        return self.peer.transport == "pipe"
 
 
 class Links:
@@ -185,15 +93,15 @@ class Links:
         self.by_id: dict[LinkId, Link] = {}
         self._outbox = outbox
         self._timers = timers
-        self.touched: list[Link] = []  # those with something gathered in ``out``
+        self.touched: list[Port] = []  # those with something gathered in ``out``
         self.refused: dict[str, int] = {}  # reason word -> how often it was said, for reports
         self.frames_dropped = 0
         self.bytes_dropped = 0
-        self.leaving: Callable[[Link], None]  # told of a neighbour whose link we end
+        self.leaving: Callable[[Port], None]  # told of a neighbour whose link we end
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def deliver(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
+    def deliver(self, publisher: Port, sink: Sink, chunk: bytes, now: Instant) -> None:
         """Send whole frames to a sink, or queue them behind what it has not taken yet."""
         link = sink.link
         if link.state != READY:
@@ -211,7 +119,7 @@ class Links:
         out += (b"", chunk)
         link.sink = sink
 
-    def fan_out(self, publisher: Link, sinks: Sequence[Sink], chunk: bytes, now: Instant) -> None:
+    def fan_out(self, publisher: Port, sinks: Sequence[Sink], chunk: bytes, now: Instant) -> None:
         """Send whole frames to many sinks; to that of the publisher's own link, what it wants of them."""
         touched = self.touched
         for sink in sinks:
@@ -243,7 +151,7 @@ class Links:
             self._open(link, sink)
         return link.out.append
 
-    def put(self, link: Link, frame: bytes) -> None:
+    def put(self, link: Port, frame: bytes) -> None:
         """Send a control frame, in order with the deliveries."""
         if link.state == GONE:
             return
@@ -275,7 +183,7 @@ class Links:
             link.out = []
         self.touched.clear()
 
-    def abandon(self, link: Link) -> list[tuple[Sink, bytes]]:
+    def abandon(self, link: Port) -> list[tuple[Sink, bytes]]:
         """Take back what waits for a link, so that it can go another way; control frames stay."""
         if link.sink is not None:
             self._close(link)
@@ -290,7 +198,7 @@ class Links:
         link.backlog_frames = len(link.backlog)
         return waiting_runs
 
-    def hang_up(self, link: Link, reason: Reason, text: str = "") -> None:
+    def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
         """Say goodbye and end the link. What waited for it is given up."""
         if link.state == GONE:
             return
@@ -314,12 +222,12 @@ class Links:
         """Something was refused or ended for this reason."""
         self.refused[reason.word] = self.refused.get(reason.word, 0) + 1
 
-    def _touch(self, link: Link) -> None:
+    def _touch(self, link: Port) -> None:
         if not link.touched:
             link.touched = True
             self.touched.append(link)
 
-    def _open(self, link: Link, sink: Sink) -> None:
+    def _open(self, link: Port, sink: Sink) -> None:
         """Begin a delivery: a place for its prefix, then chunks may follow straight into ``out``."""
         if link.sink is not None:
             self._close(link)
@@ -330,7 +238,7 @@ class Links:
         link.out.append(b"")
         link.sink = sink
 
-    def _close(self, link: Link) -> None:
+    def _close(self, link: Port) -> None:
         """End a delivery: now its size is known, and the prefix can be written."""
         out, mark, sink = link.out, link.mark, link.sink
         assert sink is not None
@@ -345,7 +253,7 @@ class Links:
 
     # -- pressure ---------------------------------------------------------------------------------------------
 
-    def press(self, link: Link, pressed: bool, now: Instant) -> None:
+    def press(self, link: Port, pressed: bool, now: Instant) -> None:
         """The driver's buffer for this link is full, or has room again."""
         if link.sink is not None:
             self._close(link)  # so that the next run is looked at again
@@ -354,7 +262,7 @@ class Links:
         if not pressed:
             self._hand_over(link, now)
 
-    def _queue(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
+    def _queue(self, publisher: Port, sink: Sink, chunk: bytes, now: Instant) -> None:
         link = sink.link
         if link.taker is not None:
             link.taker(sink, chunk, now)
@@ -371,11 +279,11 @@ class Links:
         self._keep_bounds(link)
         self._note_drops(link, now)
 
-    def _is_long(self, link: Link) -> bool:
+    def _is_long(self, link: Port) -> bool:
         limits = self.limits
         return link.backlog_bytes >= limits.hold_bytes or 2 * link.backlog_frames >= limits.queue_frames_max
 
-    def _keep_bounds(self, link: Link) -> None:
+    def _keep_bounds(self, link: Port) -> None:
         """Drop the oldest frames that may be dropped; where none may, the consumer loses its link."""
         limits = self.limits
         while link.backlog_bytes > limits.queue_bytes_max or link.backlog_frames > limits.queue_frames_max:
@@ -387,7 +295,7 @@ class Links:
             link.backlog = deque(waiting for waiting in link.backlog if waiting.frames)
             link.voids = 0
 
-    def _give_up(self, link: Link) -> None:
+    def _give_up(self, link: Port) -> None:
         """End the link of a slow consumer; that of a broker soon: this may be a word to all neighbours, on its way."""
         if link.neighbour is None:
             self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
@@ -395,7 +303,7 @@ class Links:
             why = "it does not read what it has to know"
             self._timers.set(("slow", link.id), 0, lambda _: self.hang_up(link, Reason.SLOW_CONSUMER, why))
 
-    def _drop_oldest(self, link: Link, waiting: Waiting) -> None:
+    def _drop_oldest(self, link: Port, waiting: Waiting) -> None:
         """Drop frames of the oldest droppable run until the bounds are kept or nothing of it is left."""
         limits = self.limits
         for end in frames_of(waiting.chunk, waiting.start):
@@ -415,7 +323,7 @@ class Links:
             link.voids += 1
             link.droppable.popleft()
 
-    def _note_drops(self, link: Link, now: Instant) -> None:
+    def _note_drops(self, link: Port, now: Instant) -> None:
         lost = link.dropped - link.noted_dropped
         if lost and now - link.noted_at >= NOTE_EVERY_NS:
             lost_bytes = link.dropped_bytes - link.noted_dropped_bytes
@@ -423,7 +331,7 @@ class Links:
             link.noted_dropped, link.noted_dropped_bytes = link.dropped, link.dropped_bytes
             self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, lost_bytes))
 
-    def _hand_over(self, link: Link, now: Instant) -> None:
+    def _hand_over(self, link: Port, now: Instant) -> None:
         """Give the driver a portion of the backlog; if more is left, go on at the next wake."""
         given = 0
         while link.backlog and given < HANDOVER_BYTES and not link.pressed:
@@ -451,7 +359,7 @@ class Links:
         if link.holding and not self._is_long(link):
             self._release_all(link)
 
-    def _hold(self, publisher: Link, slow: Link, now: Instant) -> None:
+    def _hold(self, publisher: Port, slow: Port, now: Instant) -> None:
         if publisher in slow.holding:
             return
         if not slow.holding:
@@ -463,7 +371,7 @@ class Links:
             self._outbox.holds.append((publisher.id, True))
             self._outbox.note(PublisherHeld(publisher.id, True))
 
-    def _watch(self, slow: Link, now: Instant) -> None:
+    def _watch(self, slow: Port, now: Instant) -> None:
         """A consumer that holds others must at least go on taking something."""
         at = slow.progress_at + self.limits.hold_ms_max * NS_PER_MS
         if now >= at:
@@ -471,7 +379,7 @@ class Links:
             return
         self._timers.set(("hold", slow.id), at, lambda now: self._watch(slow, now) if slow.holding else None)
 
-    def _release_all(self, slow: Link) -> None:
+    def _release_all(self, slow: Port) -> None:
         for publisher in slow.holding:
             del publisher.held_by[slow]
             if not publisher.held_by and publisher.state != GONE:
@@ -479,13 +387,13 @@ class Links:
                 self._outbox.note(PublisherHeld(publisher.id, False))
         slow.holding.clear()
 
-    def pause(self, link: Link) -> None:
+    def pause(self, link: Port) -> None:
         """Stop reading a link whose last bytes are not worked off yet: it waits for itself."""
         if not link.held_by:
             self._outbox.holds.append((link.id, True))
         link.held_by[link] = link.holding[link] = None
 
-    def go_on(self, link: Link) -> None:
+    def go_on(self, link: Port) -> None:
         """Read it again."""
         if link.held_by.pop(link, self) is None:
             del link.holding[link]
@@ -494,7 +402,7 @@ class Links:
 
     # -- coming and going -------------------------------------------------------------------------------------
 
-    def remove(self, link: Link) -> None:
+    def remove(self, link: Port) -> None:
         """The link is gone: nobody waits for it, and it waits for nobody."""
         link.state = GONE
         self._release_all(link)
@@ -508,11 +416,6 @@ class Links:
         for key in ("backlog", "hold", "alive", "handshake", "slow"):
             self._timers.cancel((key, link.id))
         del self.by_id[link.id]
-
-
-def in_words(reason: str, text: str) -> str:
-    """Why a link ended, for people. The other side may have chosen the words, so there are not too many."""
-    return (f"{reason}: {text}" if text else reason)[:WORDS_MAX]
 
 
 def _split(chunks: list[bytes], sink: Sink) -> list[bytes]:

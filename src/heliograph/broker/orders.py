@@ -15,12 +15,13 @@ import msgspec
 
 from heliograph.broker.commands import LoadSettings
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.links import Link, Links
 from heliograph.broker.publications import Publications
 from heliograph.broker.requests import Requests
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.picture import describe, reach
+from heliograph.broker.routing.ports import READY
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.subscriptions import Subscriptions

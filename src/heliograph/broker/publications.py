@@ -15,11 +15,12 @@ import msgspec
 
 from heliograph.broker.hot import frames_of
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.neighbours import Targets
+from heliograph.broker.routes import Route, Share
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.plans import TTL
-from heliograph.broker.routing.routes import Route, Share, Sink
+from heliograph.broker.routing.ports import Port, Sink
+from heliograph.broker.routing.targets import Targets
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
@@ -112,7 +113,7 @@ class Publications:
             return
         self.send_to(link, inboxes, False, frame.raw, now)
 
-    def send_to(self, link: Link, inboxes: list[bytes], inside: bool, raw: bytes, now: Instant) -> None:
+    def send_to(self, link: Port, inboxes: list[bytes], inside: bool, raw: bytes, now: Instant) -> None:
         """Deliver to those of these sessions that are here, and forward to the brokers of the others."""
         members = 0
         parts: dict[int, None] = {}
@@ -139,7 +140,7 @@ class Publications:
             return False
         return True
 
-    def spread_some(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> bytes:
+    def spread_some(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> bytes:
         """Send each publication of a run where its content wants it; what is left when the read has taken long."""
         content, subscriptions = route.content, self._subscriptions
         if content is None or route.denied:
@@ -155,7 +156,7 @@ class Publications:
             start = end
         return b""
 
-    def spread(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> None:
+    def spread(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> None:
         """Send a run to every sink of its route, and each of its publications to one member of each group."""
         if route.denied:
             self._deny(publisher, chunk)
@@ -172,7 +173,7 @@ class Publications:
             for share in route.shares:
                 self.share_out(publisher, share, chunk, TTL, (), now)
 
-    def spread_mixed(self, publisher: Link, mixed: Mixed, now: Instant) -> None:
+    def spread_mixed(self, publisher: Port, mixed: Mixed, now: Instant) -> None:
         """Send each of many frames to the sinks of its own route, in order."""
         adds = self._ways(mixed.routes)
         if adds is None:
@@ -204,7 +205,7 @@ class Publications:
         return adds
 
     def share_out(
-        self, publisher: Link, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
+        self, publisher: Port, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> None:
         """Members here take turns; where none may have it, the nearest broker that has some gets it."""
         start = 0
@@ -221,7 +222,7 @@ class Publications:
                 return
         self.shares_lost += 1
 
-    def _deny(self, link: Link, chunk: bytes) -> None:
+    def _deny(self, link: Port, chunk: bytes) -> None:
         """Publications that the rules deny: counted, and told once per topic."""
         start = 0
         for end in frames_of(chunk, 0):

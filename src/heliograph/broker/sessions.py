@@ -15,7 +15,8 @@ from itertools import islice
 from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import WRONG, Claim, Credentials
-from heliograph.broker.links import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Link, Links, in_words
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routing.ports import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Port, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.shares import Shares, source_of
 from heliograph.broker.shedding import Shedding
@@ -301,9 +302,9 @@ class Sessions:
         """The link of a session that is here."""
         return self._by_origin.get(origin)
 
-    def is_broker(self, link: Link) -> None:
+    def is_broker(self, port: Port) -> None:
         """It is no client's link: its handshake is over."""
-        self._forget_stranger(link)
+        self._forget_stranger(self._links.by_id[port.id])
 
     def _too_slow(self, link: Link) -> None:
         if link.state in (NEW, PROVING):

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.config import LoadConfig
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routing.ports import READY
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.notes import SheddingEnded, SheddingStarted

@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heliograph.broker import hot
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routes import PlainRoutes
 from heliograph.broker.routing.parcels import CONFIRM_BYTES, CONFIRM_EACH, PARCEL
-from heliograph.broker.routing.routes import PlainRoutes, Sink
+from heliograph.broker.routing.ports import READY, Sink
 from heliograph.broker.routing.seen import Seen
 from heliograph.machine import Instant, LinkId, Outbox
 from heliograph.wire.frames import ORIGIN, SCAN, SEQUENCE
@@ -25,9 +26,9 @@ from heliograph.wire.scan import PLAIN_EVENT
 
 if TYPE_CHECKING:
     from heliograph.broker import _native
-    from heliograph.broker.routing.neighbours import Neighbour
     from heliograph.broker.routing.network import Network
     from heliograph.broker.routing.parcels import Parcels
+    from heliograph.broker.routing.ports import Neighbour
     from heliograph.broker.sessions import Sessions
     from heliograph.broker.subscriptions import Subscriptions
 

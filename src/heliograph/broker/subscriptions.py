@@ -3,7 +3,7 @@
 In:    SUBSCRIBE and UNSUBSCRIBE frames; topics that the route cache does not have.
 Out:   CONFIRMED and REFUSED; routes.
 State: the tables of topic filters and of conditions, and one route table per access profile.
-Not here: the trie (matching/topics.py), conditions (matching/contents.py), the cache's rules (routing/routes.py).
+Not here: the trie (matching/topics.py), conditions (matching/contents.py), the cache's rules (routes.py).
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from struct import pack
 
 from heliograph.broker.access import Access, Profile
 from heliograph.broker.config import AccessConfig
-from heliograph.broker.contents import Content, condition_of
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.contents import Content
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routes import Route, RouteTable, Share
 from heliograph.broker.routing.interests import GROUP_NAME_MAX, Wish
 from heliograph.broker.routing.network import Elsewhere, group_id
-from heliograph.broker.routing.routes import Route, RouteTable, Share, Sink
+from heliograph.broker.routing.ports import READY, Sink
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
-from heliograph.matching.languages import LANGUAGES
+from heliograph.matching.languages import LANGUAGES, condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription

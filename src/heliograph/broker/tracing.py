@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from heliograph.broker.contents import event_of, values_of
-from heliograph.broker.links import Link
 from heliograph.broker.routing.interests import Wish
-from heliograph.broker.routing.neighbours import Targets
 from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.plans import TTL
+from heliograph.broker.routing.ports import Port
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.targets import Targets
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Timers
@@ -92,7 +92,7 @@ class Tracing:
         topic: bytes,
         headers: bytes,
         payload: bytes,
-        source: Link,
+        source: Port,
         done: Callable[[dict[str, Any]], None],
         now: Instant,
     ) -> None:
@@ -119,7 +119,7 @@ class Tracing:
         else:
             self._finish(number, True)
 
-    def receive(self, link: Link, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
+    def receive(self, link: Port, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
         """A TRACE or TRACED frame that has arrived here."""
         if frame.kind == Kind.TRACED:
             if frame.origin == self._network.me:
@@ -138,7 +138,7 @@ class Tracing:
             answer = Frame(_frame(Kind.TRACED, frame.topic, frame.origin, frame.sequence, _encode(body)))
             self._send_back(link, answer, (), now)
 
-    def _send_back(self, link: Link, frame: Frame, trace: tuple[int, ...], now: Instant) -> None:
+    def _send_back(self, link: Port, frame: Frame, trace: tuple[int, ...], now: Instant) -> None:
         """Toward the broker that asked, which is found like the inboxes of its sessions."""
         targets, _ = self._network.targets_of(b"%b/%016x/trace" % (INBOX_ROOT, frame.origin), bool(trace))
         self._parcels.forward(link, targets, frame.raw, TTL - len(trace), trace[:-1], now)

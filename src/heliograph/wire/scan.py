@@ -31,7 +31,7 @@ _unpack = SCAN.unpack_from
 
 
 class Found(Protocol):
-    """What the scan needs of the routes in broker/routing/routes.py."""
+    """What the scan needs of the routes in broker/routes.py."""
 
     def __getitem__(self, topic: bytes, /) -> Any: ...
 

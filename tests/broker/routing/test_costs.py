@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.ports import Neighbour
 from heliograph.broker.routing.speaker import coarse
 from tests.broker.routing.mesh import Mesh
 

@@ -24,10 +24,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Run, Targets, stand_in
 from heliograph.broker.routing.plans import TTL
-from heliograph.broker.routing.routes import Sink
+from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port, Sink, stand_in
+from heliograph.broker.routing.targets import Run, Targets
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import ChangeoverCut
@@ -66,7 +65,7 @@ class Gather:
 
     __slots__ = ("mark", "number", "source", "waiting", "way")
 
-    def __init__(self, mark: wire.Mark, number: int, way: list[int], source: Link, waiting: dict[int, None]) -> None:
+    def __init__(self, mark: wire.Mark, number: int, way: list[int], source: Port, waiting: dict[int, None]) -> None:
         self.mark = mark
         self.number = number  # of the asker
         self.way = way
@@ -77,7 +76,7 @@ class Gather:
 class Changeover:
     """Changes ways in order."""
 
-    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
+    def __init__(self, network: Network, links: LinkWriter, timers: Timers) -> None:
         self._network = network
         self._links = links
         self._timers = timers
@@ -248,7 +247,7 @@ class Changeover:
 
     # -- marks of others ------------------------------------------------------------------------------------------
 
-    def arrive(self, link: Link, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
+    def arrive(self, link: Port, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
         """A MARK has arrived; ``inside``: from another cluster, so that our members must have what came before it."""
         try:
             mark = wire.decode_mark(frame.payload)
@@ -270,7 +269,7 @@ class Changeover:
         mask = sum(1 << network.paths.cluster[broker].slot for broker in waiting)
         self._send(Run(Targets(mask), TTL, (), self._mark(number)), now)
 
-    def _has_too_many(self, link: Link) -> bool:
+    def _has_too_many(self, link: Port) -> bool:
         if len(self._gathers) < GATHERS_PER_NEIGHBOUR_MAX:
             return False
         of_link = sum(gather.source is link for gather in self._gathers.values())
@@ -304,7 +303,7 @@ class Changeover:
             body = wire.Marked(answer.broker, answer.speaker, answer.by, answer.ttl - 1, way)
             self._links.put(neighbour.link, control(Kind.MARKED, number, wire.encode(body)))
 
-    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive(self, link: Port, frame: Frame, now: Instant) -> None:
         """A MARKED, for us or on its way. One that nobody waits for any more is nothing."""
         answer = wire.decode_marked(frame.payload)
         if answer.broker != self._network.me:

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heliograph.broker.hot import frames_of
-from heliograph.broker.links import Links
-from heliograph.broker.routing.neighbours import HopSink, Run, stand_in
-from heliograph.broker.routing.routes import Sink
+from heliograph.broker.routing.ports import HopSink, LinkWriter, Sink, stand_in
+from heliograph.broker.routing.targets import Run
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import Kind
+from heliograph.wire.scan import frames_of
 
 if TYPE_CHECKING:
     from heliograph.broker.routing.network import Network
@@ -37,7 +36,7 @@ KIND = 4  # where a frame has its kind
 class Eddies:
     """Keeps parcels that would turn back."""
 
-    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
+    def __init__(self, network: Network, links: LinkWriter, timers: Timers) -> None:
         self._network = network
         self._links = links
         self._timers = timers

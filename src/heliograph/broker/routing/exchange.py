@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from heliograph.broker.links import Link
 from heliograph.broker.routing.interests import snapshot_of
 from heliograph.broker.routing.memory import Item
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.ports import Neighbour, Port
 from heliograph.machine import Instant, Timers
 from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind
@@ -67,7 +66,7 @@ class Exchange:
         if items:
             self._say(neighbour, Sync(wants=items))
 
-    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive(self, link: Port, frame: Frame, now: Instant) -> None:
         """What a neighbour has, or wants."""
         neighbour = link.neighbour
         assert neighbour is not None

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from heliograph.broker.contents import condition_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.matching import interests as matching
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
+from heliograph.matching.languages import condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault

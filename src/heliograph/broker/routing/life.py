@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from heliograph.broker.links import Link
+from heliograph.broker.routing.ports import Port
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import NameContested
@@ -40,7 +40,7 @@ class Life:
         self._newest = 0  # incarnation of ours that others were told of
         self._renewed_at: Instant | None = None
 
-    def hear_record(self, record: Record, link: Link, now: Instant) -> None:
+    def hear_record(self, record: Record, link: Port, now: Instant) -> None:
         """Somebody has a record of us."""
         network = self._network
         me = network.map.me
@@ -82,7 +82,7 @@ class Life:
         if network.me in network.map.gateways:
             network.speaker.announce_gateway(now, renew=True)
 
-    def _correct(self, record: Gateway, link: Link, now: Instant) -> None:
+    def _correct(self, record: Gateway, link: Port, now: Instant) -> None:
         """Somebody believes that we are still a gateway. What is out of reach is offered to nobody, so say it again."""
         network = self._network
         known = network.map.gateways.get(network.me)

@@ -21,8 +21,6 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from heliograph.broker.config import NetworkConfig
-from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.changeover import Changeover
 from heliograph.broker.routing.eddies import Eddies
 from heliograph.broker.routing.exchange import INNER, Exchange
@@ -30,12 +28,14 @@ from heliograph.broker.routing.interests import Difference, Interests, Owner, Vo
 from heliograph.broker.routing.life import Life
 from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.memory import Item, Memory
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
 from heliograph.broker.routing.pace import Pace
 from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.plans import Plans
+from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
+from heliograph.broker.routing.settings import NetworkConfig
 from heliograph.broker.routing.slots import Slots
 from heliograph.broker.routing.speaker import Speaker, inbox_of
+from heliograph.broker.routing.targets import Targets
 from heliograph.broker.routing.waves import Waves
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
@@ -43,8 +43,7 @@ from heliograph.model.subscription import Subscription, Wanted, filter_of
 from heliograph.notes import NeighbourLinked, Note
 from heliograph.wire import network as wire
 from heliograph.wire.frames import VERSION, Frame, Kind, control
-from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Member, Record, What
-from heliograph.wire.network import broker_id as broker_id
+from heliograph.wire.network import MEMBERS_MAX, Gateway, Interest, LinkUp, Member, Record, What, broker_id
 
 SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all …
 SETTLE_EACH_NS = 10_000  # … or, where more is known, so soon for each link: nobody thinks more than it works
@@ -67,7 +66,7 @@ class Network:
         incarnation: int,
         config: NetworkConfig,
         seed: int,
-        links: Links,
+        links: LinkWriter,
         outbox: Outbox,
         timers: Timers,
         forget: Callable[[bytes], None],
@@ -232,7 +231,7 @@ class Network:
 
     # -- records --------------------------------------------------------------------------------------------------
 
-    def receive_map(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_map(self, link: Port, frame: Frame, now: Instant) -> None:
         """A record of somebody's links."""
         record = wire.decode_record(frame.payload)
         self.updates_heard += 1
@@ -254,7 +253,7 @@ class Network:
                 self._costs_version = self.map.version
             self.tell_record(record, link, frame.payload)
 
-    def _check_inside(self, link: Link) -> None:
+    def _check_inside(self, link: Port) -> None:
         """What a cluster says among itself is heard from its own brokers only."""
         if link.neighbour is None or link.neighbour.cluster != self.map.me.cluster:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "this is for members of the cluster to say")
@@ -273,7 +272,7 @@ class Network:
             and _shape(gateway, gateway.outside) == _shape(record, record.outside)
         )
 
-    def tell_record(self, record: Record, source: Link | None, raw: bytes = b"") -> None:
+    def tell_record(self, record: Record, source: Port | None, raw: bytes = b"") -> None:
         """Tell everybody whom it concerns, but not the one it came from."""
         raw = raw or wire.encode(record)
         inner = isinstance(record, Member)
@@ -315,7 +314,7 @@ class Network:
         else:
             self._tell_change(self.voice.change())
 
-    def receive_interest(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_interest(self, link: Port, frame: Frame, now: Instant) -> None:
         """What somebody wants."""
         interest = wire.decode_interest(frame.payload)
         self.updates_heard += 1
@@ -355,7 +354,7 @@ class Network:
             else:
                 self._pass_on(body.wide, raw, None)
 
-    def _pass_on(self, wide: bool, raw: bytes, source: Link | None) -> None:
+    def _pass_on(self, wide: bool, raw: bytes, source: Port | None) -> None:
         cluster = self.map.me.cluster
         for neighbour in self.neighbours.values():
             if neighbour.link is not source and (wide or neighbour.cluster == cluster):

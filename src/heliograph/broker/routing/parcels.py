@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from heliograph.broker.links import GONE, Link, Links
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Run, Targets
 from heliograph.broker.routing.network import Network
-from heliograph.broker.routing.routes import Sink
+from heliograph.broker.routing.ports import GONE, HopSink, LinkWriter, Neighbour, Port, Sink
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.targets import Run, Targets
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import SCAN, Frame, Kind, control, hops_of
 from heliograph.wire.limits import HEAD_BYTES, TRACE_MAX
@@ -50,14 +49,14 @@ class Way:
         self.lost = 0  # targets or neighbours that cannot be reached
 
 
-Arrive = Callable[[Link, bytes, Way, Instant], None]
+Arrive = Callable[[Port, bytes, Way, Instant], None]
 """Read frames for our clients: link, frames, way, now. Where the way joins, pass them on too."""
 
 
 class Parcels:
     """Forwards parcels, and hands those that have arrived to the broker."""
 
-    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
+    def __init__(self, network: Network, links: LinkWriter, timers: Timers) -> None:
         self._network = network
         self._links = links
         self._timers = timers
@@ -68,7 +67,7 @@ class Parcels:
         self.replanned = 0
         self.unroutable = 0
 
-    def read(self, link: Link, neighbour: Neighbour, data: bytes, pos: int, now: Instant) -> int:
+    def read(self, link: Port, neighbour: Neighbour, data: bytes, pos: int, now: Instant) -> int:
         """Take whole parcels from ``pos`` on: keep what is for us, send the rest on. Where something else begins.
 
         This is the hot path between brokers, and flat for that reason. A parcel that is cut off, or whose lengths do
@@ -143,7 +142,7 @@ class Parcels:
         self._ways.clear()
 
     def forward(
-        self, source: Link, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
+        self, source: Port, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> bool:
         """Send frames on to their targets; False if none of them can be reached."""
         sinks, lost = self._network.plans.next_hops(targets, ttl, trace)
@@ -170,7 +169,7 @@ class Parcels:
         neighbour.owed = 0
         self._links.put(neighbour.link, control(Kind.COUNT, neighbour.heard_in))
 
-    def receive_count(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_count(self, link: Port, frame: Frame, now: Instant) -> None:
         """The neighbour has every parcel up to this number."""
         assert link.neighbour is not None
         link.neighbour.confirm(frame.sequence)

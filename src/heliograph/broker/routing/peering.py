@@ -18,10 +18,9 @@ from hmac import compare_digest
 from hmac import new as hmac
 from random import Random
 
-from heliograph.broker.config import LinkConfig, NetworkConfig
-from heliograph.broker.links import GONE, READY, WORDS_MAX, Link, Links, in_words
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.ports import GONE, READY, WORDS_MAX, LinkWriter, Neighbour, Port, in_words
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.settings import LinkConfig, NetworkConfig
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
 from heliograph.model.identity import Role, network_in_words
@@ -46,7 +45,7 @@ class Aim:
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
         self.broker = 0  # who answers there, once known
-        self.link: Link | None = None
+        self.link: Port | None = None
         self.refused: tuple[Reason, str] | None = None  # why the broker there would not have us, the last time
         self.retry_ms = RETRY_MS
         self.reason = ""  # why there was no link the last time
@@ -72,7 +71,7 @@ class Peering:
         config: NetworkConfig,
         myself: Callable[[], LinkUp],
         seed: int,
-        links: Links,
+        links: LinkWriter,
         outbox: Outbox,
         timers: Timers,
     ) -> None:
@@ -86,10 +85,10 @@ class Peering:
         self._timers = timers
         self._aims: dict[tuple[str, int], Aim] = {}
         self._dials: dict[Ticket, Aim] = {}
-        self._greetings: dict[Link, Greeting] = {}
+        self._greetings: dict[Port, Greeting] = {}
         self.neighbours: dict[int, Neighbour] = {}
         self.is_full: Callable[[LinkUp, Instant], bool]
-        self.proven: Callable[[Link], None]  # told of a link that a broker is at the other end of
+        self.proven: Callable[[Port], None]  # told of a link that a broker is at the other end of
         self.up: Callable[[Neighbour, Instant], None]
         self.down: Callable[[Neighbour, Instant], None]
         self.changed: Callable[[Neighbour, Instant], None]
@@ -155,7 +154,7 @@ class Peering:
 
     # -- handshake ------------------------------------------------------------------------------------------------
 
-    def attach(self, link: Link, now: Instant) -> bool:
+    def attach(self, link: Port, now: Instant) -> bool:
         """A link came up; False if it is not one of our dials."""
         aim = self._dials.pop(link.peer.ticket, None) if link.peer.ticket is not None else None
         if aim is None:
@@ -170,11 +169,11 @@ class Peering:
         self._links.put(link, control(Kind.LINK, 0, encode(self._say(greeting.nonce))))
         return True
 
-    def _too_slow(self, link: Link) -> None:
+    def _too_slow(self, link: Port) -> None:
         if link.state not in (READY, GONE):
             self._links.hang_up(link, Reason.HANDSHAKE_TOO_SLOW, "the other broker did not answer in time")
 
-    def receive_link(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_link(self, link: Port, frame: Frame, now: Instant) -> None:
         """The first frame of a broker that dialled us."""
         if link.state == READY or link in self._greetings:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a LINK")
@@ -193,7 +192,7 @@ class Peering:
                 Reason.ROLE_MISSING, "a broker shows a certificate with the role broker, or a network key"
             )
 
-    def receive_linked(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_linked(self, link: Port, frame: Frame, now: Instant) -> None:
         """The answer of a broker that we dialled."""
         greeting = self._greetings.get(link)
         if greeting is None or greeting.aim is None or greeting.other is not None:
@@ -209,7 +208,7 @@ class Peering:
             self._links.put(link, control(Kind.PROOF, 0, encode(Proof(proof))))
         self._rise(link, other, True, now)
 
-    def receive_goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_goodbye(self, link: Port, frame: Frame, now: Instant) -> None:
         """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
         goodbye = bodies.decode(bodies.Goodbye, frame.payload)
         reason = bodies.reason_of(goodbye.code)
@@ -219,7 +218,7 @@ class Peering:
             greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:WORDS_MAX]}")
         self._links.hang_up(link, Reason.GOODBYE)
 
-    def receive_proof(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_proof(self, link: Port, frame: Frame, now: Instant) -> None:
         """The dialling broker's proof."""
         greeting = self._greetings.get(link)
         if greeting is None or greeting.aim is not None or greeting.other is None or link.state == READY:
@@ -253,7 +252,7 @@ class Peering:
             f"{network_in_words(ours)}; to link them, set the same network.name at both",
         )
 
-    def _rise(self, link: Link, other: LinkUp, dialled: bool, now: Instant) -> None:
+    def _rise(self, link: Port, other: LinkUp, dialled: bool, now: Instant) -> None:
         """Both sides are proven: the link is between brokers from now on."""
         me = self._myself().broker
         known = self.neighbours.get(other.broker)
@@ -351,7 +350,7 @@ class Peering:
 
     # -- going ----------------------------------------------------------------------------------------------------
 
-    def leave(self, link: Link, reason: Reason, now: Instant) -> None:
+    def leave(self, link: Port, reason: Reason, now: Instant) -> None:
         """A link is gone; if it was one of our aims, dial again."""
         greeting = self._greetings.pop(link, None)
         self.lose(link, now)
@@ -367,7 +366,7 @@ class Peering:
             aim.refused = None
             self._dial_later(aim, why, now, detail)
 
-    def lose(self, link: Link, now: Instant) -> None:
+    def lose(self, link: Port, now: Instant) -> None:
         """A neighbour's link is gone, or about to be: nothing goes that way any more."""
         neighbour = link.neighbour
         if neighbour is not None and self.neighbours.get(neighbour.broker) is neighbour:
@@ -388,5 +387,5 @@ def _is_equal(wanted: str, proof: str) -> bool:
     return compare_digest(wanted.encode(), proof.encode())  # as bytes: of strings it takes ASCII only
 
 
-def _is_certified(link: Link) -> bool:
+def _is_certified(link: Port) -> bool:
     return link.peer.identity is not None and link.peer.identity.has(Role.BROKER) and link.state != GONE

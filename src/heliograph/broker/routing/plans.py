@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Run, Targets
+from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
+from heliograph.broker.routing.targets import Run, Targets
 from heliograph.machine import Instant
 from heliograph.wire.limits import CLUSTERS_MAX, TRACE_MAX
 
@@ -115,7 +115,7 @@ class Plans:
         members = [broker for slot, broker in paths.members.items() if targets.members >> slot & 1]
         return [*members, *(paths.part_named(part) for part in targets.parts)]
 
-    def send(self, run: Run, source: Link, links: Links, now: Instant, turns_back: bool = False) -> int:
+    def send(self, run: Run, source: Port, links: LinkWriter, now: Instant, turns_back: bool = False) -> int:
         """Send a run on as it is planned now. Returns how many ways are closed."""
         sinks, lost = self.next_hops(run.targets, run.ttl, run.trace, turns_back)
         for sink in sinks:

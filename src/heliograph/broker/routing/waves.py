@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from heliograph.broker.links import Link
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.ports import Neighbour, Port
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
@@ -103,7 +102,7 @@ class Waves:
         self._timers.set(("wave", wave.key), now + WAVE_MS_MAX * NS_PER_MS, lambda now: self._end_wave(wave, now))
         self._spread(wave, now)
 
-    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive(self, link: Port, frame: Frame, now: Instant) -> None:
         """A question that is answered when all whom we ask have answered; or such an answer."""
         neighbour = link.neighbour
         assert neighbour is not None
