@@ -325,7 +325,7 @@ static PyType_Spec routes_spec = {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *by_id, *touched, *outbox, *subscriptions, *sessions, *network, *parcels;
+    PyObject *by_id, *touched, *outbox, *subscriptions, *sessions, *view, *parcels;
     long long payload_bytes_max;
 } Shortcut;
 
@@ -493,7 +493,7 @@ static PyObject *of_neighbour(Shortcut *self, PyObject *neighbour, const char *b
     if (suspected == NULL || is_timed == NULL || read_int(neighbour, n_owed, &owed) < 0) return NULL;
     owed += size + CONFIRM_EACH;
     if (suspected != Py_False || is_timed != Py_True || owed > CONFIRM_BYTES) return NULL;
-    PyObject *settled = borrow(self->network, n_settled), *ways = settled == NULL ? NULL : borrow(self->parcels, n__ways);
+    PyObject *settled = borrow(self->view, n_settled), *ways = settled == NULL ? NULL : borrow(self->parcels, n__ways);
     PyObject *key = ways == NULL ? NULL : Py_BuildValue("(OIKy#)", settled, word, (unsigned long long)read64(bytes + 8),
                                                          bytes + HEAD, (Py_ssize_t)hops);
     if (key == NULL) return NULL;
@@ -549,11 +549,11 @@ static PyObject *shortcut_take(Shortcut *self, PyObject *const *args, Py_ssize_t
 }
 
 static PyObject *shortcut_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *links, *outbox, *subscriptions, *sessions, *network, *parcels;
+    PyObject *links, *outbox, *subscriptions, *sessions, *view, *parcels;
     long long payload_bytes_max;
-    static char *names[] = {"links", "outbox", "subscriptions", "sessions", "network", "parcels", "payload_bytes_max", NULL};
+    static char *names[] = {"links", "outbox", "subscriptions", "sessions", "view", "parcels", "payload_bytes_max", NULL};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOL:Shortcut", names, &links, &outbox, &subscriptions, &sessions,
-                                     &network, &parcels, &payload_bytes_max))
+                                     &view, &parcels, &payload_bytes_max))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Shortcut *self = (Shortcut *)allocate(type, 0);
@@ -563,14 +563,14 @@ static PyObject *shortcut_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->outbox = Py_NewRef(outbox);
     self->subscriptions = Py_NewRef(subscriptions);
     self->sessions = Py_NewRef(sessions);
-    self->network = Py_NewRef(network);
+    self->view = Py_NewRef(view);
     self->parcels = Py_NewRef(parcels);
     self->payload_bytes_max = payload_bytes_max;
     if (self->by_id == NULL || self->touched == NULL) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
-#define PARTS(DO) DO(by_id) DO(touched) DO(outbox) DO(subscriptions) DO(sessions) DO(network) DO(parcels)
+#define PARTS(DO) DO(by_id) DO(touched) DO(outbox) DO(subscriptions) DO(sessions) DO(view) DO(parcels)
 
 static int shortcut_visit(Shortcut *self, visitproc visit, void *arg) {
 #define VISIT(part) Py_VISIT(self->part);
@@ -594,19 +594,22 @@ static void shortcut_free(Shortcut *self) {
     Py_DECREF(type);
 }
 
+static PyObject *shortcut_limit(Shortcut *self, PyObject *payload_bytes_max) {
+    long long limit = PyLong_AsLongLong(payload_bytes_max);
+    if (limit == -1 && PyErr_Occurred()) return NULL;
+    self->payload_bytes_max = limit;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef shortcut_methods[] = {
+    {"limit", (PyCFunction)shortcut_limit, METH_O, "limit(payload_bytes_max): the largest payload from now on."},
     {"take", (PyCFunction)(void (*)(void))shortcut_take, METH_FASTCALL, "take(link, data, now): (link, bytes) or None."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef shortcut_members[] = {
-    {"payload_bytes_max", T_LONGLONG, offsetof(Shortcut, payload_bytes_max), 0, "The largest payload that is taken."},
-    {NULL, 0, 0, 0, NULL},
-};
-
 static PyType_Slot shortcut_slots[] = {
     {Py_tp_new, shortcut_new},         {Py_tp_dealloc, shortcut_free},  {Py_tp_traverse, shortcut_visit},
-    {Py_tp_clear, shortcut_clear},     {Py_tp_methods, shortcut_methods}, {Py_tp_members, shortcut_members},
+    {Py_tp_clear, shortcut_clear},     {Py_tp_methods, shortcut_methods},
     {Py_tp_doc, "One write for one read."}, {0, NULL},
 };
 

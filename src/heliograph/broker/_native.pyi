@@ -3,8 +3,8 @@ from typing import Any
 
 from heliograph.broker.links import Links
 from heliograph.broker.routes import Route
-from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.view import View
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.machine import Outbox
@@ -22,17 +22,17 @@ class Routes:
     def clear(self) -> None: ...
 
 class Shortcut:
-    payload_bytes_max: int
     def __init__(
         self,
         links: Links,
         outbox: Outbox,
         subscriptions: Subscriptions,
         sessions: Sessions,
-        network: Network,
+        view: View,
         parcels: Parcels,
         payload_bytes_max: int,
     ) -> None: ...
+    def limit(self, payload_bytes_max: int, /) -> None: ...
     def take(self, link: int, data: bytes, now: int, /) -> tuple[int, bytes] | None: ...
 
 def frames_of(chunk: bytes, start: int, /) -> list[int]: ...

@@ -15,10 +15,10 @@ from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import Links
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
 from heliograph.broker.routes import Route, RouteTable
-from heliograph.broker.routing.network import Network
 from heliograph.broker.routing.parcels import Way
 from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.ports import HopSink, Port, Sink
+from heliograph.broker.routing.routing import Routing
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.routing.targets import Targets
 from heliograph.broker.sessions import Sessions
@@ -44,14 +44,14 @@ class Arrivals:
         links: Links,
         sessions: Sessions,
         subscriptions: Subscriptions,
-        network: Network,
+        routing: Routing,
         publications: Publications,
         tracing: Tracing,
     ) -> None:
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
-        self._network = network
+        self._routing = routing
         self._publications = publications
         self._tracing = tracing
 
@@ -134,7 +134,7 @@ class Arrivals:
             if isinstance(sink, HopSink) and other is not None:
                 left.remove(other)
                 targets = Targets(sink.targets.members, other.targets.parts)
-                sink = sink.neighbour.sink(targets, other.ttl, self._network.epoch, other.trace)
+                sink = sink.neighbour.sink(targets, other.ttl, self._routing.view.epoch, other.trace)
             found.append(sink)
         return (*found, *left)
 
@@ -206,7 +206,7 @@ class Arrivals:
             return len(frames)
         end = pos + len(frame.raw)
         if frame.kind == Kind.MARK:
-            self._network.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
+            self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
@@ -218,7 +218,7 @@ class Arrivals:
             if not inboxes:
                 self._links.count(Reason.HEADERS_MALFORMED)
             if table is self._subscriptions.local:
-                inboxes = [inbox for inbox in inboxes if inbox.startswith(self._network.inbox)]
+                inboxes = [inbox for inbox in inboxes if inbox.startswith(self._routing.advertising.inbox)]
             self._publications.send_to(link, inboxes, True, frame.raw, now)
         else:
             route = table.routes[frame.topic]

@@ -3,7 +3,7 @@
 In:    sinks with chunks of whole frames; control frames; press and release by the driver.
 Out:   writes, holds, hangups in the outbox.
 State: per link the gathered output, the queue behind a pressed driver, who is held because of it.
-Not here: reading (broker.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
+Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
 
 While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
 consecutive equal sinks when the broker is emptied. When the driver is pressed, runs wait in the link's backlog, bounded
@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from heliograph.broker.config import LimitsConfig
 from heliograph.broker.hot import frames_of
 from heliograph.broker.routes import Routes, RouteTable
-from heliograph.broker.routing.ports import GONE, NOTE_EVERY_NS, READY, Port, Sink, Waiting, in_words
+from heliograph.broker.routing.ports import GONE, NOTE_EVERY_NS, PROVING, READY, Port, Sink, Waiting, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Seen
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Outbox, Peer, Timers
+from heliograph.model.identity import Identity
 from heliograph.model.subscription import Subscription
 from heliograph.notes import PublicationsDropped, PublisherHeld
 from heliograph.wire.bodies import goodbye
@@ -32,6 +33,8 @@ from heliograph.wire.frames import Kind, control
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
 SMALL_BYTES = 1 << 16  # what every sink takes at once
 VOIDS_MAX = 64  # empty entries in a backlog before it is swept
+
+UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
 NO_ROUTES = Routes()
 
@@ -84,11 +87,92 @@ class Link(Port):
         self.rests_until: Instant = 0  # before that it is not asked to move
         self.keep_alive_ns = 0
 
+    # -- reading (reading.py)
+
+    def hear(self, size: int, now: Instant) -> None:
+        """So many bytes came."""
+        self.heard_at = now
+        self.bytes_in += size
+
+    def wait_for(self, size: int) -> None:
+        """Read on when there are so many bytes from the next frame on."""
+        self.need = size
+
+    def gather(self, data: bytes) -> bool:
+        """Keep bytes of a frame that comes in pieces; True if there are enough."""
+        self.parts.append(data)
+        self.parts_bytes += len(data)
+        return self.parts_bytes >= self.need
+
+    def keep_rest(self, data: bytes) -> None:
+        """Keep what a read left over."""
+        self.parts = [data]
+        self.parts_bytes = len(data)
+
+    def take_parts(self) -> bytes:
+        """What was kept, to be read now."""
+        data = b"".join(self.parts)
+        self.parts = []
+        self.parts_bytes = self.need = 0
+        return data
+
+    # -- the session (sessions.py, shedding.py)
+
+    def count_for(self, source: str) -> None:
+        """For which source it counts as a stranger; empty: for none."""
+        self.source = source
+
+    def serve(self, identity: Identity) -> None:
+        """A service of this node is at the other end."""
+        self.state = READY
+        self.service = self.peer.address
+        self.identity = identity
+
+    def prove(self) -> None:
+        """A job checks its token: what it says meanwhile waits."""
+        self.state = PROVING
+        self.need = UNTIL_PROVEN
+
+    def begin(
+        self,
+        identity: Identity,
+        name: str,
+        inbox: bytes,
+        seen: Seen,
+        *,
+        may_be_held: bool,
+        timed: bool,
+        keep_alive_ns: int,
+    ) -> None:
+        """A session begins."""
+        self.state = READY
+        self.identity = identity
+        self.name = name
+        self.origin = seen.origin
+        self.inbox = inbox
+        self.seen = seen
+        self.may_be_held = may_be_held
+        self.timed = timed
+        self.keep_alive_ns = keep_alive_ns
+
+    def use(self, table: RouteTable) -> None:
+        """Whose access profile counts for it."""
+        self.table = table
+        self.routes = table.routes
+
+    def excuse(self, now: Instant) -> None:
+        """We did not read it: its silence is our doing."""
+        self.heard_at = now
+
+    def rest(self, until: Instant) -> None:
+        """It is not asked to move before that."""
+        self.rests_until = until
+
 
 class Links:
     """All links of a broker, and everything that is written to them."""
 
-    def __init__(self, limits: LimitsConfig, outbox: Outbox, timers: Timers) -> None:
+    def __init__(self, limits: LimitsConfig, outbox: Outbox, timers: Timers, ends: Callable[[Port], None]) -> None:
         self.limits = limits
         self.by_id: dict[LinkId, Link] = {}
         self._outbox = outbox
@@ -97,7 +181,16 @@ class Links:
         self.refused: dict[str, int] = {}  # reason word -> how often it was said, for reports
         self.frames_dropped = 0
         self.bytes_dropped = 0
-        self.leaving: Callable[[Port], None]  # told of a neighbour whose link we end
+        self._ends = ends  # told of a neighbour whose link we end
+
+    def reload(self, limits: LimitsConfig) -> None:
+        """Put new limits in force."""
+        self.limits = limits
+
+    def add(self, link: Link) -> Link:
+        """A link is there from now on."""
+        self.by_id[link.id] = link
+        return link
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -205,7 +298,7 @@ class Links:
         self.count(reason)
         link.ended = link.ended or in_words(reason.word, text)
         if link.neighbour is not None:
-            self.leaving(link)  # before the driver says that it is gone: what comes meanwhile must go another way
+            self._ends(link)  # before the driver says that it is gone: what comes meanwhile must go another way
         link.backlog.clear()
         link.droppable.clear()
         link.backlog_bytes = link.backlog_frames = 0

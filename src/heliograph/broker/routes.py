@@ -15,6 +15,7 @@ publication anew.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -117,12 +118,22 @@ class RouteTable:
 
     __slots__ = ("_shared", "_topics", "links", "profile", "routes")
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, resolve: Callable[[RouteTable, bytes], Route | None]) -> None:
         self.profile = profile
         self.routes = Routes()
+        self.routes.resolve = partial(resolve, self)
         self.links = 0  # how many links use this table
         self._topics = TopicSet()
         self._shared: dict[tuple[Sink, ...], Route] = {}
+
+    def join(self) -> None:
+        """One more link uses this table."""
+        self.links += 1
+
+    def leave(self) -> int:
+        """One link less; how many are left."""
+        self.links -= 1
+        return self.links
 
     def keep(
         self,

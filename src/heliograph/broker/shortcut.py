@@ -3,7 +3,7 @@
 In:    bytes of a link's stream.
 Out:   the one write that follows from them; None where it is not as simple as that, and nothing has been done.
 State: none of its own; it keeps the books of links, origins and neighbours as the long way does.
-Not here: everything else (broker.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
+Not here: everything else (reading.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
 
 That is what a read holds while nobody hurries, so this decides the latency of a broker and of a hop. It means the same
 as the long way, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin.
@@ -26,9 +26,9 @@ from heliograph.wire.scan import PLAIN_EVENT
 
 if TYPE_CHECKING:
     from heliograph.broker import _native
-    from heliograph.broker.routing.network import Network
     from heliograph.broker.routing.parcels import Parcels
     from heliograph.broker.routing.ports import Neighbour
+    from heliograph.broker.routing.view import View
     from heliograph.broker.sessions import Sessions
     from heliograph.broker.subscriptions import Subscriptions
 
@@ -44,7 +44,7 @@ class PlainShortcut:
         outbox: Outbox,
         subscriptions: Subscriptions,
         sessions: Sessions,
-        network: Network,
+        view: View,
         parcels: Parcels,
         payload_bytes_max: int,
     ) -> None:
@@ -53,9 +53,12 @@ class PlainShortcut:
         self._outbox = outbox
         self._subscriptions = subscriptions
         self._sessions = sessions
-        self._network = network
         self._parcels = parcels
-        self.payload_bytes_max = payload_bytes_max
+        self._payload_bytes_max = payload_bytes_max
+
+    def limit(self, payload_bytes_max: int) -> None:
+        """The largest payload that is taken from now on."""
+        self._payload_bytes_max = payload_bytes_max
 
     def take(self, link: LinkId, data: bytes, now: Instant) -> tuple[LinkId, bytes] | None:
         """The link to write to, and what. None: ``receive`` must look."""
@@ -67,15 +70,14 @@ class PlainShortcut:
         else:
             written = self._of_neighbour(source.neighbour, data, now)
         if written is not None:
-            source.heard_at = now
-            source.bytes_in += len(data)
+            source.hear(len(data), now)
         return written
 
     def _of_client(self, source: Link, data: bytes) -> tuple[LinkId, bytes] | None:
         seen = source.seen
         if seen is None:
             return None
-        sink = find(data, source.routes, seen, self.payload_bytes_max)
+        sink = find(data, source.routes, seen, self._payload_bytes_max)
         if sink is None or (sink.link is source and sink.own is not True):
             return None
         written = write(sink, data)
@@ -101,10 +103,9 @@ class PlainShortcut:
         elif not way.is_here and len(way.sinks) == 1:
             written = write(way.sinks[0], data[top:])
             if written is not None:
-                self._parcels.forwarded += 1
+                self._parcels.count_forwarded()
         if written is not None:
-            neighbour.heard_in = number
-            neighbour.owed = owed
+            neighbour.heard(number, size + CONFIRM_EACH)
         return written
 
     def _arrive(self, frames: bytes, inside: bool, now: Instant) -> tuple[LinkId, bytes] | None:
@@ -120,7 +121,7 @@ class PlainShortcut:
         written = write(sink, frames)
         if written is not None:
             seen.admit(SEQUENCE.unpack_from(frames, 16)[0])
-            self._parcels.arrived += 1
+            self._parcels.count_arrived()
         return written
 
 
@@ -144,7 +145,7 @@ def write(sink: Sink, frames: bytes) -> tuple[LinkId, bytes] | None:
     link = sink.link
     if link.touched or link.pressed or link.backlog or link.state != READY or len(frames) > sink.bytes_max:
         return None
-    link.deliveries += 1
+    link.count_delivery()
     return link.id, sink.prefix(len(frames), [frames]) + frames
 
 

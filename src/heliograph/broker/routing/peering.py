@@ -1,9 +1,9 @@
 """Peering: how two brokers come to be neighbours, and how one notices that the other is gone.
 
 In:    addresses to dial; LINK, LINKED and PROOF frames; PONGs; time.
-Out:   neighbours that are up, suspected, relieved or down (told to network.py); dials, retried.
+Out:   neighbours that are up, suspected, relieved or down (told to routing.py); dials, retried.
 State: dials under way, handshakes under way, heartbeats.
-Not here: what neighbours tell each other (network.py), clients' handshakes (broker/sessions.py).
+Not here: what neighbours tell each other (routing.py), clients' handshakes (broker/sessions.py).
 Paper: [grid] §1.2, links and brokers that failed or are failure-suspected.
 
 A broker proves itself by a certificate with the role broker, or by the network key: each side answers the other's
@@ -70,10 +70,17 @@ class Peering:
         self,
         config: NetworkConfig,
         myself: Callable[[], LinkUp],
+        neighbours: dict[int, Neighbour],
+        is_full: Callable[[LinkUp, Instant], bool],
         seed: int,
         links: LinkWriter,
         outbox: Outbox,
         timers: Timers,
+        *,
+        proven: Callable[[Port], None],
+        up: Callable[[Neighbour, Instant], None],
+        changed: Callable[[Neighbour, Instant], None],
+        down: Callable[[Neighbour, Instant], None],
     ) -> None:
         self._config = config
         self._myself = myself  # who we are now, with an empty nonce
@@ -86,16 +93,28 @@ class Peering:
         self._aims: dict[tuple[str, int], Aim] = {}
         self._dials: dict[Ticket, Aim] = {}
         self._greetings: dict[Port, Greeting] = {}
-        self.neighbours: dict[int, Neighbour] = {}
-        self.is_full: Callable[[LinkUp, Instant], bool]
-        self.proven: Callable[[Port], None]  # told of a link that a broker is at the other end of
-        self.up: Callable[[Neighbour, Instant], None]
-        self.down: Callable[[Neighbour, Instant], None]
-        self.changed: Callable[[Neighbour, Instant], None]
+        self._neighbours = neighbours  # routing's table of them, which is kept here
+        self._is_full = is_full  # there is no place in its cluster for a broker, or none for us
+        self._proven = proven  # told of a link that a broker is at the other end of
+        self._up = up
+        self._changed = changed  # it costs more or less than was told, is suspected, or no longer
+        self._down = down
 
-    def reload(self, config: NetworkConfig) -> None:
-        """A new key counts for new links, new times from the next heartbeat on."""
-        self._config = config
+    def start(self, now: Instant) -> None:
+        """Dial whom we are to be linked to."""
+        for target in self._config.links:
+            self.aim(target, now)
+
+    def reload(self, config: NetworkConfig, now: Instant) -> None:
+        """Links of new settings are dialled, those that are no longer in them are ended. A new key counts for new
+        links, new times from the next heartbeat on."""
+        before, self._config = self._config, config
+        for target in before.links:
+            if target not in config.links:
+                self.drop(target)
+        for target in config.links:
+            if target not in before.links:
+                self.aim(target, now)
 
     # -- dialling -------------------------------------------------------------------------------------------------
 
@@ -112,7 +131,7 @@ class Peering:
         if aim is None:
             return False
         self._timers.cancel(("aim", target.host, target.port))
-        neighbour = self.neighbours.get(aim.broker)
+        neighbour = self._neighbours.get(aim.broker)
         if neighbour is not None:
             self._links.hang_up(neighbour.link, Reason.GOODBYE, "this link was removed")
         elif aim.link is not None:
@@ -134,7 +153,7 @@ class Peering:
         self._timers.set(("aim", *key), now + wait_ms * NS_PER_MS, lambda now: self._try_again(aim, now))
 
     def _try_again(self, aim: Aim, now: Instant) -> None:
-        if aim.broker in self.neighbours:  # it dialled us meanwhile: one link is enough
+        if aim.broker in self._neighbours:  # it dialled us meanwhile: one link is enough
             self._timers.set(
                 ("aim", aim.config.host, aim.config.port),
                 now + RETRY_MS_MAX * NS_PER_MS,
@@ -212,7 +231,7 @@ class Peering:
         """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
         goodbye = bodies.decode(bodies.Goodbye, frame.payload)
         reason = bodies.reason_of(goodbye.code)
-        link.ended = in_words(reason.word, goodbye.text)
+        link.say_why(in_words(reason.word, goodbye.text))
         greeting = self._greetings.get(link)
         if greeting is not None and greeting.aim is not None:
             greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:WORDS_MAX]}")
@@ -236,9 +255,9 @@ class Peering:
         self._check_network(other)
         if other.broker == self._myself().broker:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
-        if len(self.neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self.neighbours:
+        if len(self._neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self._neighbours:
             raise ProtocolError(Reason.LINKS_OVER_LIMIT, f"this broker has {LINKS_PER_BROKER_MAX} neighbours")
-        if self.is_full(other, now):  # before either side tells anybody that there is a link
+        if self._is_full(other, now):  # before either side tells anybody that there is a link
             raise ProtocolError(Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
 
     def _check_network(self, other: LinkUp) -> None:
@@ -255,7 +274,7 @@ class Peering:
     def _rise(self, link: Port, other: LinkUp, dialled: bool, now: Instant) -> None:
         """Both sides are proven: the link is between brokers from now on."""
         me = self._myself().broker
-        known = self.neighbours.get(other.broker)
+        known = self._neighbours.get(other.broker)
         if known is not None and known.link is not link:
             ours, theirs = (me, other.broker)
             new_dialler = ours if dialled else theirs
@@ -268,16 +287,14 @@ class Peering:
         neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
         if now > greeting.asked_at:  # the answer to our greeting shows the way's length before the first pong does
             self._measure(neighbour, now - greeting.asked_at)
-            neighbour.told_cost = neighbour.cost
-        link.neighbour = neighbour
-        link.state = READY
-        link.name = other.name
+            neighbour.tell_cost()
+        link.rise(neighbour)
         self._timers.cancel(("handshake", link.id))
-        self.proven(link)
-        self.neighbours[other.broker] = neighbour
+        self._proven(link)
+        self._neighbours[other.broker] = neighbour
         self._beat(neighbour, now)
         self._watch(neighbour, now)
-        self.up(neighbour, now)
+        self._up(neighbour, now)
 
     def _nonce(self) -> str:
         self._nonces += 1
@@ -311,18 +328,18 @@ class Peering:
             self._links.hang_up(link, Reason.SILENT, "nothing was heard of this broker")
             return
         if quiet >= suspect_ns and not neighbour.suspected:
-            neighbour.suspected = True
+            neighbour.suspect()
             self._outbox.note(NeighbourSuspected(neighbour.name))
-            self.changed(neighbour, now)
+            self._changed(neighbour, now)
         at = link.heard_at + (dead_ns if neighbour.suspected else suspect_ns)
         self._timers.set(("watch", link.id), at, lambda now: self._watch(neighbour, now))
 
     def relieve(self, neighbour: Neighbour, now: Instant) -> None:
         """A suspected neighbour was heard again."""
-        neighbour.suspected = False
+        neighbour.relieve()
         self._outbox.note(NeighbourRelieved(neighbour.name))
         self._watch(neighbour, now)
-        self.changed(neighbour, now)
+        self._changed(neighbour, now)
 
     def pong(self, neighbour: Neighbour, sent_at: int, now: Instant) -> None:
         """An echo of our own ping: how long it took is what the link costs."""
@@ -334,14 +351,14 @@ class Peering:
                 aim.retry_ms = RETRY_MS  # the link stands: if it breaks, it is worth while to try again soon
         first = not neighbour.round_trip_ns
         if self._measure(neighbour, round_trip) or first:
-            self.changed(neighbour, now)
+            self._changed(neighbour, now)
 
     def _measure(self, neighbour: Neighbour, round_trip_ns: int) -> bool:
         return neighbour.measure(round_trip_ns, neighbour.cluster != self._myself().cluster)
 
     def stand_back(self, cluster: str) -> None:
         """This cluster has no room for us: end our links in it, and do not try again soon."""
-        for neighbour in list(self.neighbours.values()):
+        for neighbour in list(self._neighbours.values()):
             if neighbour.cluster == cluster:
                 for aim in self._aims.values():
                     if aim.link is neighbour.link:
@@ -369,15 +386,15 @@ class Peering:
     def lose(self, link: Port, now: Instant) -> None:
         """A neighbour's link is gone, or about to be: nothing goes that way any more."""
         neighbour = link.neighbour
-        if neighbour is not None and self.neighbours.get(neighbour.broker) is neighbour:
-            del self.neighbours[neighbour.broker]
-            self.down(neighbour, now)
+        if neighbour is not None and self._neighbours.get(neighbour.broker) is neighbour:
+            del self._neighbours[neighbour.broker]
+            self._down(neighbour, now)
 
     def report(self) -> list[dict[str, str]]:
         """The addresses that links are kept to, and why there is none to one of them."""
         return [
             {"address": aim.config.address, "state": LINKED, "broker": neighbour.name, "reason": ""}
-            if (neighbour := self.neighbours.get(aim.broker)) is not None
+            if (neighbour := self._neighbours.get(aim.broker)) is not None
             else {"address": aim.config.address, "state": DIALLING, "broker": "", "reason": aim.reason}
             for aim in self._aims.values()
         ]

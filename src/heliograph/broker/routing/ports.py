@@ -136,6 +136,14 @@ class Port:
         """True unless a service or a proven broker is at the other end."""
         return self.neighbour is None and not self.is_pipe
 
+    def count_delivery(self) -> None:
+        """Something was written to it."""
+        self.deliveries += 1
+
+    def say_why(self, why: str) -> None:
+        """Why it ends, in the words of whoever ends it."""
+        self.ended = why
+
     def rise(self, neighbour: Neighbour) -> None:
         """A broker has proven itself at the other end."""
         self.neighbour = neighbour
@@ -240,6 +248,53 @@ class Neighbour:
         self.sinks: dict[tuple[object, ...], HopSink] = {}  # until the ways change
         self.aimed_members = 0  # slots and parts for which there was a sink, since then
         self.aimed_parts: dict[int, None] = {}
+
+    def suspect(self) -> None:
+        """It is silent: ways around it are taken."""
+        self.suspected = True
+
+    def relieve(self) -> None:
+        """It was heard again."""
+        self.suspected = False
+
+    def tell_cost(self) -> None:
+        """What it costs now is what others are told."""
+        self.told_cost = self.cost
+
+    def begins_or_ends(self, names_us: bool) -> bool:
+        """True if the link begins or ends to count; ``names_us``: the other end says that it is there."""
+        counts = names_us and not self.suspected
+        if counts == self.counts:
+            return False
+        self.counts = counts
+        return True
+
+    def heard(self, number: int, size: int) -> int:
+        """Parcels up to this number came in one read; returns what is owed since the last count that we sent."""
+        self.heard_in = number
+        self.owed += size
+        return self.owed
+
+    def wait_to_confirm(self) -> None:
+        """A timer runs, after which we confirm."""
+        self.is_timed = True
+
+    def waited(self) -> bool:
+        """That timer is over; True if there is something to confirm."""
+        self.is_timed = False
+        return bool(self.owed)
+
+    def count(self) -> int:
+        """We confirm what came: up to which number that is."""
+        self.owed = 0
+        return self.heard_in
+
+    def take_back(self) -> list[Sent]:
+        """What was sent and not confirmed, so that it can go another way."""
+        sent = list(self.sent)
+        self.sent.clear()
+        self.sent_bytes = 0
+        return sent
 
     def confirm(self, number: int) -> None:
         """Every parcel up to this number has arrived."""

@@ -55,6 +55,10 @@ class Seen:
         self.accepted += 1
         return True
 
+    def take_back(self, count: int) -> None:
+        """The last numbers were not worked off: they are new if they come again."""
+        self.next -= count
+
     @property
     def gaps(self) -> list[tuple[int, int]]:
         """Missing numbers [first, end), ascending."""
