@@ -2,13 +2,15 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.links import Links
-from heliograph.broker.routes import Route
+from heliograph.broker.routes import Route, RouteTable
 from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.seen import Origins
 from heliograph.broker.routing.view import View
-from heliograph.broker.sessions import Sessions
-from heliograph.broker.subscriptions import Subscriptions
 from heliograph.machine import Outbox
 from heliograph.wire.scan import Numbers
+
+NAMES: list[str]
+LIMITS: dict[str, int]
 
 class Routes:
     resolve: Callable[[bytes], Route | None]
@@ -26,8 +28,9 @@ class Shortcut:
         self,
         links: Links,
         outbox: Outbox,
-        subscriptions: Subscriptions,
-        sessions: Sessions,
+        local: RouteTable,
+        inner: RouteTable,
+        origins: Origins,
         view: View,
         parcels: Parcels,
         payload_bytes_max: int,

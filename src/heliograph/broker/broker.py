@@ -166,7 +166,14 @@ class Broker:
             broker_handlers,
         )
         self._shortcut = Shortcut(
-            links, outbox, subscriptions, sessions, routing.view, parcels, config.limits.payload_bytes_max
+            links,
+            outbox,
+            subscriptions.local,
+            subscriptions.inner,
+            sessions.origins,
+            routing.view,
+            parcels,
+            config.limits.payload_bytes_max,
         )
         self.shortcut = self._shortcut.take
 

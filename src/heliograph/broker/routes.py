@@ -65,7 +65,7 @@ class Share:
 
 class Route:
     """Who gets publications of one topic. ``only`` is the only sink where that is all there is to know; ``one`` is the
-    same where it does not matter who publishes."""
+    same where it does not matter who publishes. _native.c reads these two."""
 
     __slots__ = ("content", "denied", "one", "only", "shares", "sinks")
 
@@ -114,7 +114,7 @@ if hot.is_native:
 
 
 class RouteTable:
-    """The cached routes of one profile. ``routes`` is handed to the scan and never replaced."""
+    """The cached routes of one profile. ``routes`` is handed to the scan, read by _native.c, and never replaced."""
 
     __slots__ = ("_shared", "_topics", "links", "profile", "routes")
 

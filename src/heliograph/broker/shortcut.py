@@ -6,7 +6,8 @@ State: none of its own; it keeps the books of links, origins and neighbours as t
 Not here: everything else (reading.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
 
 That is what a read holds while nobody hurries, so this decides the latency of a broker and of a hop. It means the same
-as the long way, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin.
+as the long way, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin; before
+it is used, twins.py compares what it reads with what there is.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from heliograph.broker import hot
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routes import PlainRoutes
+from heliograph.broker.routes import PlainRoutes, RouteTable
 from heliograph.broker.routing.parcels import CONFIRM_BYTES, CONFIRM_EACH, PARCEL
 from heliograph.broker.routing.ports import READY, Sink
-from heliograph.broker.routing.seen import Seen
+from heliograph.broker.routing.seen import Origins, Seen
 from heliograph.machine import Instant, LinkId, Outbox
 from heliograph.wire.frames import ORIGIN, SCAN, SEQUENCE
 from heliograph.wire.limits import HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from heliograph.broker.routing.parcels import Parcels
     from heliograph.broker.routing.ports import Neighbour
     from heliograph.broker.routing.view import View
-    from heliograph.broker.sessions import Sessions
-    from heliograph.broker.subscriptions import Subscriptions
 
 _unpack = SCAN.unpack_from
 
@@ -42,8 +41,9 @@ class PlainShortcut:
         self,
         links: Links,
         outbox: Outbox,
-        subscriptions: Subscriptions,
-        sessions: Sessions,
+        local: RouteTable,
+        inner: RouteTable,
+        origins: Origins,
         view: View,
         parcels: Parcels,
         payload_bytes_max: int,
@@ -51,8 +51,9 @@ class PlainShortcut:
         self._by_id = links.by_id
         self._touched = links.touched
         self._outbox = outbox
-        self._subscriptions = subscriptions
-        self._sessions = sessions
+        self._local = local
+        self._inner = inner
+        self._origins = origins
         self._parcels = parcels
         self._payload_bytes_max = payload_bytes_max
 
@@ -111,8 +112,8 @@ class PlainShortcut:
     def _arrive(self, frames: bytes, inside: bool, now: Instant) -> tuple[LinkId, bytes] | None:
         if len(frames) < HEAD_BYTES:
             return None
-        table = self._subscriptions.inner if inside else self._subscriptions.local
-        seen = self._sessions.origins.known(ORIGIN.unpack_from(frames, 8)[0], now)
+        table = self._inner if inside else self._local
+        seen = self._origins.known(ORIGIN.unpack_from(frames, 8)[0], now)
         if seen is None:
             return None
         sink = find(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
@@ -151,6 +152,7 @@ def write(sink: Sink, frames: bytes) -> tuple[LinkId, bytes] | None:
 
 Shortcut: type[PlainShortcut | _native.Shortcut] = PlainShortcut
 if hot.is_native:
-    from heliograph.broker import _native
+    from heliograph.broker import _native, twins
 
+    twins.check(_native.NAMES, _native.LIMITS)
     Shortcut = _native.Shortcut

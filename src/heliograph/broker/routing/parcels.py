@@ -36,7 +36,7 @@ _unpack = SCAN.unpack_from
 
 
 class Way:
-    """What a hop prefix means at this broker."""
+    """What a hop prefix means at this broker. _native.c reads all but trace, joins and joined."""
 
     __slots__ = ("groups", "inside", "is_here", "joined", "joins", "lost", "sinks", "trace")
 
@@ -56,7 +56,20 @@ Arrive = Callable[[Port, bytes, Way, Instant], None]
 
 
 class Parcels:
-    """Forwards parcels, and hands those that have arrived to the broker."""
+    """Forwards parcels, and hands those that have arrived to the broker. _native.c reads: _ways, forwarded, arrived."""
+
+    __slots__ = (
+        "_arrive",
+        "_links",
+        "_plans",
+        "_relieve",
+        "_timers",
+        "_view",
+        "_ways",
+        "arrived",
+        "forwarded",
+        "unroutable",
+    )
 
     def __init__(
         self,

@@ -6,7 +6,8 @@ State: per link its output; per neighbour its parcels since the last confirmed o
 Not here: making a link (peering.py), choosing a neighbour (plans.py), queues (broker/links.py).
 
 A port leads to its neighbour, a neighbour to its port and its sinks, and a sink to its port: that is why they are in
-one file. _native.c reads and writes attributes of all of them by name; broker/hot.py compares the names when it loads.
+one file. _native.c reads and writes attributes of all of them by name; broker/twins.py compares the names
+when it loads.
 """
 
 from __future__ import annotations
@@ -152,7 +153,10 @@ class Port:
 
 
 class Sink:
-    """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow."""
+    """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow.
+
+    _native.c reads: link, own, bytes_max, neighbour, _dropped, _rest, _length.
+    """
 
     __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "numbers", "own")
     bytes_max = DELIVERY_BYTES
@@ -199,7 +203,10 @@ class LinkWriter(Protocol):
 
 
 class Neighbour:
-    """A linked broker."""
+    """A linked broker.
+
+    _native.c reads or writes: suspected, is_timed, owed, heard_in, sent, sent_bytes, sent_number.
+    """
 
     __slots__ = (
         "aimed_members",
