@@ -14,13 +14,12 @@ publishers wait, and where nothing may be dropped the consumer loses its link.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from heliograph.broker.config import LimitsConfig
 from heliograph.broker.hot import frames_of
 from heliograph.broker.routes import Routes, RouteTable
-from heliograph.broker.routing.ports import GONE, NOTE_EVERY_NS, PROVING, READY, Port, Sink, Waiting, in_words
+from heliograph.broker.routing.ports import GONE, PROVING, READY, Port, Sink, Waiting, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Seen
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Outbox, Peer, Timers
@@ -32,7 +31,6 @@ from heliograph.wire.frames import Kind, control
 
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
 SMALL_BYTES = 1 << 16  # what every sink takes at once
-VOIDS_MAX = 64  # empty entries in a backlog before it is swept
 
 UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
@@ -249,9 +247,7 @@ class Links:
         if link.state == GONE:
             return
         if link.pressed or link.backlog:
-            link.backlog.append(Waiting(None, frame, 1))
-            link.backlog_bytes += len(frame)
-            link.backlog_frames += 1
+            link.queue(Waiting(None, frame, 1))
             self._keep_bounds(link)
             return
         if link.sink is not None:
@@ -280,28 +276,17 @@ class Links:
         """Take back what waits for a link, so that it can go another way; control frames stay."""
         if link.sink is not None:
             self._close(link)
-        waiting_runs = [
-            (waiting.sink, waiting.chunk[waiting.start :])
-            for waiting in link.backlog
-            if waiting.sink is not None and waiting.frames
-        ]
-        link.backlog = deque(waiting for waiting in link.backlog if waiting.sink is None)
-        link.droppable.clear()
-        link.backlog_bytes = sum(len(waiting.chunk) for waiting in link.backlog)
-        link.backlog_frames = len(link.backlog)
-        return waiting_runs
+        return link.take_back()
 
     def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
         """Say goodbye and end the link. What waited for it is given up."""
         if link.state == GONE:
             return
         self.count(reason)
-        link.ended = link.ended or in_words(reason.word, text)
+        link.end(in_words(reason.word, text))
         if link.neighbour is not None:
             self._ends(link)  # before the driver says that it is gone: what comes meanwhile must go another way
-        link.backlog.clear()
-        link.droppable.clear()
-        link.backlog_bytes = link.backlog_frames = 0
+        link.clear_backlog()
         if not link.is_pipe:
             if link.sink is not None:
                 self._close(link)
@@ -350,8 +335,7 @@ class Links:
         """The driver's buffer for this link is full, or has room again."""
         if link.sink is not None:
             self._close(link)  # so that the next run is looked at again
-        link.pressed = pressed
-        link.progress_at = now
+        link.press(pressed, now)
         if not pressed:
             self._hand_over(link, now)
 
@@ -361,9 +345,7 @@ class Links:
             link.taker(sink, chunk, now)
             return
         waiting = Waiting(sink, chunk, len(frames_of(chunk, 0)))
-        link.backlog.append(waiting)
-        link.backlog_bytes += len(chunk)
-        link.backlog_frames += waiting.frames
+        link.queue(waiting)
         holds = sink.holds and publisher.may_be_held
         if not (sink.disconnects or holds):
             link.droppable.append(waiting)
@@ -379,14 +361,16 @@ class Links:
     def _keep_bounds(self, link: Port) -> None:
         """Drop the oldest frames that may be dropped; where none may, the consumer loses its link."""
         limits = self.limits
-        while link.backlog_bytes > limits.queue_bytes_max or link.backlog_frames > limits.queue_frames_max:
+        while link.is_over(limits.queue_bytes_max, limits.queue_frames_max):
             if not link.droppable:
                 self._give_up(link)
                 return
-            self._drop_oldest(link, link.droppable[0])
-        if link.voids > VOIDS_MAX and 2 * link.voids > len(link.backlog):
-            link.backlog = deque(waiting for waiting in link.backlog if waiting.frames)
-            link.voids = 0
+            oldest = link.droppable[0]
+            ends = frames_of(oldest.chunk, oldest.start)
+            frames, size = link.drop_oldest(ends, limits.queue_bytes_max, limits.queue_frames_max)
+            self.frames_dropped += frames
+            self.bytes_dropped += size
+        link.sweep()
 
     def _give_up(self, link: Port) -> None:
         """End the link of a slow consumer; that of a broker soon: this may be a word to all neighbours, on its way."""
@@ -396,48 +380,20 @@ class Links:
             why = "it does not read what it has to know"
             self._timers.set(("slow", link.id), 0, lambda _: self.hang_up(link, Reason.SLOW_CONSUMER, why))
 
-    def _drop_oldest(self, link: Port, waiting: Waiting) -> None:
-        """Drop frames of the oldest droppable run until the bounds are kept or nothing of it is left."""
-        limits = self.limits
-        for end in frames_of(waiting.chunk, waiting.start):
-            size = end - waiting.start
-            waiting.start = end
-            waiting.frames -= 1
-            link.backlog_bytes -= size
-            link.backlog_frames -= 1
-            link.dropped += 1
-            link.dropped_bytes += size
-            self.frames_dropped += 1
-            self.bytes_dropped += size
-            if link.backlog_bytes <= limits.queue_bytes_max and link.backlog_frames <= limits.queue_frames_max:
-                break
-        if not waiting.frames:  # it keeps its place in the backlog for now, but not its bytes
-            waiting.chunk = b""
-            link.voids += 1
-            link.droppable.popleft()
-
     def _note_drops(self, link: Port, now: Instant) -> None:
-        lost = link.dropped - link.noted_dropped
-        if lost and now - link.noted_at >= NOTE_EVERY_NS:
-            lost_bytes = link.dropped_bytes - link.noted_dropped_bytes
-            link.noted_at = now
-            link.noted_dropped, link.noted_dropped_bytes = link.dropped, link.dropped_bytes
-            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, lost_bytes))
+        lost = link.unnoted_drops(now)
+        if lost is not None:
+            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, *lost))
 
     def _hand_over(self, link: Port, now: Instant) -> None:
         """Give the driver a portion of the backlog; if more is left, go on at the next wake."""
         given = 0
         while link.backlog and given < HANDOVER_BYTES and not link.pressed:
-            waiting = link.backlog.popleft()
-            if not waiting.frames:
-                link.voids -= 1
+            waiting = link.unqueue()
+            if waiting is None:
                 continue
-            if link.droppable and link.droppable[0] is waiting:
-                link.droppable.popleft()
             chunk = waiting.chunk[waiting.start :]
             given += len(chunk)
-            link.backlog_bytes -= len(chunk)
-            link.backlog_frames -= waiting.frames
             if waiting.sink is None:
                 if link.sink is not None:
                     self._close(link)
@@ -456,7 +412,7 @@ class Links:
         if publisher in slow.holding:
             return
         if not slow.holding:
-            slow.progress_at = now
+            slow.progress(now)
             self._watch(slow, now)
         slow.holding[publisher] = None
         publisher.held_by[slow] = None
@@ -502,10 +458,7 @@ class Links:
         for slow in link.held_by:
             del slow.holding[link]
         link.held_by.clear()
-        link.backlog.clear()
-        link.droppable.clear()
-        link.out = []
-        link.sink = None
+        link.forget_output()
         for key in ("backlog", "hold", "alive", "handshake", "slow"):
             self._timers.cancel((key, link.id))
         del self.by_id[link.id]

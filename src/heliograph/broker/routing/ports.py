@@ -26,6 +26,7 @@ from heliograph.wire.limits import DELIVERY_BYTES, PARCEL_BYTES_MAX
 
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 NOTE_EVERY_NS = 1_000_000_000
+VOIDS_MAX = 64  # empty entries in a backlog before it is swept
 WORDS_MAX = 200  # characters that are kept of why a link ended
 UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
 UNMEASURED_COST = 1_000  # until the first pong
@@ -54,10 +55,20 @@ class Waiting:
         self.frames = frames
         self.start = 0
 
+    def drop_first(self, end: int) -> int:
+        """Drop its first frame, which ends there; how many bytes that were."""
+        size = end - self.start
+        self.start = end
+        self.frames -= 1
+        if not self.frames:
+            self.chunk = b""
+        return size
+
 
 class Port:
     """The end of a link as writing to it and routing see it. The broker's Link (broker/links.py) adds what a client's
-    session needs. Links alone writes what is under "writing" and "slow", except that the hot paths append to ``out``.
+    session needs. Only Links writes what is under "writing", by assignment, since that is done for every run; the hot
+    paths append to ``out`` while ``sink`` is theirs.
 
     _native.c reads: id, state, neighbour, heard_at, touched, deliveries, pressed, backlog, dropped.
     """
@@ -136,6 +147,107 @@ class Port:
     def is_client(self) -> bool:
         """True unless a service or a proven broker is at the other end."""
         return self.neighbour is None and not self.is_pipe
+
+    # -- slow: what waits behind a pressed driver, oldest first
+
+    def press(self, pressed: bool, now: Instant) -> None:
+        """The driver's buffer is full, or has room again."""
+        self.pressed = pressed
+        self.progress_at = now
+
+    def progress(self, now: Instant) -> None:
+        """From now on it is watched whether it takes something."""
+        self.progress_at = now
+
+    def queue(self, waiting: Waiting) -> None:
+        """Let a run or a control frame wait."""
+        self.backlog.append(waiting)
+        self.backlog_bytes += len(waiting.chunk)
+        self.backlog_frames += waiting.frames
+
+    def unqueue(self) -> Waiting | None:
+        """The next that waits; None if it is one of which everything was dropped."""
+        waiting = self.backlog.popleft()
+        if not waiting.frames:
+            self.voids -= 1
+            return None
+        if self.droppable and self.droppable[0] is waiting:
+            self.droppable.popleft()
+        self.backlog_bytes -= len(waiting.chunk) - waiting.start
+        self.backlog_frames -= waiting.frames
+        return waiting
+
+    def clear_backlog(self) -> None:
+        """Give up what waits."""
+        self.backlog.clear()
+        self.droppable.clear()
+        self.backlog_bytes = self.backlog_frames = 0
+
+    def take_back(self) -> list[tuple[Sink, bytes]]:
+        """The runs that wait, so that they can go another way; control frames stay."""
+        runs = [
+            (waiting.sink, waiting.chunk[waiting.start :])
+            for waiting in self.backlog
+            if waiting.sink is not None and waiting.frames
+        ]
+        self.backlog = deque(waiting for waiting in self.backlog if waiting.sink is None)
+        self.droppable.clear()
+        self.backlog_bytes = sum(len(waiting.chunk) for waiting in self.backlog)
+        self.backlog_frames = len(self.backlog)
+        return runs
+
+    def is_over(self, bytes_max: int, frames_max: int) -> bool:
+        """True if more waits than may."""
+        return self.backlog_bytes > bytes_max or self.backlog_frames > frames_max
+
+    def drop_oldest(self, ends: list[int], bytes_max: int, frames_max: int) -> tuple[int, int]:
+        """Drop frames of the oldest droppable run, which end there, until the bounds are kept or none is left.
+
+        Returns how many, and how many bytes.
+        """
+        waiting, frames, size = self.droppable[0], 0, 0
+        for end in ends:
+            dropped = waiting.drop_first(end)
+            frames, size = frames + 1, size + dropped
+            self.backlog_bytes -= dropped
+            self.backlog_frames -= 1
+            if not self.is_over(bytes_max, frames_max):
+                break
+        self.dropped += frames
+        self.dropped_bytes += size
+        if not waiting.frames:  # it keeps its place in the backlog for now, but not its bytes
+            self.voids += 1
+            self.droppable.popleft()
+        return frames, size
+
+    def sweep(self) -> None:
+        """Take out entries of which everything was dropped, once they are many."""
+        if self.voids > VOIDS_MAX and 2 * self.voids > len(self.backlog):
+            self.backlog = deque(waiting for waiting in self.backlog if waiting.frames)
+            self.voids = 0
+
+    def unnoted_drops(self, now: Instant) -> tuple[int, int] | None:
+        """What was dropped since that was last noted: publications and bytes; None if there is nothing to note yet."""
+        lost = self.dropped - self.noted_dropped
+        if not lost or now - self.noted_at < NOTE_EVERY_NS:
+            return None
+        lost_bytes = self.dropped_bytes - self.noted_dropped_bytes
+        self.noted_at = now
+        self.noted_dropped, self.noted_dropped_bytes = self.dropped, self.dropped_bytes
+        return lost, lost_bytes
+
+    # -- its end and its uses
+
+    def end(self, why: str) -> None:
+        """It is over; why, unless the other side said so before."""
+        self.ended = self.ended or why
+
+    def forget_output(self) -> None:
+        """It is gone: nothing more is written."""
+        self.backlog.clear()
+        self.droppable.clear()
+        self.out = []
+        self.sink = None
 
     def count_delivery(self) -> None:
         """Something was written to it."""
