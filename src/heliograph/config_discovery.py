@@ -196,7 +196,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "discovery.geography": ("where the broker is, for directories that keep one region only", _TEXT),
     "discovery.institution": ("whose the broker is, for directories that keep one institution only", _TEXT),
     "discovery.lifetime_s": (
-        "how long a directory knows the broker without news; it renews three times in that",
+        "how long a directory knows the broker without news, at most 600; it renews three times in that",
         _NUMBER,
     ),
     "discovery.requests_remembered": ("how many request ids are remembered, so that repeats cost nothing", _NUMBER),

@@ -165,6 +165,11 @@ def _too_much_of_a_condition(dice: random.Random) -> list[Step]:
     return [Step(0, "dial", word="main"), *pieces(0, hello(dice.choice(SECRETS)) + wants, dice)]
 
 
+def _a_filter_that_is_none(dice: random.Random) -> list[Step]:
+    wants = subscribe(1, dice.choice(["a//b", "#/a", "a/+b", "", "a/\x00"]))
+    return [Step(0, "dial", word="main"), *pieces(0, hello(dice.choice(SECRETS)) + wants, dice)]
+
+
 def _a_client_as_a_broker(dice: random.Random) -> list[Step]:
     return [Step(0, "dial", word="main"), *pieces(0, b"".join(neighbours.session(dice)), dice)]
 
@@ -195,6 +200,7 @@ SPECIALS: dict[str, Callable[[random.Random], list[Step]]] = {
     "ask too much": _ask_too_much,
     "ask as an administrator": _ask_as_an_administrator,
     "too much of a condition": _too_much_of_a_condition,
+    "a filter that is none": _a_filter_that_is_none,
     "a client as a broker": _a_client_as_a_broker,
     "a broker of our own name": _a_broker_of_our_own_name,
     "a crowded cluster": _a_crowded_cluster,

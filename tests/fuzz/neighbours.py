@@ -20,7 +20,7 @@ from tests.conformance import grammar
 from tests.conformance.grammar import put_together
 from tests.fuzz.valid import CONDITIONS, SECRETS, body, content, event, origin_of
 
-LINK, LINKED, PROOF, MAP, INTEREST, SYNC, COUNT, WAVE, TRACE, TRACED = range(32, 42)
+LINK, LINKED, PROOF, MAP, INTEREST, SYNC, COUNT, WAVE, TRACE, TRACED, MARK, MARKED = range(32, 44)
 NAME = "under-test"  # the broker that is shot at, live and as a machine
 NAMES = [f"b{number}" for number in range(8)]  # few, so that links meet and take over from each other
 CLUSTERS = ["main", "far", ""]
@@ -59,7 +59,9 @@ def session(dice: random.Random) -> list[bytes]:
     name, cluster = dice.choice(NAMES), dice.choice(CLUSTERS)
     frames = [link(name, cluster, dice.randint(1, 3))]
     for number in range(1, dice.randint(1, 9)):
-        make = dice.choice([_map, _map, _interest, _interest, _interest, _parcel, _parcel, _sync, _wave, _rest])
+        make = dice.choice(
+            [_map, _map, _interest, _interest, _interest, _parcel, _parcel, _sync, _wave, _marked, _rest]
+        )
         frames.append(make(dice, name, number))
     return frames
 
@@ -102,6 +104,9 @@ def _parcel(dice: random.Random, name: str, number: int) -> bytes:
     ]
     if dice.random() < 0.2:
         frames.append(put_together(TRACE, number, b"", b"a/b", origin=broker_id(name)))
+    if dice.random() < 0.3:
+        asker = broker_id(dice.choice([name, NAME, *NAMES]))
+        frames.append(put_together(MARK, number, body(broker=asker, speaker=broker_id(dice.choice(NAMES)))))
     if dice.random() < 0.2:
         inbox = f"Inbox/{ME:016x}/{origin_of(dice.choice(SECRETS)):016x}"
         frames.append(put_together(grammar.EVENT, first + 9, b"", b"a", body(**{"$d": [inbox]}), origin_of(secret), 8))
@@ -121,6 +126,13 @@ def _sync(dice: random.Random, name: str, number: int) -> bytes:
 def _wave(dice: random.Random, name: str, number: int) -> bytes:
     said = {"broker": broker_id(dice.choice([name, *NAMES, NAME])), "number": number, "wide": dice.random() < 0.5}
     return put_together(WAVE, 0, body(**said, answer=dice.random() < 0.5, told=[ME, 1, dice.randint(0, 3)]))
+
+
+def _marked(dice: random.Random, name: str, number: int) -> bytes:
+    asker, speaker = (broker_id(dice.choice([NAME, name, *NAMES])) for _ in range(2))
+    way = [broker_id(dice.choice([NAME, *NAMES])) for _ in range(dice.randint(0, 16))]
+    said = {"broker": asker, "speaker": speaker, "by": broker_id(name), "ttl": dice.choice([0, 1, 64, 255])}
+    return put_together(MARKED, dice.choice([1, number]), body(**said, way=way))
 
 
 def _rest(dice: random.Random, name: str, number: int) -> bytes:

@@ -3,12 +3,16 @@
 In:    psutil; the CPU time of the thread that runs the loop.
 Out:   UsageSample and Busy, every second.
 State: a timer each.
-Not here: the broker's own counters (the responder asks for them on its pipe), what is made of them (selection.py).
+Not here: the broker's own counters (the responder asks for them on its pipe), smoothing (standing.py), what is made of
+       them (selection.py).
+
+The first sample has the load of the last minute: what a node's own start costs says nothing of the time after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from importlib import import_module
 from time import monotonic, thread_time
 from typing import Any
@@ -24,14 +28,14 @@ EVERY_S = 1.0
 async def sample_usage(driver: Driver) -> None:
     """Tell the responder of a running node how busy the computer is, until cancelled."""
     psutil = await asyncio.to_thread(import_module, "psutil")  # here, so that no start waits for it
-    psutil.cpu_percent()  # a load is measured from one call to the next
+    look = _last_minute
     while driver.failure is None:
-        await asyncio.sleep(EVERY_S)
         try:
-            sample = _sample(psutil)
+            driver.tell(DISCOVERY, _sample(psutil, look))
+            look = _last_second
         except OSError:
-            continue  # no file can be opened while peers hold them all; what was told last still holds
-        driver.tell(DISCOVERY, sample)
+            pass  # no file can be opened while peers hold them all; what was told last still holds
+        await asyncio.sleep(EVERY_S)
 
 
 async def sample_load(driver: Driver) -> None:
@@ -44,6 +48,15 @@ async def sample_load(driver: Driver) -> None:
         used, at = used_now, now
 
 
-def _sample(psutil: Any) -> UsageSample:
+def _sample(psutil: Any, look: Callable[[Any], float]) -> UsageSample:
     memory = psutil.virtual_memory()
-    return UsageSample(round(psutil.cpu_percent() * 10), memory.total, memory.total - memory.available)
+    return UsageSample(round(look(psutil)), memory.total, memory.total - memory.available)
+
+
+def _last_minute(psutil: Any) -> float:
+    psutil.cpu_percent()  # from here the next call measures
+    return min(1_000.0, 1_000 * float(psutil.getloadavg()[0]) / (psutil.cpu_count() or 1))
+
+
+def _last_second(psutil: Any) -> float:
+    return float(psutil.cpu_percent() * 10)

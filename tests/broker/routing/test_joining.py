@@ -103,8 +103,8 @@ def test_what_is_malformed_is_counted_here_and_does_not_stop_what_follows() -> N
     mesh, heard = a_line()
     mesh.subscribe("b2", 2, "x")
     mesh.subscribe("c", 2, "x")
-    bad = event(b"x//y", b"", 77, 1) + control(Kind.WELCOME) + event(b"x", b"", 77, 2, flags=int(Flag.PACKED))
-    hostile = joined(mesh, bad + event(b"x", b"good", 77, 9))
+    bad = event(b"x//y", b"", 77, 1) + event(b"x", b"", 77, 2, flags=int(Flag.PACKED))
+    hostile = joined(mesh, bad + event(b"x", b"good", 77, 9) + control(Kind.WELCOME))
     assert hostile.end is None
     assert heard["b2"].payloads == heard["c"].payloads == [b"good"]
     refused = mesh.report("b1", "overview")["refused"]

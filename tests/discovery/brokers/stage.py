@@ -8,7 +8,7 @@ Not here: any judgement (the tests).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -65,6 +65,7 @@ class Stage:
         *,
         seed: int = 1,
         directories: Sequence[DirectoryConfig] = (),
+        directory_ms: Mapping[str, float] | None = None,
         far_ms: float = 20.0,
         loss: float = 0.0,
         duplicate: float = 0.0,
@@ -75,6 +76,9 @@ class Stage:
     ) -> None:
         distances = [Distance(target=f"client* > {plan.name}", delay_ms=plan.near_ms) for plan in plans]
         distances += [Distance(target=f"{plan.name} > client*", delay_ms=plan.near_ms) for plan in plans]
+        for name, near_ms in (directory_ms or {}).items():  # one way, to whoever searches
+            distances += [Distance(target=f"client* > {name}", delay_ms=near_ms)]
+            distances += [Distance(target=f"{name} > client*", delay_ms=near_ms)]
         self.world = World(
             seed,
             network=NetworkSettings(delay_ms=far_ms, jitter_ms=0.1, split=0, join=0, distance=tuple(distances)),

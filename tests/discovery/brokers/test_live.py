@@ -115,3 +115,19 @@ def test_a_directory_finds_one_and_when_it_is_gone_the_remembered_brokers_do(run
                 assert any(words.startswith("remembered broker") for words in second.tried)
 
     run(main())
+
+
+@pytest.mark.req("B12")
+def test_a_broker_that_names_a_host_is_pinged_there_and_dialled_there_first(run: Any) -> None:
+    """On loopback every 127.x.y.z is this computer; the broker answers from 127.0.0.1 and names 127.0.0.2."""
+
+    async def main() -> None:
+        group = a_group()
+        responder = ResponderConfig(host="0.0.0.0", port=0, multicast=replace(group, interface="127.0.0.1"))
+        async with network(1, replace(responder, advertise_host="127.0.0.2")):
+            result = await find(DiscoveryConfig(multicast=group, ping_ms=4_000))
+        assert result.proven
+        assert [url.rpartition(":")[0] for url in result.urls] == ["heliograph://127.0.0.2", "heliograph://127.0.0.1"]
+        assert result.findings[0].answered_from.startswith("127.0.0.1:")
+
+    run(main())

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DirectoryConfig, DiscoveryConfig, MulticastConfig, ResponderConfig
-from heliograph.discovery.brokers.messages import DiscoveryResponse
+from heliograph.discovery.brokers.messages import Acknowledgement, DiscoveryRequest, DiscoveryResponse, Kind
 from heliograph.discovery.brokers.networks import by_network
 from heliograph.discovery.brokers.standing import BEFORE_NS, LINKING_NS, NS_PER_S, Standing
 from heliograph.errors import Reason
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage, star
+from tests.discovery.brokers.test_directory import Talk as DirectoryTalk
 from tests.discovery.brokers.test_finder import Talk
 
 CHOOSY = DiscoveryConfig(is_choosy=True, collect_ms_min=50)
@@ -170,6 +172,28 @@ def test_a_directory_that_lists_two_names_is_asked_for_one_of_them() -> None:
     assert {row["network"] for row in stage.directory("bdn", "brokers")} == {"plant", "office"}
     missing = stage.find(replace(BY_BDN, network="none", timeout_ms=300))
     assert any("network_other: no broker of it is known here; there is office, plant" in text for text in missing.tried)
+
+
+@pytest.mark.req("B6")
+def test_a_directory_lists_to_a_requester_the_brokers_of_its_network_only() -> None:
+    talk = DirectoryTalk()
+    talk.register("b1", "aa", network="plant")
+    talk.register("c1", "bb", network="office")
+    request = DiscoveryRequest(bytes(range(16)), 1, network="office")
+    said = [
+        messages.decode(Acknowledgement, one.body) for _, one in talk.ask(request) if one.kind is Kind.ACKNOWLEDGEMENT
+    ]
+    assert [(one.brokers, one.listed) for one in said] == [(1, messages.mark_of("c1"))]
+
+
+@pytest.mark.req("B11")
+def test_two_brokers_of_one_name_that_a_directory_lists_are_both_waited_for() -> None:
+    talk = Talk()
+    talk.acknowledge(2, listed=messages.marks_of(["broker", "broker"]))
+    talk.answer(0, broker="broker", incarnation=5, ports={"tcp": 4717, "udp": 4717})
+    assert talk.pings() == []
+    talk.answer(1, broker="broker", incarnation=9, ports={"tcp": 4718, "udp": 4717})
+    assert len(talk.pings()) == 2
 
 
 @pytest.mark.req("B14")

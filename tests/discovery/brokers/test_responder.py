@@ -13,6 +13,7 @@ from heliograph.broker.config import DEFAULT_PORT
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import GROUP, GROUP_PORT, SOCKET, DiscoveryConfig, ResponderConfig
 from heliograph.discovery.brokers.messages import (
+    GROUP_BYTES,
     NO_COOKIE,
     BrokerAdvertisement,
     DiscoveryRequest,
@@ -27,7 +28,7 @@ from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.standing import Standing, UsageSample
 from heliograph.errors import UsageError
 from heliograph.machine import SocketOpened
-from heliograph.node import BROKER
+from heliograph.node import BROKER, DISCOVERY
 from heliograph.wire.frames import Kind as FrameKind
 from heliograph.wire.frames import control
 from tests.discovery.brokers.stage import GIB, NO_MULTICAST, Plan, Stage, Stranger, star
@@ -37,6 +38,7 @@ from tests.sim.machines import add, dial, write
 ID = bytes(range(16))
 B0 = ("b0", DEFAULT_PORT)
 REQUEST = DiscoveryRequest(ID, 1, budget=50)
+SECOND = 1_000_000_000
 
 
 def ask(stranger: Stranger, request: DiscoveryRequest, to: tuple[str, int] = B0) -> list[DiscoveryResponse]:
@@ -53,7 +55,7 @@ def test_a_stranger_gets_a_cookie_and_nothing_spreads() -> None:
     answers = stranger.send(B0, *[messages.write(REQUEST)] * 3)
 
     assert [answer.kind for answer in answers] == [Kind.CHALLENGE] * 3
-    assert all(len(messages.pack(answer)) < len(messages.write(REQUEST)) for answer in answers)
+    assert all(len(messages.pack(answer)) <= len(messages.write(REQUEST)) for answer in answers)
     assert stage.responder("b0")["counts"] == {"advertised": 2, "challenged": 3}
     assert stage.responder("b1")["remembered"] == 0
 
@@ -131,7 +133,7 @@ def test_a_ping_comes_back_with_its_own_timestamp_and_cookie() -> None:
 def test_a_multicast_is_challenged_by_all_and_spread_by_the_one_that_sees_its_cookie() -> None:
     stage = Stage(star(3))
     stranger = stage.stranger()
-    challenges = stranger.send((GROUP, GROUP_PORT), messages.write(REQUEST))
+    challenges = stranger.send((GROUP, GROUP_PORT), messages.write(REQUEST).ljust(GROUP_BYTES, b"\0"))
     assert [challenge.kind for challenge in challenges] == [Kind.CHALLENGE] * 3
     answers = stranger.send(B0, messages.write(REQUEST, challenges[0].cookie))
     assert [answer.kind for answer in answers] == [Kind.RESPONSE] * 3
@@ -140,7 +142,14 @@ def test_a_multicast_is_challenged_by_all_and_spread_by_the_one_that_sees_its_co
 @pytest.mark.req("B14")
 def test_multicast_can_be_switched_off_per_broker() -> None:
     stage = Stage([Plan("b0", 5), Plan("b1", 5, (), ResponderConfig(multicast=NO_MULTICAST))])
-    assert len(stage.stranger().send((GROUP, GROUP_PORT), messages.write(REQUEST))) == 1
+    assert len(stage.stranger().send((GROUP, GROUP_PORT), messages.write(REQUEST).ljust(GROUP_BYTES, b"\0"))) == 1
+
+
+@pytest.mark.req("B10")
+def test_a_short_request_to_the_group_is_answered_by_nobody() -> None:
+    stage = Stage(star(3))
+    assert stage.stranger().send((GROUP, GROUP_PORT), messages.write(REQUEST)) == []
+    assert stage.responder("b1")["counts"]["frame_too_short"] == 1
 
 
 @pytest.mark.req("B8")
@@ -246,6 +255,31 @@ def test_no_message_of_any_kind_with_any_flags_makes_it_raise_or_say_more_than_i
     data = messages.pack(Message(messages.KINDS[type(body)], flags, cookie, messages.encode(body), chain))
     responder.receive_datagram(SOCKET, source, data, 2)
     assert sum(len(answer) for _, _, answer in responder.take().datagrams) <= len(data)
+
+
+@pytest.mark.req("B11")
+def test_one_second_at_full_load_keeps_nobody_away_and_a_quarter_of_a_minute_does() -> None:
+    standing, limit = Standing(), DiscoveryConfig().cpu_permille_max
+    standing.sampled(UsageSample(100, GIB, 0), 0)
+    for second in range(1, 61):
+        standing.sampled(UsageSample(1_000 if second % 10 == 0 else 100, GIB, 0), second * SECOND)
+        assert standing.usage.cpu_permille <= 400
+    busy = 0
+    while standing.usage.cpu_permille <= limit:
+        busy += 1
+        standing.sampled(UsageSample(1_000, GIB, 0), (60 + busy) * SECOND)
+    assert 8 <= busy <= 15
+
+
+@pytest.mark.req("B12")
+def test_the_nearest_broker_is_chosen_though_one_sample_showed_it_at_full_load() -> None:
+    stage = Stage(star(2))
+    host = stage.world.hosts["b0"]
+    host.tell(host.seat(DISCOVERY), UsageSample(100, 8 * GIB, 2 * GIB))
+    stage.run(1)
+    host.tell(host.seat(DISCOVERY), UsageSample(1_000, 8 * GIB, 2 * GIB))
+    stage.run(0.1)
+    assert stage.find(DiscoveryConfig()).broker == "b0"
 
 
 def test_it_takes_only_the_commands_it_knows() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import (
-    GROUP_SOCKET,
     SOCKET,
     DirectoryConfig,
     DiscoveryConfig,
@@ -305,7 +304,7 @@ class Copy:
         self.responder.receive_datagram(SOCKET, source, messages.pack(message), 1)
         ((_, _, challenge),) = self.responder.take().datagrams
         cookie = messages.unpack(challenge).cookie
-        self.responder.receive_datagram(GROUP_SOCKET, source, messages.pack(replace(message, cookie=cookie)), 2)
+        self.responder.receive_datagram(SOCKET, source, messages.pack(replace(message, cookie=cookie)), 2)
         self.responder.take()
         counts: dict[str, int] = self.responder.report("overview")["counts"]
         return counts

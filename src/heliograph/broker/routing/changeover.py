@@ -141,11 +141,11 @@ class Changeover:
         assert isinstance(sink, HopSink)
         self._send(sink.run(frames, self._view.me), now)
         if self._held_bytes > HELD_BYTES_MAX or len(self._held) > HELD_RUNS_MAX:
-            self._release(list(self._holds.changing), "overflowed", now)
+            self._release([each for each in self._holds.changing if self._holds.waits(each)], "overflowed", now)
 
     def _send(self, run: Run, now: Instant) -> None:
         """Send a run to its targets, but keep it for those that have to wait."""
-        waiting, free = self._sort(run.targets)
+        waiting, free = self._plans.sort(run.targets, self._holds.waits)
         if waiting is not None:
             self._held.append(Run(waiting, run.ttl, run.trace, run.frames))
             self._held_bytes += len(run.frames)
@@ -153,19 +153,6 @@ class Changeover:
         if free is not None:
             run = Run(free, run.ttl, run.trace, run.frames)
             self._unroutable += self._plans.send(run, self._holds.detour.link, now)
-
-    def _sort(self, targets: Targets) -> tuple[Targets | None, Targets | None]:
-        """Targets that have to wait, and those that need not."""
-        paths = self._view.paths
-        members = 0
-        for slot, broker in paths.members.items():
-            if targets.members >> slot & 1 and self._holds.waits(broker):
-                members |= 1 << slot
-        parts = tuple(part for part in targets.parts if self._holds.waits(paths.part_named(part)))
-        if not members and not parts:
-            return None, targets
-        free = Targets(targets.members & ~members, tuple(p for p in targets.parts if p not in parts), targets.groups)
-        return Targets(members, parts, targets.groups), free if free.members or free.parts else None
 
     # -- the end of a hold ----------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class Eddies:
             self._counts["overflowed"] += 1
             self.release(now)
         elif _has_mark(frames):
-            self.release(now)
+            self._release(self._plans.destinations(run.targets), now)
 
     def _time_out(self, now: Instant) -> None:
         self._counts["timed_out"] += 1
@@ -73,15 +73,29 @@ class Eddies:
 
     def release(self, now: Instant) -> None:
         """Send on what waits, back if need be."""
-        if not self._holds.turning:
-            return
-        self._timers.cancel("eddy")
+        if self._holds.turning:
+            self._release(list(self._holds.turning), now)
+
+    def _release(self, destinations: list[int], now: Instant) -> None:
+        """The same for some destinations; others go on waiting."""
+        turning = self._holds.turning
+        for destination in destinations:
+            turning.pop(destination, None)
+        if not turning:
+            self._timers.cancel("eddy")
         runs, self._runs, self._bytes = self._runs, [], 0
-        self._holds.turning.clear()
         self._plans.forget_ways(self._view.paths, now)
         for run in runs:
-            lost = self._plans.send(run, self._holds.eddy.link, now, turns_back=True)
-            self._counts["unroutable"] += lost
+            self._send(run, now)
+
+    def _send(self, run: Run, now: Instant) -> None:
+        waiting, free = self._plans.sort(run.targets, self._holds.turning.__contains__)
+        if waiting is not None:
+            self._runs.append(Run(waiting, run.ttl, run.trace, run.frames))
+            self._bytes += len(run.frames)
+        if free is not None:
+            run = Run(free, run.ttl, run.trace, run.frames)
+            self._counts["unroutable"] += self._plans.send(run, self._holds.eddy.link, now, turns_back=True)
 
 
 def _has_mark(frames: bytes) -> bool:

@@ -114,8 +114,8 @@ class Parcels:
             if way.is_here:
                 self.arrived += 1
                 self._arrive(link, frames, way, now)
+            self.forwarded += len(way.sinks)
             for sink in () if way.joins else way.sinks:
-                self.forwarded += 1
                 if sink.link.sink is sink:
                     sink.link.out.append(frames)
                 else:

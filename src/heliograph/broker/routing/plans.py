@@ -119,6 +119,20 @@ class Plans:
         members = [broker for slot, broker in paths.members.items() if targets.members >> slot & 1]
         return [*members, *(paths.part_named(part) for part in targets.parts)]
 
+    def sort(self, targets: Targets, waits: Callable[[int], bool]) -> tuple[Targets | None, Targets | None]:
+        """Targets whose destinations have to wait, and those that need not."""
+        paths = self._view.paths
+        members = 0
+        for slot, broker in paths.members.items():
+            if targets.members >> slot & 1 and waits(broker):
+                members |= 1 << slot
+        parts = tuple(part for part in targets.parts if waits(paths.part_named(part)))
+        if not members and not parts:
+            return None, targets
+        others = tuple(part for part in targets.parts if part not in parts)
+        free = Targets(targets.members & ~members, others, targets.groups)
+        return Targets(members, parts, targets.groups), free if free.members or others else None
+
     def send(self, run: Run, source: Port, now: Instant, turns_back: bool = False) -> int:
         """Send a run on as it is planned now. Returns how many ways are closed."""
         sinks, lost = self.next_hops(run.targets, run.ttl, run.trace, turns_back)

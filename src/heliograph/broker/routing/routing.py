@@ -99,6 +99,7 @@ class Routing:
         self._losses = 0  # of the map, when the ways were worked out
         self._updates_heard = 0
         self._times_settled = 0
+        self._times_changed = 0  # the ways
         self.handlers: dict[int, Callable[[Port, Frame, Instant], None]] = {  # of frames from neighbours
             Kind.COUNT: self.forwarding.receive_count,
             Kind.MAP: self._receive_map,
@@ -307,6 +308,7 @@ class Routing:
 
     def _change_ways(self, before: Paths | None, now: Instant) -> None:
         """A way that is lost is left at once, and nobody waits for what was on it; others are left in order."""
+        self._times_changed += 1
         is_lossy, self._losses = self._losses != self.view.map.losses, self.view.map.losses
         if is_lossy:
             self.plans.lost(now)
@@ -336,6 +338,7 @@ class Routing:
             "updates_heard": self._updates_heard,
             "updates_told": self._teller.told,
             "times_settled": self._times_settled,
+            "times_changed": self._times_changed,
         }
 
 

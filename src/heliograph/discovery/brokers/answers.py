@@ -25,6 +25,7 @@ from heliograph.machine import Address, Instant
 from heliograph.model.identity import Role
 
 NS_PER_MS = 1_000_000
+AWAITED = 0.5  # of the ceiling: so long at most are directories waited for that have not said whom they know
 BUSY_PATIENCE = 4  # while all who answered are too busy: so many times as long as otherwise, for one farther away
 
 Unread = tuple[Message, Address, Address | None, int | None, Instant]
@@ -51,6 +52,7 @@ class Answers:
         self._ask_for_chain = ask_for_chain
         self.sent_at: dict[int, Instant] = {}  # attempt -> when it left first
         self.candidates: dict[str, Candidate] = {}
+        self._marks: set[bytes] = set()  # of the candidates, as directories list them
         self._unread: dict[bytes, Unread] = {}  # by the chain that they need
         self.late: dict[str, Candidate] = {}  # they came while others were pinged, and count for their network only
         self.others: dict[str, Candidate] = {}  # of networks that nobody asked for
@@ -97,6 +99,9 @@ class Answers:
         elif not candidate.urls(self._config.transports):
             self._counts["unreachable"] += 1  # it speaks nothing that we do, or nobody knows where it is
         else:
+            if known is None:
+                before = sum(one.name == candidate.name for one in self.candidates.values())
+                self._marks.add(messages.mark_of(candidate.name, before))
             self.candidates[key] = candidate
             self._asking.answered(heard_from)
             return True
@@ -125,6 +130,7 @@ class Answers:
     def clear(self) -> None:
         """None of them is there any more: begin anew."""
         self.candidates.clear()
+        self._marks.clear()
         self.closed = False
 
     # -- are they enough? -------------------------------------------------------------------------------------------
@@ -144,16 +150,21 @@ class Answers:
         """True if too few good ones answered, and others are known of."""
         return not self._is_good and self._expected() > len(self.candidates)
 
-    def wait_ns(self) -> int:
+    def wait_ns(self, now: Instant) -> int:
         """How long to wait for others: 0 when all have answered, as long again as the last one took when a good one is
-        there, longer when all are busy."""
+        there, longer when all are busy; and for directories that have not said yet whom they know."""
         config, candidates = self._config, self.candidates.values()
-        expected = self._expected()
-        if self.enough or (0 < expected <= len(candidates) and not self._asking.silent):
+        if self.enough:
             return 0
-        last_ns = max(candidate.elapsed_ns for candidate in candidates)
-        wait_ns = max(config.patience_ms_min * NS_PER_MS, int(config.patience * last_ns))
-        return wait_ns if self._is_good else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
+        least_ns = config.patience_ms_min * NS_PER_MS
+        limit_ns = int(config.timeout_ms * NS_PER_MS * AWAITED)
+        awaited_ns = max(0, self._asking.awaited_until(min(self.sent_at.values()), least_ns, limit_ns) - now)
+        if 0 < self._expected() <= len(candidates) and not self._asking.silent:
+            return awaited_ns
+        last_ns = max(*(candidate.elapsed_ns for candidate in candidates), self._asking.slowest_ns(self._marks))
+        wait_ns = max(least_ns, int(config.patience * last_ns))
+        usual_ns = wait_ns if self._is_good else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
+        return max(usual_ns, awaited_ns)
 
     def _expected(self) -> int:
         """How many should answer, as far as directories and the brokers themselves know; 0: nobody knows."""
@@ -161,6 +172,6 @@ class Answers:
         for candidate in self.candidates.values():
             island = candidate.response.island
             islands[island] = max(islands.get(island, 0), candidate.response.brokers)
-        if not self._asking.expected and max(islands.values()) == 1:
+        if not self._asking.informed and max(islands.values()) == 1:
             return 0  # unlinked brokers know only themselves
-        return max(self._asking.expected, sum(islands.values()))
+        return max(len(self.candidates) + self._asking.missing(self._marks), sum(islands.values()))

@@ -10,10 +10,11 @@ Paper: [brokers] §3 and §7: directories and multicast first, then the last tar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from heliograph.discovery.brokers.config import DiscoveryConfig, address_of, written
-from heliograph.discovery.brokers.messages import NO_COOKIE, Acknowledgement
+from heliograph.discovery.brokers.messages import MARK_BYTES, NO_COOKIE, Acknowledgement
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.machine import Address, Instant, LinkId
 from heliograph.wire.bodies import reason_of
@@ -21,6 +22,8 @@ from heliograph.wire.bodies import reason_of
 DIRECTORY, LINK, MULTICAST, NEIGHBOUR, REMEMBERED, STATIC = (
     *("directory", "directory by TCP", "multicast", "broker in the group", "remembered broker", "listed broker"),
 )
+NS_PER_MS = 1_000_000
+SILENT_NS = 100 * NS_PER_MS  # for a directory that has said nothing while another has; most of a continent is nearer
 
 
 @dataclass(slots=True, eq=False)
@@ -29,15 +32,18 @@ class Ask:
 
     how: str
     address: Address
-    cookie: bytes = NO_COOKIE
+    nonce: bytes = NO_COOKIE  # that we show it first, and that its challenge brings back
+    cookie: bytes = b""  # that it wants to see; empty: not known yet
     link: LinkId | None = None  # LINK: once it is there
     sent: int = 0
     sent_at: Instant = 0
     round_trip_ns: int | None = None  # the least time in which it said something
     acknowledged_at: Instant | None = None
-    brokers: int = 0  # a directory knows of so many
+    brokers: int = 0  # a directory knows of so many …
+    listed: frozenset[bytes] = frozenset()  # … and where they are few, of these
     refusal: str = ""
     answers: int = 0
+    has_chain: bool = False  # it asked for our certificates
     takes_links: bool = False  # STATIC: it may be a broker that answers no searches
     waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
 
@@ -50,6 +56,8 @@ class Ask:
         """A directory has the request, or will not have it."""
         self.acknowledged_at = self.acknowledged_at or now
         self.brokers = max(self.brokers, said.brokers)
+        marks = (said.listed[at : at + MARK_BYTES] for at in range(0, len(said.listed), MARK_BYTES))
+        self.listed = self.listed.union(marks)
         if said.reason:
             self.refusal = f"{reason_of(said.reason).word}: {said.text}"
 
@@ -175,15 +183,48 @@ class Asking:
         """True if nobody has said a word, but a listed broker takes links."""
         return bool(self.reachable) and all(ask.round_trip_ns is None for ask in self.asked)
 
+    # -- what directories know, all together --------------------------------------------------------------------
+
     @property
     def has_list(self) -> bool:
         """True if a directory has told that it knows brokers."""
         return any(ask.how in (DIRECTORY, LINK) and ask.brokers for ask in self.asked)
 
     @property
-    def expected(self) -> int:
-        """How many brokers directories know of."""
-        return max((ask.brokers for ask in self.asked), default=0)
+    def informed(self) -> bool:
+        """True if a directory knows of brokers."""
+        return any(ask.brokers or ask.listed for ask in self.asked)
+
+    def missing(self, answered: AbstractSet[bytes]) -> int:
+        """How many brokers that directories know of have not answered.
+
+        What directories list is joined. Those that list nobody may know others than the rest does: their numbers are
+        added up, and whoever answered without being listed may be one of them.
+        """
+        listed = frozenset[bytes]().union(*(ask.listed for ask in self.asked))
+        counted = sum(ask.brokers for ask in self.asked if not ask.listed)
+        return len(listed - answered) + max(0, counted - len(answered - listed))
+
+    def slowest_ns(self, answered: AbstractSet[bytes]) -> int:
+        """The round trip to the farthest directory that lists a broker that has not answered."""
+        trips = (ask.round_trip_ns for ask in self.asked if not ask.listed <= answered)
+        return max((trip for trip in trips if trip is not None), default=0)
+
+    def awaited_until(self, start: Instant, spare_ns: int, limit_ns: int) -> Instant:
+        """Until when to wait for directories that have not said yet whom they know; ``start``: for none.
+
+        One that sent its challenge answers within a round trip: it gets two and some to spare. One that said nothing
+        is waited for only where another directory has spoken, so where there is just one that is gone, nobody waits.
+        """
+        directories = [ask for ask in self.asked if ask.how in (DIRECTORY, LINK) and not ask.refusal]
+        spoken = any(ask.round_trip_ns is not None for ask in directories)
+        until = start
+        for ask in directories:
+            if ask.acknowledged_at is None and ask.round_trip_ns is not None:
+                until = max(until, ask.sent_at + 2 * ask.round_trip_ns + spare_ns)
+            elif ask.acknowledged_at is None and spoken:
+                until = max(until, start + SILENT_NS)
+        return min(until, start + limit_ns)
 
     def words(self, start: Instant) -> tuple[str, ...]:
         """What was tried, for people."""

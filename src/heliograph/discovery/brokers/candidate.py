@@ -57,6 +57,11 @@ class Candidate:
     pings: int = 0
     round_trips_ns: list[int] = field(default_factory=list)
     verdict: str = ""
+    at_named: bool = False  # its pings go to the host that it names, where clients dial it first
+    seen_ns: int | None = None  # the round trip to where its answer came from, before the named host was pinged
+
+    def __post_init__(self) -> None:
+        self.at_named = self.relayed and self.named is not None
 
     @property
     def name(self) -> str:
@@ -74,12 +79,28 @@ class Candidate:
         return sum(self.round_trips_ns) // len(self.round_trips_ns) if self.round_trips_ns else None
 
     @property
-    def datagrams(self) -> Address | None:
-        """Where it hears pings: where its answer came from, or, relayed, where it was seen or says it is."""
+    def named(self) -> Address | None:
+        """Where the host that it names hears pings; None if it names none, or the one that its answer came from."""
+        host, port = self.response.host, self.response.ports.get("udp", 0)
+        return None if host in UNSPECIFIED or host == self.source[0] or not port else (host, port)
+
+    @property
+    def seen(self) -> Address | None:
+        """Where its answer came from, or, relayed, where the directory saw it."""
         if not self.relayed:
             return self.source
         host, port = self.source[0] or self.response.host, self.response.ports.get("udp", 0)
         return None if host in UNSPECIFIED or not port else (host, port)
+
+    @property
+    def datagrams(self) -> Address | None:
+        """Where it is pinged."""
+        return self.named if self.at_named else self.seen
+
+    def name_is_silent(self) -> None:
+        """The host that it names does not answer pings; how far its answer came from is the best that is known."""
+        self.at_named = False
+        self.round_trips_ns = [] if self.seen_ns is None else [self.seen_ns]
 
     def urls(self, transports: tuple[str, ...]) -> list[str]:
         """Where clients reach it: at the host it names, and, if that differs, at the address we saw (NAT, B20)."""

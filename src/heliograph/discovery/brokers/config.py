@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
 from heliograph.broker.config import DEFAULT_PORT
+from heliograph.discovery.brokers.messages import LIFETIME_S_MAX
 from heliograph.machine import Address
 from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
 
@@ -223,6 +224,8 @@ class ResponderConfig:
         )
         if not 0 <= self.port <= 65_535:
             found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
+        if self.lifetime_s > LIFETIME_S_MAX:
+            found.append(f"{path}.lifetime_s = {self.lifetime_s}: directories keep a broker for {LIFETIME_S_MAX} s")
         if self.policy not in POLICIES:
             found.append(f"{path}.policy = {self.policy!r}: must be one of {', '.join(POLICIES)}")
         if self.policy == "realm" and not self.realms:

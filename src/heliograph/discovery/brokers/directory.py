@@ -5,6 +5,7 @@ Out:   acknowledgements at once; requests to the nearest and the farthest broker
 State: known brokers (known.py), the last requests with their requesters, how often each source asked.
 Not here: choosing a broker (the requester does), links to brokers (anchors.py), answers (responder.py).
 Paper: [brokers] §2 to §4.
+Long:  what it hears comes by datagram, link and topic, and all three end in the same few steps.
 
 All that it keeps is soft state, so any directory can be lost, and there may be others that know other brokers. It runs
 in a process of its own or on a broker's pipe. On a link that was dialled to it, each message travels in a SERVICE frame
@@ -24,12 +25,14 @@ from heliograph.discovery.brokers.anchors import Anchors
 from heliograph.discovery.brokers.buckets import Buckets
 from heliograph.discovery.brokers.config import FIXED, SOCKET, DirectoryConfig, address_of, written
 from heliograph.discovery.brokers.cookies import Cookies
-from heliograph.discovery.brokers.known import Key, Known, KnownBrokers
+from heliograph.discovery.brokers.known import Known, KnownBrokers
 from heliograph.discovery.brokers.messages import (
     ANNOUNCEMENT_TOPIC,
     DATAGRAM_BYTES_MAX,
     DIRECTORY_FRAMES,
     DIRECTORY_NAME,
+    LIFETIME_S_MAX,
+    LISTED_MAX,
     NO_COOKIE,
     ON_TOPIC,
     REQUEST_TOPIC,
@@ -81,7 +84,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 TICK_NS = 50 * NS_PER_MS  # how often due pings are looked for
 AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
-AGAIN_MAX = 16  # … so many times; then as often as those who answer
+AGAIN_MAX = 16  # … so many times; then its address counts as unproven, and gets one ping per broker advertisement
 RENEWALS = 3
 NEAR_MAX = 20  # brokers that are asked because they are near: twice as many as are pinged
 
@@ -101,6 +104,7 @@ class Requester:
     link: LinkId | None
     budget: int
     acknowledgement: Acknowledgement
+    cookie: bytes  # that it showed, and that shows it who we are
 
 
 @dataclass(slots=True)
@@ -131,7 +135,8 @@ class Directory:
         self._questions = Questions(config.local_digest, self.report)
         self._guests: dict[LinkId, Guest] = {}
         self._strangers: Shares[LinkId] = Shares()  # guests that have not made themselves known as brokers
-        self._due: list[tuple[Instant, Key]] = []  # whom to ping when; a heap, one entry per broker
+        self._due: list[tuple[Instant, int, Known]] = []  # when to ping whom; a heap, one entry per proven broker
+        self._turns = 0  # entries made so far: of two at one instant the older comes first
         self._wall_offset_ns: int | None = None
         self._started = False
         self._counts: Counter[str] = Counter()
@@ -157,7 +162,7 @@ class Directory:
                 case Kind.PONG:
                     self._receive_pong(source, message, now)
                 case Kind.RELAY:
-                    if self._known.at(source) is None:
+                    if not any(known.proven for known in self._known.at(source)):
                         raise ProtocolError(Reason.SENDER_UNPROVEN, "not a broker that is known here")
                     self._relay(message, source[0])
                 case Kind.CERTIFICATE_REQUEST:
@@ -200,12 +205,21 @@ class Directory:
             return None
         known = self._known.add(advertisement, source, cookie, now)
         self._counts["advertisements"] += 1
+        if advertisement.lifetime_s > LIFETIME_S_MAX:
+            self._counts["lifetimes_cut"] += 1
         known.link = link if link is not None else known.link
-        if known.is_within_reach and not known.queued:
-            known.queued = True
-            self._ping(known, now)
-            heappush(self._due, (now + AGAIN_NS, known.key))
+        self._prove(known, now)
         return known
+
+    def _prove(self, known: Known, now: Instant) -> None:
+        """Ping a broker that has not answered yet: once per broker advertisement, which was no shorter than a ping.
+
+        The address that it came from may be somebody else's, so nothing is repeated before there is an answer. If the
+        ping gets lost, the next advertisement makes up for it: a broker renews soon while nobody pings it.
+        """
+        waits = known.pinged_at is not None and now - known.pinged_at < AGAIN_NS
+        if known.is_within_reach and not known.proven and not waits:
+            self._ping(known, now)
 
     def _ping(self, known: Known, now: Instant) -> None:
         if known.pinged_at is not None:
@@ -229,19 +243,28 @@ class Directory:
         return True
 
     def _receive_pong(self, source: Address, message: Message, now: Instant) -> None:
-        pong, known = messages.decode(Pong, message.body), self._known.at(source)
-        if known is None or not self._ping_cookies.is_right(source, message.cookie, now):
+        pong = messages.decode(Pong, message.body)
+        there = [known for known in self._known.at(source) if known.advertisement.broker == pong.broker]
+        if not there or not self._ping_cookies.is_right(source, message.cookie, now):
             raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
-        self._ponged(known, pong, now)
-        port = known.advertisement.ports.get("tls" if self._config.links_secure else "tcp", 0)
-        if port:
-            self._anchors.learn((known.advertisement.host or source[0], port))
+        for known in there:
+            self._ponged(known, pong, now)
+            port = known.advertisement.ports.get("tls" if self._config.links_secure else "tcp", 0)
+            if port:
+                self._anchors.learn((known.advertisement.host or source[0], port))
 
     def _ponged(self, known: Known, pong: Pong, now: Instant) -> None:
-        if known.pinged_at == pong.sent_ns:
+        if known.pinged_at == pong.sent_ns and self._known.get(known.key) is known:
             known.pinged_at = None
             known.ponged_at = now
             self._known.ponged(known, now - pong.sent_ns)
+            if not known.queued:
+                known.queued = True
+                self._remind(known, now + self._config.ping_ms * NS_PER_MS)
+
+    def _remind(self, known: Known, at: Instant) -> None:
+        self._turns += 1
+        heappush(self._due, (at, self._turns, known))
 
     def _tick(self, now: Instant) -> None:
         """Ping those whose turn it is, not too many at once; forget those who are gone."""
@@ -249,9 +272,8 @@ class Directory:
         self._known.tend_landmarks()
         most = max(1, self._config.pings_per_s * TICK_NS // NS_PER_S)
         while self._due and self._due[0][0] <= now and most:
-            _, key = heappop(self._due)
-            known = self._known.get(key)
-            if known is not None:
+            _, _, known = heappop(self._due)
+            if self._known.get(known.key) is known:  # else it was forgotten meanwhile
                 most -= self._look_after(known, now)
         for link, guest in self._guests.items():
             if now - guest.heard_at > self._config.link_idle_ms * NS_PER_MS:
@@ -260,24 +282,28 @@ class Directory:
         self._timers.set("tick", now + TICK_NS, self._tick)
 
     def _look_after(self, known: Known, now: Instant) -> bool:
-        """Ping a broker again if it is time, soon if it did not answer; True if that or more was said to it.
+        """Ping a proven broker again if it is time, soon if it did not answer; True if that or more was said to it.
 
         Landmarks are named here only: if all brokers measured at once, the landmarks would seem far.
         """
-        usual = self._config.ping_ms * NS_PER_MS
-        rests = known.pinged_at is None and now < known.ponged_at + usual
+        if known.misses >= AGAIN_MAX:
+            self._known.doubt(known)
+        if not known.proven:
+            known.queued = False  # its next advertisement gets the next ping
+            return False
+        next_at = known.ponged_at + self._config.ping_ms * NS_PER_MS
+        rests = known.pinged_at is None and now < next_at
         if not rests:
             self._ping(known, now)
         told = self._tell_landmarks(known, now)
-        quick = not rests and known.misses < AGAIN_MAX
-        heappush(self._due, (now + AGAIN_NS if quick else max(now + AGAIN_NS, known.ponged_at + usual), known.key))
+        self._remind(known, max(now + AGAIN_NS, next_at) if rests else now + AGAIN_NS)
         return told or not rests
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
-            challenge = Challenge(self._signing.id_of(message))
+            challenge = Challenge(self._signing.id_of(message), message.cookie)
             self._send(source, messages.write(challenge, self._cookies.of(source, now)))
             self._counts["challenged"] += 1
             return
@@ -290,7 +316,7 @@ class Directory:
         if not self._requests.is_new(claimed.id, claimed.attempt):
             known = self._requests.get(claimed.id)
             assert known is not None
-            self._answer(reply, link, known.acknowledgement)
+            self._answer(reply, link, known.acknowledgement, message.cookie)
             raise ProtocolError(Reason.REQUEST_REPEATED)
         try:
             request = self._read(message, now)
@@ -301,15 +327,17 @@ class Directory:
                 refusal = Acknowledgement(
                     claimed.id, claimed.attempt, self._config.name, reason=error.reason, text=error.detail[:200]
                 )
-                self._answer(reply, link, refusal)
+                self._answer(reply, link, refusal, message.cookie)
             raise
         chosen, landmarks, last = self._chosen(request)
         brokers = max(self._known.count(request.network), len(chosen))
+        listed = b"" if last else messages.marks_of(self._known.names(LISTED_MAX, request.network))
         said = Acknowledgement(
-            request.id, request.attempt, self._config.name, brokers, len(chosen), landmarks=landmarks
+            *(request.id, request.attempt, self._config.name, brokers, len(chosen)), landmarks=landmarks, listed=listed
         )
-        self._requests.add(request.id, request.attempt, Requester(reply, link, request.budget, said))
-        self._answer(reply, link, said)
+        requester = Requester(reply, link, request.budget, said, message.cookie)
+        self._requests.add(request.id, request.attempt, requester)
+        self._answer(reply, link, said, message.cookie)
         self._inject(message, request, reply, chosen, last)
 
     def _chosen(self, request: DiscoveryRequest) -> tuple[list[Known], list[str], bool]:
@@ -373,18 +401,20 @@ class Directory:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only answers are relayed")
         requester.budget -= 1
         self._counts["relayed"] += 1
-        whole = messages.write(Relay(relay.id, messages.bare(response), host), pad=False)
-        brief = messages.write(Relay(relay.id, messages.bare(replace(response, chain=b"")), host))
+        cookie = requester.cookie
+        whole = messages.write(Relay(relay.id, messages.bare(response), host), cookie, pad=False)
+        brief = messages.write(Relay(relay.id, messages.bare(replace(response, chain=b"")), host), cookie)
         if requester.link is not None:
             self._write(requester.link, whole)
         elif len(brief) <= DATAGRAM_BYTES_MAX:
             self._send(requester.reply, whole if len(whole) <= DATAGRAM_BYTES_MAX else brief)
 
-    def _answer(self, reply: Address, link: LinkId | None, said: Acknowledgement) -> None:
+    def _answer(self, reply: Address, link: LinkId | None, said: Acknowledgement, cookie: bytes) -> None:
+        """With the cookie that the requester showed: nobody else knows it."""
         if link is not None:
             self._write(link, messages.write(said, pad=False))
         else:
-            self._send(reply, messages.write(said))
+            self._send(reply, messages.write(said, cookie))
 
     def _give_chain(self, source: Address, message: Message) -> None:
         """A broker that got a request from us without its signer's chain asks for it."""
@@ -465,7 +495,10 @@ class Directory:
         self._strangers.remove(link)
         guest = None if self._anchors.detach(link, now) else self._guests.pop(link, None)
         if guest is not None and guest.known is not None and guest.known.link == link:
-            guest.known.link = None  # if it can be pinged by datagram it still counts, else it will be missed
+            guest.known.link = None  # what answered on the link need not hear datagrams: that is proven anew
+            if self._known.get(guest.known.key) is guest.known:
+                self._known.doubt(guest.known)
+                self._prove(guest.known, now)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A broker could not be dialled."""

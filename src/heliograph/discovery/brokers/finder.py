@@ -4,7 +4,8 @@ In:    datagrams and links of directories and brokers; time.
 Out:   requests, pings; at the end ``result``, and the effect ``stop``.
 State: one socket, whom it asked, what came back; bounded, however many brokers there are.
 Not here: whom to ask (asking.py), what counts as an answer (answers.py), judging (selection.py), measuring
-       (pinging.py), the file of remembered brokers.
+       (pinging.py), by which socket messages leave and how many to strangers (sending.py), the file of remembered
+       brokers.
 Paper: [brokers] §3, §6, §7.
 Long:  one search from its first request to its result; its parts have files of their own, and this is who calls whom.
 
@@ -12,6 +13,9 @@ A search: ask directories and the multicast group at once; show each its cookie;
 there have answered, or enough good ones have and no other comes; ping the best; take the nearest. What gets lost is
 repeated; who does not answer is replaced: by remembered brokers, then by the static list. Nothing secret is ever sent:
 a request carries a signature at most, and with a keyring only signed answers of brokers count.
+
+Each party that the settings name is sent a number with its first request. Its challenge brings the number back, so the
+cookie in it is known to nobody else, and what later shows that cookie is the party's own word.
 """
 
 from __future__ import annotations
@@ -23,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages, networks, selection, verdicts
 from heliograph.discovery.brokers.answers import Answers
-from heliograph.discovery.brokers.asking import DIRECTORY, LINK, NEIGHBOUR, STATIC, Ask, Asking
+from heliograph.discovery.brokers.asking import DIRECTORY, LINK, MULTICAST, NEIGHBOUR, STATIC, Ask, Asking
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, SOCKET6, DiscoveryConfig, address_of, written
 from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import (
+    COOKIE_BYTES,
     DIRECTORY_FRAMES,
-    DIRECTORY_NAME,
     Acknowledgement,
     Certificate,
     CertificateRequest,
@@ -43,7 +47,9 @@ from heliograph.discovery.brokers.messages import (
 from heliograph.discovery.brokers.nearing import Nearing, finer
 from heliograph.discovery.brokers.pinging import Pinging
 from heliograph.discovery.brokers.remembered import Remembered
-from heliograph.discovery.brokers.result import Result, finding_of
+from heliograph.discovery.brokers.restraint import Restraint
+from heliograph.discovery.brokers.result import Result, result_of
+from heliograph.discovery.brokers.sending import Sending, is_six
 from heliograph.discovery.brokers.signing import SEALED_ID, Signing
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
@@ -61,7 +67,7 @@ from heliograph.machine import (
     Ticket,
     Timers,
 )
-from heliograph.wire.frames import Frame, service
+from heliograph.wire.frames import Frame
 from heliograph.wire.splitter import Splitter
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
@@ -75,6 +81,7 @@ NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
 DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
 SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
 ATTEMPTS_MAX = 64  # what a request can count
+FROM_ASKED = (Kind.ACKNOWLEDGEMENT, Kind.RELAY)  # datagrams in which others are named: only from those that we asked
 
 
 class Finder:
@@ -102,13 +109,13 @@ class Finder:
         self._secret = sha256(f"{seed}/finder".encode()).digest()
         self._id = sha256(b"id" + self._secret).digest()[:16]
         self._asking = Asking(config, remembered)
+        self._restraint = Restraint()
         self._outbox = Outbox()
         self._timers = Timers()
         self._pinging: Pinging | None = None
         self._splitters: dict[LinkId, Splitter] = {}
         self._dials: dict[Ticket, Ask] = {}
         self._wall_offset_ns: int | None = None
-        self._ports: dict[SocketName, int] = {}  # of the sockets that are open
         self._attempt = 0
         self._rounds = 0
         self._spread = False  # somebody may have passed on the present attempt
@@ -116,9 +123,10 @@ class Finder:
         self._start: Instant = 0
         self._marks: dict[str, Instant] = {}
         self._counts: Counter[str] = Counter()
+        self._sending = Sending(self._outbox, self._restraint, self._counts)
         self._answers = Answers(self._id, config, self._signing, self._asking, self._counts, self._ask_for_chain)
         self._candidates = self._answers.candidates
-        self._measuring = Measuring(self._secret, self._timers, self._send, self._measured)
+        self._measuring = Measuring(self._secret, self._timers, self._sending.send, self._measured)
         self._nearing = Nearing(config, self._candidates, self._measuring, self._timers, self._ask_one, self._ask_all)
         self.result: Result | None = None
 
@@ -126,9 +134,7 @@ class Finder:
     def sockets(config: DiscoveryConfig, host: str, interface: str) -> tuple[Socket, ...]:
         """The one socket that a search needs; a second one before it where addresses of IPv6 are to be asked."""
         own = Socket(name=SOCKET, host=host, ttl=config.multicast.ttl, interface=interface)
-        if not any(
-            _is_six(address) for text in (*config.directories, *config.brokers) if (address := address_of(text))
-        ):
+        if not any(is_six(address) for text in (*config.directories, *config.brokers) if (address := address_of(text))):
             return (own,)
         return Socket(name=SOCKET6, host="::1" if host == "127.0.0.1" else "::"), own
 
@@ -138,7 +144,7 @@ class Finder:
         """Its socket is open: the search begins. Without one only directories that take links can be asked."""
         match command:
             case SocketOpened(name, (_, port)):
-                self._ports[name] = port
+                self._sending.opened(name, port)
                 if name == SOCKET:
                     self._begin(now)
             case SocketFailed(name):
@@ -164,6 +170,8 @@ class Finder:
         if self._candidates:
             return
         for ask in self._asking.widen():
+            self._restraint.prove(ask.address)
+            ask.nonce = sha256(self._secret + b"ask" + written(ask.address).encode()).digest()[:COOKIE_BYTES]
             self._ask(ask, now)
         if self._asking.more:
             at = now + self._config.fallback_ms * NS_PER_MS if self._asking.asked else now
@@ -201,15 +209,17 @@ class Finder:
         ask.sent += 1
         ask.sent_at = now
         try:
-            message = self._signing.message(self._request(ask, now), ask.cookie, self._reader(ask, now))
+            message = self._signing.message(self._request(ask, now), ask.cookie or ask.nonce, self._reader(ask, now))
         except ProtocolError as error:
             ask.refusal = f"its certificate: {error}"
             return
-        self._spread = self._spread or ask.link is not None or any(ask.cookie)
+        self._spread = self._spread or ask.link is not None or bool(ask.cookie)
         if ask.link is not None:
-            self._write(ask.link, messages.pack(message, pad=False))
+            self._sending.write(ask.link, messages.pack(message, pad=False))
+        elif ask.how == MULTICAST:
+            self._sending.ask_group(ask.address, message)
         else:
-            self._send(ask.address, messages.pack(message))
+            self._sending.ask(ask.address, message)
 
     def _dial(self, ask: Ask) -> None:
         if ask not in self._dials.values():
@@ -228,7 +238,7 @@ class Finder:
             attempt=self._attempt,
             requester=config.name,
             role=config.role,
-            port=self._ports.get(_socket_for(ask.address), 0),
+            port=self._sending.port_to(ask.address),
             transports=list(config.transports),
             budget=config.answers_max,
             relay=ask.how == LINK
@@ -247,7 +257,11 @@ class Finder:
         try:
             message = messages.unpack(data)
             self._counts["received"] += 1
-            self._hear(message, source, self._asking.of(source), now)
+            self._restraint.heard(source, len(data))
+            ask = self._asking.of(source)
+            if message.kind in FROM_ASKED and (ask is None or message.cookie != ask.cookie):
+                raise ProtocolError(Reason.SENDER_UNPROVEN, "it does not show its cookie")
+            self._hear(message, source, ask, now)
         except ProtocolError as error:
             self._count(error)
 
@@ -266,10 +280,12 @@ class Finder:
             case Kind.PONG:
                 messages.decode(Pong, message.body)
                 pinging = self._pinging is not None and self._pinging.receive(message.cookie, now)
-                if not pinging and not self._measuring.receive(message.cookie, now):
+                if pinging or self._measuring.receive(message.cookie, now):
+                    self._restraint.prove(source)
+                else:
                     self._counts["pongs_unexpected"] += 1
             case Kind.CERTIFICATE_REQUEST:
-                self._give_chain(message, source)
+                self._give_chain(message, ask, now)
             case Kind.CERTIFICATE:
                 if self._answers.learn(message, self._wall_ns(now)):
                     self._consider(now)
@@ -277,13 +293,17 @@ class Finder:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
     def _receive_challenge(self, message: Message, source: Address, now: Instant) -> None:
-        id = messages.decode(Challenge, message.body).id
+        challenge = messages.decode(Challenge, message.body)
+        id = challenge.id
         if self._answers.enough or (id != self._id and not (self._directory_chain and id == SEALED_ID)):
             return
         ask = self._asking.challenged(source)
         if ask is None or ask.cookie == message.cookie:
             return
+        if ask.how != NEIGHBOUR and challenge.shown not in (ask.nonce, ask.cookie):
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "a challenge to a request that was not sent there")
         self._mark("first word", now)
+        self._restraint.keep(source)
         ask.heard(now)
         ask.cookie = message.cookie
         ask.waits = ask.how == NEIGHBOUR and self._asking.shown > NEIGHBOURS_AT_ONCE
@@ -291,6 +311,8 @@ class Finder:
             self._timers.set("neighbours", now + NEIGHBOURS_NS, self._ask_waiting)
         else:
             self._ask(ask, now)
+        if ask.how == DIRECTORY:
+            self._consider(now)  # now that it is known to be there, it is waited for
 
     def _ask_waiting(self, now: Instant) -> None:
         """Those of the group that are not linked to the first ones: these have not told them of us."""
@@ -300,10 +322,12 @@ class Finder:
                 self._ask(ask, now)
 
     def _receive_acknowledgement(self, message: Message, ask: Ask | None, now: Instant) -> None:
-        if ask is None:
+        if ask is None or ask.how == NEIGHBOUR:
             return
         said = messages.decode(Acknowledgement, message.body)
         if said.id == self._id:
+            for address in filter(None, map(address_of, said.landmarks)):
+                self._restraint.prove(address)  # to the directory it is
             self._mark("first word", now)
             ask.heard(now)
             ask.acknowledged(said, now)
@@ -324,22 +348,26 @@ class Finder:
     def _receive_response(self, message: Message, source: Address, via: Address | None, now: Instant) -> None:
         if self._answers.take(message, source, via, self._wall_ns(now), now):
             self._mark("first answer", now)
+            self._restraint.keep(source)
             self._consider(now)
 
     def _ask_for_chain(self, hash: bytes, source: Address) -> None:
         """By datagram; from a directory that we have a link to on that, where any chain fits."""
         link = self._asking.link_to(source)
         if link is None:
-            self._send(source, messages.write(CertificateRequest(hash)))
+            self._sending.send(source, messages.write(CertificateRequest(hash)))
         else:
-            self._write(link, messages.write(CertificateRequest(hash), pad=False))
+            self._sending.write(link, messages.write(CertificateRequest(hash), pad=False))
 
-    def _give_chain(self, message: Message, source: Address) -> None:
-        """Somebody to whom we showed only the hash of our chain asks for it."""
+    def _give_chain(self, message: Message, ask: Ask | None, now: Instant) -> None:
+        """Somebody to whom we showed only the hash of our chain asks for it: it gets that, and the request again."""
         chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
         data = messages.write(Certificate(chain or b""))
-        if chain and len(data) <= messages.DATAGRAM_BYTES_MAX and self._asking.of(source) is not None:
-            self._send(source, data)
+        if chain and len(data) <= messages.DATAGRAM_BYTES_MAX and ask is not None:
+            self._sending.send(ask.address, data)
+            if not ask.has_chain:
+                ask.has_chain = True
+                self._ask(ask, now)
 
     def _ask_one(self, ask: Ask, now: Instant) -> int:
         """Ask this one anew, whatever became of what it was asked before."""
@@ -364,7 +392,7 @@ class Finder:
         """Is it time to choose?"""
         if self._pinging is not None or not self._candidates:
             return
-        wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns()
+        wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns(now)
         if wait_ns is not None and not self._answers.enough:
             wait_ns = max(wait_ns, self._start + self._config.collect_ms_min * NS_PER_MS - now)
         if wait_ns == 0:
@@ -403,9 +431,14 @@ class Finder:
         if not targets:
             self._choose_unpinged(now)
             return
+        for candidate in targets:
+            if candidate.relayed:  # the directory that passed its answer on is proven, and names it
+                for address in filter(None, (candidate.named, candidate.seen)):
+                    self._restraint.prove(address)
         secret = sha256(self._secret + self._attempt.to_bytes(1, "big") + len(left).to_bytes(2, "big")).digest()
         self._answers.closed = True
-        self._pinging = Pinging(targets, self._config, secret, self._timers, self._send, self._pinged)
+        send, prove = self._sending.send, self._restraint.prove
+        self._pinging = Pinging(targets, self._config, secret, self._timers, send, self._pinged, prove)
         self._pinging.start(now)
 
     def _refuse_several(self, now: Instant) -> bool:
@@ -421,8 +454,7 @@ class Finder:
         ranked = selection.rank(candidates, self._config)
         if ranked:
             verdicts.explain(candidates, ranked, self._config)
-            best = ranked[0]
-            self._end(now, best, ranked, True, f"{best.name}: {best.verdict}")
+            self._end(now, ranked, True)
         else:
             self._ping_next(now)  # the first ten died meanwhile, or their pongs got lost
 
@@ -446,7 +478,7 @@ class Finder:
         selection.judge(candidates, self._config)
         ranked = sorted(candidates, key=lambda one: (bool(one.loaded), one.pings > 0, -one.score, one.name))
         verdicts.explain_estimate(ranked)
-        self._end(now, ranked[0], ranked, False, f"{ranked[0].name}: {ranked[0].verdict}")
+        self._end(now, ranked, False)
 
     def _give_up(self, now: Instant) -> None:
         """Time is up."""
@@ -480,24 +512,12 @@ class Finder:
         text = "unproven: nobody answered the search, but this broker of the static list takes links"
         self._finish(now, Result(urls=urls, text=text))
 
-    def _end(self, now: Instant, best: Candidate, ranked: list[Candidate], proven: bool, text: str) -> None:
+    def _end(self, now: Instant, ranked: list[Candidate], proven: bool) -> None:
         if self._refuse_several(now):
             return
-        config = self._config
         rest = [candidate for candidate in self._candidates.values() if candidate not in ranked]
         rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
-        wall_ns = self._wall_ns(now) or 0
-        targets = tuple(
-            Remembered(candidate.name, written(address), wall_ns // 1_000_000_000)
-            for candidate in ranked[: config.targets_max]
-            if (address := candidate.datagrams) is not None
-        )
-        findings = tuple(finding_of(candidate, config.transports) for candidate in [*ranked, *rest])
-        urls = tuple(best.urls(config.transports))
-        self._finish(
-            now,
-            Result(best.name, best.response.network, urls, proven, text=text, findings=findings, targets=targets),
-        )
+        self._finish(now, result_of(ranked, rest, self._config, self._wall_ns(now), proven=proven))
 
     def _finish(self, now: Instant, result: Result) -> None:
         self._mark("total", now)
@@ -581,16 +601,6 @@ class Finder:
             "ended": self.result is not None,
         }
 
-    def _send(self, address: Address, data: bytes) -> None:
-        socket = _socket_for(address)
-        if socket in self._ports:
-            self._counts["sent"] += 1
-            self._outbox.datagrams.append((socket, address, data))
-
-    def _write(self, link: LinkId, data: bytes) -> None:
-        self._counts["sent"] += 1
-        self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
-
     def _wall_ns(self, now: Instant) -> int | None:
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns
 
@@ -599,11 +609,3 @@ class Finder:
 
     def _count(self, error: ProtocolError) -> None:
         self._counts[error.reason.word] += 1
-
-
-def _is_six(address: Address) -> bool:
-    return ":" in address[0]
-
-
-def _socket_for(address: Address) -> SocketName:
-    return SOCKET6 if _is_six(address) else SOCKET

@@ -7,7 +7,7 @@ Not here: who is near a requester (landmarks.py), hearing and pinging them (dire
 Paper: [brokers] §2.3 (filters), §4 (closest and farthest).
 
 An advertisement may be a lie. So a broker is known by name and host together, and nobody takes another's place; a
-request goes only to those that have answered a ping from there, and an old advertisement renews nothing.
+request goes only to those that have answered a ping from there (*proven*), and an old advertisement renews nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 
 from heliograph.discovery.brokers.config import DirectoryConfig
 from heliograph.discovery.brokers.landmarks import BROKERS_MIN, Landmarks
-from heliograph.discovery.brokers.messages import NO_COOKIE, BrokerAdvertisement
+from heliograph.discovery.brokers.messages import LIFETIME_S_MAX, NO_COOKIE, BrokerAdvertisement
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant, LinkId
 
@@ -39,6 +39,7 @@ class Known:
     address: Address | None  # where it hears datagrams; None: it was heard on a topic, and did not say
     expires: Instant
     cookie: bytes = NO_COOKIE  # that we show it with a request
+    proven: bool = False  # it answered a ping there not long ago; before that, nothing is repeated to it
     round_trip_ns: int | None = None  # None: not measured, or away
     pinged_at: Instant | None = None  # the ping that is under way
     ponged_at: Instant = 0
@@ -60,7 +61,7 @@ class KnownBrokers:
     def __init__(self, config: DirectoryConfig) -> None:
         self._config = config
         self._by_key: dict[Key, Known] = {}
-        self._by_address: dict[Address, Known] = {}
+        self._by_address: dict[Address, dict[Key, Known]] = {}
         self._expiries: list[tuple[Instant, Key]] = []  # a heap; entries of renewed brokers are stale
         self._islands: dict[str, list[tuple[int, Key]]] = {}  # measured brokers, nearest first
         self._turn = 0
@@ -75,9 +76,9 @@ class KnownBrokers:
         """How many groups of linked brokers there are."""
         return len(self._islands)
 
-    def at(self, address: Address) -> Known | None:
-        """The broker that hears datagrams there."""
-        return self._by_address.get(address)
+    def at(self, address: Address) -> list[Known]:
+        """The brokers that hear datagrams there, as their advertisements say: all but one of them may be lies."""
+        return list(self._by_address.get(address, {}).values())
 
     def all(self) -> list[Known]:
         """Everybody."""
@@ -94,17 +95,20 @@ class KnownBrokers:
         port = advertisement.ports.get("udp", 0)
         address = source if source and source[1] else (host, port) if host and port else None
         key = (advertisement.broker, host)
-        expires = now + advertisement.lifetime_s * NS_PER_S
+        expires = now + min(advertisement.lifetime_s, LIFETIME_S_MAX) * NS_PER_S
         known = self._by_key.get(key)
         if known is None:
             if len(self._by_key) >= self._config.brokers_max:
                 raise ProtocolError(Reason.BROKERS_OVER_LIMIT, f"{self._config.brokers_max} brokers are known already")
-            known = self._by_key[key] = Known(key, advertisement, address, expires, cookie)
-        elif not self._renew(known, advertisement, cookie):
-            return known
+            known = self._by_key[key] = Known(key, advertisement, None, expires, cookie)
+            self._move(known, address)
+        else:
+            renewed = self._renew(known, advertisement, cookie)
+            if not known.proven and address is not None:  # one that answers keeps its place
+                self._move(known, address)
+            if not renewed:
+                return known
         known.expires = expires
-        if known.address is not None:
-            self._by_address.setdefault(known.address, known)
         heappush(self._expiries, (expires, key))
         if len(self._expiries) > 4 * len(self._by_key) + 64:
             self._expiries = sorted((known.expires, key) for key, known in self._by_key.items())
@@ -127,6 +131,17 @@ class KnownBrokers:
         if round_trip_ns is not None:
             self._measure(known, round_trip_ns)
         return True
+
+    def _move(self, known: Known, address: Address | None) -> None:
+        """It hears datagrams there from now on."""
+        if known.address is not None:
+            there = self._by_address[known.address]
+            del there[known.key]
+            if not there:
+                del self._by_address[known.address]
+        known.address = address
+        if address is not None:
+            self._by_address.setdefault(address, {})[known.key] = known
 
     def withdraw(
         self,
@@ -169,6 +184,7 @@ class KnownBrokers:
         before = known.round_trip_ns
         self._unmeasure(known)
         known.misses = 0
+        known.proven = True
         self._measure(known, round_trip_ns if before is None else before + (round_trip_ns - before) // SMOOTH)
 
     def missed(self, known: Known) -> None:
@@ -176,6 +192,13 @@ class KnownBrokers:
         known.misses += 1
         if known.misses >= MISSES_MAX:
             self._unmeasure(known)
+
+    def doubt(self, known: Known) -> None:
+        """It has not answered for long, or is not where it answered: it has to be proven anew."""
+        self._unmeasure(known)
+        known.proven = False
+        known.misses = 0
+        known.pinged_at = None
 
     def _measure(self, known: Known, round_trip_ns: int) -> None:
         self.measured += 1
@@ -210,14 +233,19 @@ class KnownBrokers:
         self._unmeasure(known)
         self.landmarks.forget(known)
         del self._by_key[known.key]
-        if known.address is not None and self._by_address.get(known.address) is known:
-            del self._by_address[known.address]
+        self._move(known, None)
 
     # -- choosing ---------------------------------------------------------------------------------------------------
 
     def count(self, network: str) -> int:
         """How many brokers of this network answer pings; "": of all."""
         return sum(map(len, self._of(network).values())) if network else self.measured
+
+    def names(self, most: int, network: str) -> list[str]:
+        """Who they are; nobody where there are more than so many."""
+        if self.count(network) > most:
+            return []
+        return [key[0] for island in self._of(network).values() for _, key in island]
 
     def networks_in_words(self) -> str:
         """Some of the networks that are known by a name."""

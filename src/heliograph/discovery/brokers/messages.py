@@ -12,15 +12,17 @@ size its kind asks for:
     3s magic "HGD"   u8 version   u8 kind   u8 flags   u16 length of the body   u16 of the chain   16s cookie
 
 The cookie shows that the sender gets what is sent to its address. A datagram that asks for an answer is at least as
-long as any answer to it, so that nobody can use us to make a trickle into a flood. The specification, with bytes to
-compare, is docs/reference/discovery.md.
+long as any answer that an unproven address gets, so that nobody can use us to make a trickle into a flood. The
+specification, with bytes to compare, is docs/reference/discovery.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
+from hashlib import sha256
 from struct import Struct
 from typing import Annotated, TypeVar
 
@@ -39,6 +41,9 @@ NO_COOKIE = bytes(COOKIE_BYTES)
 DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 less the heads of IPv6 and UDP
 LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
+CHALLENGE_BYTES = 128  # three times this has room for a signed request with its cookie, which answers a challenge
+RESPONSE_BYTES = 640  # three times this has room for six pings: so many a finder may lose before the first pong
+LIFETIME_S_MAX = 600  # of a broker advertisement: a directory forgets a broker that is silent for longer
 
 DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
 DIRECTORY_FRAMES: Mapping[int, int] = {
@@ -54,6 +59,8 @@ ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
 
 LANDMARKS_MAX = 8  # distances that somebody tells
 ISLANDS_MAX = 2  # former islands that a broker tells
+LISTED_MAX = 64  # brokers that an acknowledgement lists: more than answers are wanted
+MARK_BYTES = 4
 
 Name = Annotated[str, msgspec.Meta(max_length=128)]
 Host = Annotated[str, msgspec.Meta(max_length=128)]
@@ -99,12 +106,15 @@ class Flag(IntFlag):
 
 FLAGS_KNOWN = int(Flag.SIGNED | Flag.SEALED)
 SHORTEST = {
-    Kind.REQUEST: DATAGRAM_BYTES_MAX,
+    Kind.REQUEST: CHALLENGE_BYTES,  # to the multicast group more: see GROUP_BYTES
+    Kind.CHALLENGE: CHALLENGE_BYTES,
+    Kind.RESPONSE: RESPONSE_BYTES,
     Kind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
     Kind.PING: PING_BYTES,
     Kind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
 }
 """Datagrams that ask for something have at least so many bytes."""
+GROUP_BYTES = DATAGRAM_BYTES_MAX  # of a REQUEST to the multicast group, which each broker answers with a challenge
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -163,6 +173,7 @@ class Challenge(Body, frozen=True):
     """Repeat the request with the cookie in this head."""
 
     id: Id
+    shown: Annotated[bytes, msgspec.Meta(max_length=COOKIE_BYTES)] = b""  # the cookie of the request as it came
 
 
 class Acknowledgement(Body, frozen=True):
@@ -176,6 +187,7 @@ class Acknowledgement(Body, frozen=True):
     reason: Count = 0  # why it did not
     text: Annotated[str, msgspec.Meta(max_length=200)] = ""
     landmarks: Addresses = []  # tell me how far you are from these, and near brokers will answer
+    listed: Annotated[bytes, msgspec.Meta(max_length=MARK_BYTES * LISTED_MAX)] = b""  # ``marks_of`` a few
 
 
 class DiscoveryResponse(Body, frozen=True):
@@ -346,6 +358,22 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
     if padded and len(data) < SHORTEST.get(known, 0):
         raise ProtocolError(Reason.FRAME_TOO_SHORT, "it asks for more than it brings: pad it")
     return Message(known, flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
+
+
+def mark_of(broker: str, before: int = 0) -> bytes:
+    """A broker's name in short: enough to tell the brokers of one search apart. ``before``: so many of its name were
+    marked already, which are of other networks."""
+    return sha256((f"{broker} {before}" if before else broker).encode()).digest()[:MARK_BYTES]
+
+
+def marks_of(brokers: Iterable[str]) -> bytes:
+    """The marks of all these, one after the other."""
+    seen: Counter[str] = Counter()
+    marks = []
+    for broker in brokers:
+        marks.append(mark_of(broker, seen[broker]))
+        seen[broker] += 1
+    return b"".join(marks)
 
 
 def bare(message: Message) -> bytes:

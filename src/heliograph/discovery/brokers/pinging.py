@@ -9,6 +9,10 @@ Paper: [brokers] §6: a ping carries the requester's own timestamp, so no clocks
 A broker gets its next ping as soon as it has answered the last one; where many are wanted, a few are under way. It is
 over when the best has answered often enough and all others have too, or are farther by what they have shown, or by how
 long they keep us waiting.
+
+A broker may name another host than the one its answer came from (``advertise_host``). Clients dial that, so that is
+pinged; but only after a pong from where the answer came from, for else anybody could name anybody. If the named host
+stays silent, though nobody else keeps us from waiting, how far the answer came from has to do.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from hashlib import sha256
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.candidate import Candidate
-from heliograph.discovery.brokers.config import DiscoveryConfig
+from heliograph.discovery.brokers.config import DiscoveryConfig, is_number
 from heliograph.discovery.brokers.messages import COOKIE_BYTES, Ping
 from heliograph.machine import Address, Instant, Timers
 
@@ -26,6 +30,7 @@ NS_PER_MS = 1_000_000
 TRIES_MORE = 4  # pings beyond those wanted that may get lost
 AGAIN_NS_MIN = 25 * NS_PER_MS  # a ping counts as lost after this, or twice the estimate of its round trip
 ROUNDS = 4  # where many are wanted, so many at once that they take no longer than this
+NAMED_MAX = 3  # pings without any answer from the host that a broker names; datagrams may not be let in there
 AHEAD = 1.5  # farther is who has a mean of so many of the best one's round trips, or keeps us waiting as long …
 AHEAD_NS = 3 * NS_PER_MS  # … and so much longer than the best would have
 
@@ -41,15 +46,20 @@ class Pinging:
         timers: Timers,
         send: Callable[[Address, bytes], None],
         over: Callable[[Instant], None],
+        prove: Callable[[Address], None],
     ) -> None:
+        """``prove`` is told of a host that a broker named which has answered a ping."""
         self._config = config
         self._pings = config.pings
         self._secret = secret
         self._timers = timers
         self._send = send
         self._over = over
+        self._prove = prove
         self._count = 0
-        self._open: dict[bytes, tuple[Candidate, Instant]] = {}  # nonce -> whom, and when
+        self._open: dict[bytes, tuple[Candidate, Address, Instant]] = {}  # nonce -> whom, where, and when
+        self._unheard: dict[Candidate, int] = {}  # pings to the host that it names, while none came back
+        self._named: set[Candidate] = set()  # those that answered at the host that they name
         self._waiting: dict[Candidate, Instant] = {}  # who owes us an answer, and since when
         self._targets = targets
         self._best: int | None = None  # the least mean of those who have answered all
@@ -60,22 +70,46 @@ class Pinging:
         self._timers.set("pinging", now + self._config.ping_ms * NS_PER_MS, self._end)
         for candidate in self._targets:
             candidate.target = True
-            for _ in range(max(1, self._pings // ROUNDS)):
-                self._ping(candidate, now)
+            self._ping_some(candidate, now)
         self._look(now)
+
+    def _ping_some(self, candidate: Candidate, now: Instant) -> None:
+        for _ in range(max(1, self._pings // ROUNDS)):
+            self._ping(candidate, now)
 
     def receive(self, nonce: bytes, now: Instant) -> bool:
         """A pong; False if it is none of ours."""
         pinged = self._open.pop(nonce, None)
         if pinged is None:
             return False
-        candidate, sent = pinged
+        candidate, address, sent = pinged
+        if address != candidate.datagrams and address != candidate.named:
+            return True  # from where it is not measured any more
+        if address == candidate.named and not candidate.at_named:
+            candidate.at_named, candidate.round_trips_ns = True, []  # late, but it does answer
+        if self._is_first_there(candidate, address, now - sent):
+            self._ping_some(candidate, now)
+            self._look(now)
+            return True
         candidate.round_trips_ns.append(now - sent)
         if len(candidate.round_trips_ns) >= self._pings or self._is_farther(candidate):
             self._rest(candidate)
         elif candidate.pings < self._pings or self._waiting.get(candidate) == sent:  # else others are under way
             self._ping(candidate, now)
         self._look(now)
+        return True
+
+    def _is_first_there(self, candidate: Candidate, address: Address, took_ns: int) -> bool:
+        """True if this pong shows only that somebody is there, and measuring begins with the next ping."""
+        if candidate.at_named:  # the first ping to a name waited until the name was looked up
+            first = candidate not in self._named and not is_number(address[0])
+            self._named.add(candidate)
+            return first
+        if candidate.named is None or candidate.seen_ns is not None or candidate in self._unheard:
+            return False
+        candidate.seen_ns = took_ns
+        candidate.at_named = True
+        self._prove(candidate.named)
         return True
 
     def _ping(self, candidate: Candidate, now: Instant) -> None:
@@ -86,13 +120,19 @@ class Pinging:
         self._count += 1
         nonce = sha256(self._secret + self._count.to_bytes(4, "big")).digest()[:COOKIE_BYTES]
         candidate.pings += 1
-        self._open[nonce] = (candidate, now)
+        self._open[nonce] = (candidate, address, now)
         self._waiting[candidate] = now
         self._send(address, messages.write(Ping(now), nonce))
         again = now + max(AGAIN_NS_MIN, 4 * min(candidate.delay.ns, candidate.elapsed_ns))
+        if candidate.at_named:  # how far that host is, the answer does not tell
+            again += (again - now) * self._unheard.get(candidate, 0)
         self._timers.set(("ping", candidate.name), again, lambda now: self._lost(candidate, now))
 
     def _lost(self, candidate: Candidate, now: Instant) -> None:
+        if candidate.at_named and candidate not in self._named:
+            self._unheard[candidate] = self._unheard.get(candidate, 0) + 1
+            if self._unheard[candidate] >= NAMED_MAX:
+                candidate.name_is_silent()
         self._ping(candidate, now)
         self._look(now)
 
@@ -136,4 +176,7 @@ class Pinging:
         self._timers.cancel("late")
         for candidate in self._targets:
             self._timers.cancel(("ping", candidate.name))
+        if not any(candidate.round_trips_ns for candidate in self._targets):
+            for candidate in self._targets:
+                candidate.name_is_silent()
         self._over(now)

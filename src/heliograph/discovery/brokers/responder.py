@@ -28,6 +28,7 @@ from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
     ANNOUNCEMENT_TOPIC,
+    GROUP_BYTES,
     ON_TOPIC,
     RELAY_TOPIC,
     REQUEST_TOPIC,
@@ -198,6 +199,8 @@ class Responder:
             message = messages.unpack(data)
             match message.kind:
                 case Kind.REQUEST:
+                    if socket == GROUP_SOCKET and len(data) < GROUP_BYTES:
+                        raise ProtocolError(Reason.FRAME_TOO_SHORT, "every broker of the group would answer it: pad it")
                     self._receive_request(source, message, now)
                 case Kind.PING:
                     self._receive_ping(source, message, now)
@@ -220,7 +223,7 @@ class Responder:
 
     def _receive_request(self, source: Address, message: Message, now: Instant) -> None:
         if not self._cookies.is_right(source, message.cookie, now):
-            challenge = Challenge(self._signing.id_of(message))
+            challenge = Challenge(self._signing.id_of(message), message.cookie)
             self._send(source, messages.write(challenge, self._cookies.of(source, now)))
             self._counts["challenged"] += 1
             return
@@ -409,7 +412,7 @@ class Responder:
         """UsageSample, DirectoriesFound, Withdraw; SocketOpened and SocketFailed from the driver."""
         match command:
             case UsageSample():
-                self._standing.sampled(command)
+                self._standing.sampled(command, now)
             case DirectoriesFound(addresses):
                 if self._advertiser.found(addresses):
                     self._advertise(now)

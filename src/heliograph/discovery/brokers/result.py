@@ -8,11 +8,12 @@ Not here: choosing (selection.py), showing it to people (cli/).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliograph.discovery.brokers.candidate import Candidate
-from heliograph.discovery.brokers.config import written
+from heliograph.discovery.brokers.config import DiscoveryConfig, written
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.errors import Reason
 
@@ -88,4 +89,30 @@ def finding_of(candidate: Candidate, transports: tuple[str, ...]) -> Finding:
         verdict=candidate.verdict,
         island=candidate.response.island,
         network=candidate.response.network,
+    )
+
+
+def result_of(
+    ranked: Sequence[Candidate],
+    rest: Sequence[Candidate],
+    config: DiscoveryConfig,
+    wall_ns: int | None,
+    *,
+    proven: bool,
+) -> Result:
+    """The first of those who are ranked is taken; the best of them are remembered."""
+    best = ranked[0]
+    targets = tuple(
+        Remembered(candidate.name, written(address), (wall_ns or 0) // 1_000_000_000)
+        for candidate in ranked[: config.targets_max]
+        if (address := candidate.seen) is not None
+    )
+    return Result(
+        broker=best.name,
+        network=best.response.network,
+        urls=tuple(best.urls(config.transports)),
+        proven=proven,
+        text=f"{best.name}: {best.verdict}",
+        findings=tuple(finding_of(candidate, config.transports) for candidate in (*ranked, *rest)),
+        targets=targets,
     )

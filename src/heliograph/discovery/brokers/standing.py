@@ -2,13 +2,14 @@
 
 In:    samples of the computer (UsageSample), the broker's own report "usage" with its network time, the wall clock.
 Out:   usage, ports and place for responses and broker advertisements.
-State: the last of each.
+State: the last of each; of the CPU a mean over the last seconds.
 Not here: reading CPU and memory (live/), keeping time (timekeeping/), sending anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 from heliograph.discovery.brokers.config import address_of
@@ -21,6 +22,10 @@ START_NS = 2 * NS_PER_S  # a broker has just started …
 CHANGE_NS = 2 * NS_PER_S  # … or its island has just changed: others may not know yet
 BEFORE_NS = 600 * NS_PER_S  # former islands are told for so long: a partition may last
 LINKING_NS = 10 * NS_PER_S  # a link that is dialled for longer will not come about soon
+# How fast the mean of the CPU follows its samples. A sample of a second moves it by less than a fifth of the
+# difference, so one of 100 % keeps nobody away; after 12 s at 100 % an idle computer is above the load limit of 90 %.
+# A program that connects stays for minutes or longer: what is over in seconds should not send it farther away.
+CPU_NS = 5 * NS_PER_S
 TRANSPORTS = {"heliograph": "tcp", "heliographs": "tls"}
 
 
@@ -38,6 +43,8 @@ class Standing:
 
     def __init__(self) -> None:
         self._sample = UsageSample(0, 0, 0)
+        self._cpu_permille = 0.0
+        self._sampled_at: Instant | None = None
         self._time: dict[str, Any] = {"synchronised": False}
         self._wall_offset_ns: int | None = None
         self._connections = 0
@@ -53,11 +60,13 @@ class Standing:
         self.distances: dict[str, int] = {}  # to the landmarks of directories
         self.willing = False  # not before the broker has spoken, nor when it drains or is full
 
-    def sampled(self, sample: UsageSample) -> None:
-        """The computer was looked at."""
-        self._sample = UsageSample(
-            min(1_000, max(0, sample.cpu_permille)), max(0, sample.memory_total), max(0, sample.memory_used)
-        )
+    def sampled(self, sample: UsageSample, now: Instant) -> None:
+        """The computer was looked at. The first sample is all there is, so it counts as it is."""
+        cpu_permille = min(1_000, max(0, sample.cpu_permille))
+        weight = 1.0 if self._sampled_at is None else 1 - exp((self._sampled_at - now) / CPU_NS)
+        self._cpu_permille += weight * (cpu_permille - self._cpu_permille)
+        self._sampled_at = now
+        self._sample = UsageSample(round(self._cpu_permille), max(0, sample.memory_total), max(0, sample.memory_used))
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The wall clock was looked at."""

@@ -1,0 +1,69 @@
+"""Restraint: how much we send to an address that has not shown that it hears us.
+
+In:    what came from which address, and which addresses are proven or were given to us.
+Out:   whether a datagram may be sent.
+State: per unproven address the bytes that it may still get; of strangers at most STRANGERS_MAX.
+Not here: how an address is proven (finder.py), machines that answer each datagram by a shorter one (responder.py,
+       directory.py): these need no table.
+
+The source of a datagram may be somebody else's address. Until an address is proven, it gets at most three times the
+bytes that came from it, so that nobody can make us flood it. QUIC has the same limit (RFC 9000, section 8.1).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from heliograph.machine import Address
+
+FACTOR = 3
+STRANGERS_MAX = 64  # of those beyond, the one heard longest ago is forgotten with what it sent, and gets nothing
+
+
+class Restraint:
+    """The addresses of one search."""
+
+    __slots__ = ("_kept", "_proven", "_strangers")
+
+    def __init__(self) -> None:
+        self._strangers: OrderedDict[Address, int] = OrderedDict()
+        self._kept: dict[Address, int] = {}
+        self._proven: set[Address] = set()
+
+    def heard(self, address: Address, size: int) -> None:
+        """So many bytes came from there."""
+        if address in self._proven:
+            return
+        if address in self._kept:
+            self._kept[address] += FACTOR * size
+            return
+        self._strangers[address] = self._strangers.pop(address, 0) + FACTOR * size
+        if len(self._strangers) > STRANGERS_MAX:
+            self._strangers.popitem(last=False)
+
+    def keep(self, address: Address) -> None:
+        """The search counts on this one, so it is not forgotten for others. The caller keeps few."""
+        if address not in self._proven:
+            self._kept.setdefault(address, self._strangers.pop(address, 0))
+
+    def prove(self, address: Address) -> None:
+        """It hears us, or the settings name it, or somebody does who is proven."""
+        self._proven.add(address)
+        self._kept.pop(address, None)
+        self._strangers.pop(address, None)
+
+    def left(self, address: Address) -> int | None:
+        """How many bytes may still be sent there; None: as many as we like."""
+        if address in self._proven:
+            return None
+        return self._kept.get(address, self._strangers.get(address, 0))
+
+    def may(self, address: Address, size: int) -> bool:
+        """True if a datagram of this size may be sent there; it counts as sent."""
+        left = self.left(address)
+        if left is None:
+            return True
+        if left < size:
+            return False
+        (self._kept if address in self._kept else self._strangers)[address] = left - size
+        return True
