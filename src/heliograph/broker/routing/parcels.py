@@ -98,6 +98,7 @@ class Parcels:
         not fit, is left to the broker, which gathers or refuses it; so one that is too long never comes here whole.
         """
         start = pos
+        heard = 0
         size = len(data)
         while size - pos >= HEAD_BYTES:
             length, word, members, number, hops_length = _unpack(data, pos)
@@ -110,6 +111,7 @@ class Parcels:
             if way is None:
                 way = self._meet(Frame(data[pos:top]))
                 self._ways[(self._view.settled, word, members, hops)] = way
+            heard = number
             frames = data[top:end]
             if way.is_here:
                 self.arrived += 1
@@ -128,7 +130,7 @@ class Parcels:
         if pos != start:
             if neighbour.suspected:
                 self._relieve(neighbour, now)
-            if neighbour.heard(number, pos - start + CONFIRM_EACH) > CONFIRM_BYTES:
+            if neighbour.heard(heard, pos - start + CONFIRM_EACH) > CONFIRM_BYTES:
                 self._confirm(neighbour)
             elif not neighbour.is_timed:
                 self._confirm_later(neighbour, now)
