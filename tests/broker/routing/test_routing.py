@@ -6,10 +6,12 @@ from collections import deque
 
 import pytest
 
+from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.ports import HopSink, Neighbour, Port, Sink
 from heliograph.broker.routing.routing import Routing
 from heliograph.broker.routing.settings import NetworkConfig
+from heliograph.broker.routing.targets import Targets
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Peer, Timers
 from heliograph.model.subscription import Policy, Subscription
@@ -200,3 +202,26 @@ def test_what_is_for_the_cluster_is_not_heard_from_outside() -> None:
     record = Member(broker_id("m"), "m", "left", 3, 0, 1, 1, {})
     with pytest.raises(ProtocolError, match="members of the cluster"):
         a.routing.receive(link, Frame(control(Kind.MAP, 0, encode(record))), net.now)
+
+
+def test_a_count_names_the_last_parcel_and_not_what_follows_it_in_the_read() -> None:
+    net = Net("ab")
+    b = net["b"]
+    neighbour = b.routing.view.neighbours[broker_id("a")]
+    arrived: list[bytes] = []
+    parcels = Parcels(
+        b.routing.view,
+        b.routing.plans,
+        b.wires,
+        b.timers,
+        lambda neighbour, now: None,
+        lambda link, frames, way, now: arrived.append(frames),
+    )
+    far = net["a"].routing.view.neighbours[broker_id("b")]
+    slot = b.routing.view.map.me.slot
+    frames = event(b"x", b"", 7, 1)
+    sink = far.sink(Targets(1 << slot), TTL, b.routing.view.epoch, (broker_id("a"),))
+    read = sink.prefix(len(frames), [frames]) + frames
+    end = parcels.read(neighbour.link, neighbour, read + control(Kind.PING, 999), 0, net.now)
+    assert (end, arrived) == (len(read), [frames])
+    assert neighbour.heard_in == 1
