@@ -3,7 +3,7 @@
 In:    a size.
 Out:   µs to look a topic up, cached and not; matches per topic; µs to add a filter.
 State: none.
-Not here: the table (src/heliograph/matching/topics.py), its cache in a broker (broker/routing/routes.py).
+Not here: the table (src/heliograph/matching/topics.py), its cache in a broker (broker/routes.py).
 
 30 % of the filters have one or two ``+``, 10 % end in ``#`` after four or five levels. The cache is what a broker's is:
 a dict by topic.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from heliograph.broker import arrivals, broker, hot
+from heliograph.broker import arrivals, broker, hot, reading
 from heliograph.broker.shortcut import PlainShortcut, Shortcut
 from heliograph.wire.scan import scan
 
@@ -19,6 +19,6 @@ FORMS = ("python", "native") if hot.is_native else ("python",)
 
 def use(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let brokers use this form from now on, until the test ends."""
-    for module in (broker, arrivals):
+    for module in (reading, arrivals):
         monkeypatch.setattr(module, "scan", scan if form == "python" else hot.scan)
     monkeypatch.setattr(broker, "Shortcut", PlainShortcut if form == "python" else Shortcut)

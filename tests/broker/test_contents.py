@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from heliograph.broker.subscriptions import STEPS_MAX
+from heliograph.broker.steps import STEPS_MAX
 from heliograph.wire.frames import Flag, Kind
 from tests.broker.talk import Talk
 

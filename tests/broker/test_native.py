@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.broker import hot
-from heliograph.broker.routing.routes import PlainRoutes, Routes
+from heliograph.broker.routes import PlainRoutes, Routes
 from heliograph.broker.routing.seen import Seen
 from heliograph.wire.columns import Mixed
 from heliograph.wire.frames import event

@@ -29,7 +29,7 @@ class Loaded(Talk):
 
     def __init__(self, load: LoadConfig = EASY, **limits: int) -> None:
         super().__init__(BrokerConfig(load=load, limits=LimitsConfig(links_max=100, **limits)))
-        self.broker._network.addresses = lambda count: ELSEWHERE[:count]  # type: ignore[method-assign]
+        self.broker._routing.addresses = lambda count: ELSEWHERE[:count]  # type: ignore[method-assign]
 
     def crowd(self, count: int, **hello: Any) -> None:
         for link in range(1, count + 1):
@@ -161,7 +161,7 @@ def test_above_the_low_mark_no_clients_of_others_are_taken_but_all_the_rest_are(
 
 def test_without_others_while_draining_or_switched_off_nobody_is_asked() -> None:
     alone = Loaded()
-    alone.broker._network.addresses = lambda count: []  # type: ignore[method-assign]
+    alone.broker._routing.addresses = lambda count: []  # type: ignore[method-assign]
     off = Loaded(replace(EASY, shed=False))
     drained = Loaded()
     reloaded = Loaded()

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from heliograph.broker.subscriptions import MATCHES_PER_STEP, STEPS_MAX
+from heliograph.broker.steps import STEPS_MAX
+from heliograph.broker.subscriptions import MATCHES_PER_STEP
 from heliograph.notes import PublicationsDropped
 from heliograph.wire.frames import Flag, Kind, control
 from tests.broker.talk import Talk
@@ -98,7 +99,7 @@ def test_a_long_condition_takes_as_much_of_a_read_as_many_short_ones() -> None:
 
 def test_what_a_departed_link_had_said_is_heard_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a peer that says much and leaves would keep the broker from everybody."""
-    monkeypatch.setattr("heliograph.broker.broker.LEAVING_STEPS_MAX", 10)
+    monkeypatch.setattr("heliograph.broker.reading.LEAVING_STEPS_MAX", 10)
     talk = a_talk()
     talk.say(PUBLISHER, many_new_topics(talk))
     talk.leave(PUBLISHER)
@@ -111,7 +112,7 @@ def test_what_a_departed_link_had_said_is_heard_for_a_while_only(monkeypatch: py
 
 
 def test_what_was_dropped_behind_a_departed_session_is_new_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heliograph.broker.broker.LEAVING_STEPS_MAX", 10)
+    monkeypatch.setattr("heliograph.broker.reading.LEAVING_STEPS_MAX", 10)
     talk = a_talk()
     talk.subscribe(OTHER, "c", 1, language="sql", where="x + 1 = 2 OR x + 2 = 3")
     events = [talk.an_event(PUBLISHER, "c", payload, headers=b'{"x":1}') for payload in PAYLOADS]
@@ -184,7 +185,7 @@ def test_publications_with_flags_are_matched_in_slices_too() -> None:
 
 
 def test_a_topic_that_many_groups_share_is_worked_off_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heliograph.broker.broker.SHARES_PER_STEP", 1)
+    monkeypatch.setattr("heliograph.broker.reading.SHARES_PER_STEP", 1)
     talk = a_talk()
     for number in range(STEPS_MAX):
         talk.subscribe(OTHER, "jobs", 10 + number, group=f"group-{number}")

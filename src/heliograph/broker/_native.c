@@ -1,12 +1,29 @@
-/* The hot path of a broker, compiled: twins of shortcut.py, of wire/scan.py and of the dict in routing/routes.py.
+/* The hot path of a broker, compiled.
 
    In:    bytes of a link's stream, and the broker's own objects, read and written by attribute.
-   Out:   Shortcut: one write for one read. scan: runs of frames with their route. Routes: the cache that both look into.
+   Out:   Shortcut: one write for one read. scan: runs of frames with their route. Routes: the cache that both look
+          into. NAMES and LIMITS: the attributes and numbers that are used here, for twins.py to compare.
    State: Routes alone has any.
    Not here: anything rare. It is left to Python: by the shortcut with None, by the scan with why it stopped.
    Long:  one file, so that what is called once per publication can be seen through by the compiler.
 
-   The twins mean the same; tests/broker/test_native.py compares them. A change there is a change here. */
+   Twins, which mean the same (tests/broker/test_native.py and test_shortcut.py compare them; a change there is a change
+   here): Shortcut: PlainShortcut in shortcut.py. scan, frames_of: wire/scan.py. Routes: PlainRoutes in routes.py.
+
+   What is read (r) and written (w) of Python objects:
+     Link        id r, state r, need r, neighbour r, seen r, routes r, touched r, pressed r, backlog r, dropped r,
+                 deliveries rw, heard_at w, bytes_in rw
+     Sink        link r, own r, bytes_max r, neighbour r, _dropped r, _rest r, _length r
+     HopSink     _fixed r, _hops r, and what a Sink has
+     Neighbour   suspected r, is_timed r, owed rw, heard_in w, sent rw, sent_bytes rw, sent_number rw
+     Route       only r, one r      RouteTable  routes r      Way  is_here r, inside r, sinks r, groups r, lost r
+     Seen        origin r, next rw, accepted rw; admit is called      Origins     _known r, _idle rw
+     Parcels     _ways r, forwarded rw, arrived rw                    View  settled r          Outbox  writes r
+   twins.py has the same list and compares it with NAMES, with the classes and with LIMITS when the module is loaded: a
+   slot that is renamed there, or a limit that is changed, fails at import.
+
+   Who owns what: a Shortcut holds references to its seven parts, Routes to its topics and routes, a Scan to the routes
+   that it has met. All other objects are borrowed (see borrow). */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -28,9 +45,9 @@ enum { CONFIRM_EACH = 1 << 12, CONFIRM_BYTES = 1 << 18, UNCONFIRMED_BYTES_MAX = 
 #define NAMES(X)                                                                                                     \
     X(_dropped) X(_fixed) X(_hops) X(_idle) X(_known) X(_length) X(_rest) X(_ways) X(accepted) X(admit) X(append)    \
     X(arrived) X(backlog) X(bytes_in) X(bytes_max) X(deliveries) X(dropped) X(forwarded) X(groups) X(heard_at)       \
-    X(heard_in) X(id) X(inner) X(inside) X(is_here) X(is_timed) X(link) X(local) X(lost) X(need) X(neighbour)        \
-    X(next) X(one) X(only) X(origin) X(origins) X(owed) X(own) X(pressed) X(routes) X(seen) X(sent) X(sent_bytes) X(sent_number)    \
-    X(settled) X(sinks) X(state) X(suspected) X(touched) X(writes)
+    X(heard_in) X(id) X(inside) X(is_here) X(is_timed) X(link) X(lost) X(need) X(neighbour) X(next) X(one) X(only)   \
+    X(origin) X(owed) X(own) X(pressed) X(routes) X(seen) X(sent) X(sent_bytes) X(sent_number) X(settled) X(sinks)   \
+    X(state) X(suspected) X(touched) X(writes)
 #define DECLARE(name) static PyObject *n_##name;
 NAMES(DECLARE)
 
@@ -43,8 +60,12 @@ static int make_names(void) {
 static uint32_t read32(const char *at) { uint32_t v; memcpy(&v, at, 4); return v; }
 static uint64_t read64(const char *at) { uint64_t v; memcpy(&v, at, 8); return v; }
 
-/* Attributes. An object that lasts is borrowed: its owner holds it while we work, for nothing of ours runs Python
-   before we are done with it. */
+/* Attributes are borrowed: the reference is given back at once, and the object that has the attribute keeps the value
+   alive. That holds as long as three things do. The attribute is a slot or a constant of the class, so that its value
+   is not made for us: twins.py checks it. Nobody writes the attribute before we are done with its value: only this file
+   runs, and it writes numbers, each after it was read into a C variable. No Python code runs in between: what is called
+   is deque.append, which runs none, and Seen.admit, which touches its own numbers only and is called last. To hold a
+   reference instead would cost about fifty pairs of increments and a clean-up on every way out, for one publication. */
 
 static PyObject *borrow(PyObject *of, PyObject *name) {
     PyObject *value = PyObject_GetAttr(of, name);
@@ -123,10 +144,15 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 
 static uint32_t hash(const char *at, uint32_t length) {
     uint64_t low, high, state = secrets[0] ^ length;
-    for (; length > 16; at += 16, length -= 16) low = read64(at), high = read64(at + 8), state = mix(low ^ secrets[1], high ^ state);
+    for (; length > 16; at += 16, length -= 16)
+        low = read64(at), high = read64(at + 8), state = mix(low ^ secrets[1], high ^ state);
     if (length >= 8) low = read64(at), high = read64(at + length - 8);
     else if (length >= 4) low = read32(at), high = read32(at + length - 4);
-    else low = length ? (uint8_t)at[0] | (uint64_t)(uint8_t)at[length >> 1] << 8 | (uint64_t)(uint8_t)at[length - 1] << 16 : 0, high = 0;
+    else {
+        low = high = 0;
+        if (length)
+            low = (uint8_t)at[0] | (uint64_t)(uint8_t)at[length >> 1] << 8 | (uint64_t)(uint8_t)at[length - 1] << 16;
+    }
     state = mix(mix(low ^ secrets[1], high ^ state), secrets[0] ^ 0x9E3779B97F4A7C15ull);
     return (uint32_t)(state >> 32);
 }
@@ -164,7 +190,7 @@ static int make_room(Routes *routes) {
         routes->entries = entries, routes->room = room;
     }
     if (routes->slots != NULL && (routes->count + 1) * 2 <= routes->mask + 1) return 0;
-    uint32_t size = routes->slots == NULL ? SLOTS_MIN : (routes->mask + 1) * 2, old_size = routes->slots == NULL ? 0 : routes->mask + 1;
+    uint32_t old_size = routes->slots == NULL ? 0 : routes->mask + 1, size = old_size ? old_size * 2 : SLOTS_MIN;
     Slot *old = routes->slots, *slots = calloc(size, sizeof(Slot));
     if (slots == NULL) return PyErr_NoMemory(), -1;
     routes->slots = slots, routes->mask = size - 1;
@@ -178,7 +204,8 @@ static int make_room(Routes *routes) {
 static void remove_slot(Routes *routes, uint32_t gap) {
     for (uint32_t at = (gap + 1) & routes->mask; routes->slots[at].entry; at = (at + 1) & routes->mask) {
         uint32_t home = routes->slots[at].hash & routes->mask;
-        if (((at - home) & routes->mask) >= ((at - gap) & routes->mask)) routes->slots[gap] = routes->slots[at], gap = at;
+        if (((at - home) & routes->mask) >= ((at - gap) & routes->mask))
+            routes->slots[gap] = routes->slots[at], gap = at;
     }
     routes->slots[gap] = (Slot){0, 0};
 }
@@ -325,7 +352,7 @@ static PyType_Spec routes_spec = {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *by_id, *touched, *outbox, *subscriptions, *sessions, *network, *parcels;
+    PyObject *by_id, *touched, *outbox, *local, *inner, *origins, *view, *parcels;
     long long payload_bytes_max;
 } Shortcut;
 
@@ -337,12 +364,13 @@ typedef struct {
     uint64_t sequence;
 } Found;
 
-/* Whether these bytes are exactly one plain EVENT, newer than the last of its origin, on a topic whose route is known. */
-static int find(const char *data, Py_ssize_t size, PyObject *routes, PyObject *seen, long long payload_max, Found *found) {
+/* Whether these bytes are exactly one plain EVENT, newer than the last of its origin, on a topic with a known route. */
+static int find(const char *data, Py_ssize_t size, PyObject *routes, PyObject *seen, long long payload_max,
+                Found *found) {
     if (size < HEAD || size > payload_max || size > HEADERS_MAX || Py_TYPE(routes) != routes_type) return NO;
     uint32_t word = read32(data + 4), topic_length = word >> 16, header_length = read32(data + 24);
-    if (read32(data) != size - 4 || (word & 0xFFFF) != EVENT || HEAD + (uint64_t)topic_length + header_length > (uint64_t)size)
-        return NO;
+    if (read32(data) != size - 4 || (word & 0xFFFF) != EVENT) return NO;
+    if (HEAD + (uint64_t)topic_length + header_length > (uint64_t)size) return NO;
     long long next;
     if (next_of(seen, &next) < 0) return FAILED;
     found->sequence = read64(data + 16);
@@ -398,7 +426,8 @@ static PyObject *for_client(PyObject *sink, PyObject *link, const char *frames, 
 }
 
 /* The same for a neighbour: the parcel is numbered, and kept until it is confirmed. */
-static PyObject *for_neighbour(PyObject *sink, PyObject *neighbour, PyObject *data, const char *frames, Py_ssize_t size) {
+static PyObject *for_neighbour(PyObject *sink, PyObject *neighbour, PyObject *data, const char *frames,
+                               Py_ssize_t size) {
     long long sent_bytes, number, length;
     if (read_int(neighbour, n_sent_bytes, &sent_bytes) < 0 || sent_bytes + size > UNCONFIRMED_BYTES_MAX) return NULL;
     if (read_int(neighbour, n_sent_number, &number) < 0 || read_int(sink, n__length, &length) < 0) return NULL;
@@ -441,7 +470,8 @@ static PyObject *write_to(PyObject *sink, PyObject *data, const char *frames, Py
     return written;
 }
 
-static PyObject *of_client(Shortcut *self, PyObject *from, PyObject *data, const char *bytes, Py_ssize_t size, PyObject **to) {
+static PyObject *of_client(Shortcut *self, PyObject *from, PyObject *data, const char *bytes, Py_ssize_t size,
+                           PyObject **to) {
     PyObject *seen = borrow(from, n_seen), *routes = borrow(from, n_routes);
     Found found;
     if (seen == NULL || routes == NULL || seen == Py_None) return NULL;
@@ -457,23 +487,23 @@ static PyObject *of_client(Shortcut *self, PyObject *from, PyObject *data, const
 
 /* The record of an origin that was here before, as seen.Origins.visit keeps it. */
 static PyObject *visit(Shortcut *self, uint64_t origin, PyObject *now) {
-    PyObject *origins = borrow(self->sessions, n_origins);
-    PyObject *known = origins == NULL ? NULL : borrow(origins, n__known), *idle = known == NULL ? NULL : borrow(origins, n__idle);
+    PyObject *known = borrow(self->origins, n__known), *idle = known == NULL ? NULL : borrow(self->origins, n__idle);
     PyObject *key = idle == NULL ? NULL : PyLong_FromUnsignedLongLong(origin);
     if (key == NULL) return NULL;
     PyObject *seen = PyDict_GetItemWithError(known, key);
     if (seen != NULL) {
         int is_idle = PyDict_Contains(idle, key);
-        if (is_idle < 0 || (is_idle && (PyDict_DelItem(idle, key) < 0 || PyDict_SetItem(idle, key, now) < 0))) seen = NULL;
+        if (is_idle < 0 || (is_idle && (PyDict_DelItem(idle, key) < 0 || PyDict_SetItem(idle, key, now) < 0)))
+            seen = NULL;
     }
     Py_DECREF(key);
     return seen;
 }
 
-static PyObject *arrive(Shortcut *self, PyObject *way, const char *frames, Py_ssize_t size, PyObject *now, PyObject **to) {
+static PyObject *arrive(Shortcut *self, PyObject *way, const char *frames, Py_ssize_t size, PyObject *now,
+                        PyObject **to) {
     PyObject *inside = borrow(way, n_inside);
-    PyObject *table = inside == NULL ? NULL : borrow(self->subscriptions, inside == Py_True ? n_inner : n_local);
-    PyObject *routes = table == NULL ? NULL : borrow(table, n_routes);
+    PyObject *routes = inside == NULL ? NULL : borrow(inside == Py_True ? self->inner : self->local, n_routes);
     if (routes == NULL || size < HEAD) return NULL;
     PyObject *seen = visit(self, read64(frames + 8), now);
     Found found;
@@ -485,7 +515,8 @@ static PyObject *arrive(Shortcut *self, PyObject *way, const char *frames, Py_ss
     return written;
 }
 
-static PyObject *of_neighbour(Shortcut *self, PyObject *neighbour, const char *bytes, Py_ssize_t size, PyObject *now, PyObject **to) {
+static PyObject *of_neighbour(Shortcut *self, PyObject *neighbour, const char *bytes, Py_ssize_t size, PyObject *now,
+                              PyObject **to) {
     uint32_t length = read32(bytes), word = read32(bytes + 4), hops = read32(bytes + 24);
     if (length != size - 4 || (word & 0xFF) != PARCEL || HEAD + (uint64_t)hops > (uint64_t)size) return NULL;
     PyObject *suspected = borrow(neighbour, n_suspected), *is_timed = borrow(neighbour, n_is_timed);
@@ -493,7 +524,7 @@ static PyObject *of_neighbour(Shortcut *self, PyObject *neighbour, const char *b
     if (suspected == NULL || is_timed == NULL || read_int(neighbour, n_owed, &owed) < 0) return NULL;
     owed += size + CONFIRM_EACH;
     if (suspected != Py_False || is_timed != Py_True || owed > CONFIRM_BYTES) return NULL;
-    PyObject *settled = borrow(self->network, n_settled), *ways = settled == NULL ? NULL : borrow(self->parcels, n__ways);
+    PyObject *settled = borrow(self->view, n_settled), *ways = settled == NULL ? NULL : borrow(self->parcels, n__ways);
     PyObject *key = ways == NULL ? NULL : Py_BuildValue("(OIKy#)", settled, word, (unsigned long long)read64(bytes + 8),
                                                          bytes + HEAD, (Py_ssize_t)hops);
     if (key == NULL) return NULL;
@@ -515,7 +546,8 @@ static PyObject *of_neighbour(Shortcut *self, PyObject *neighbour, const char *b
     uint64_t number = read64(bytes + 16);
     if (written != NULL) {
         PyObject *heard = PyLong_FromUnsignedLongLong(number);
-        if (heard == NULL || PyObject_SetAttr(neighbour, n_heard_in, heard) < 0 || write_int(neighbour, n_owed, owed) < 0)
+        if (heard == NULL || PyObject_SetAttr(neighbour, n_heard_in, heard) < 0 ||
+            write_int(neighbour, n_owed, owed) < 0)
             Py_CLEAR(written);
         Py_XDECREF(heard);
     }
@@ -549,11 +581,12 @@ static PyObject *shortcut_take(Shortcut *self, PyObject *const *args, Py_ssize_t
 }
 
 static PyObject *shortcut_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *links, *outbox, *subscriptions, *sessions, *network, *parcels;
+    PyObject *links, *outbox, *local, *inner, *origins, *view, *parcels;
     long long payload_bytes_max;
-    static char *names[] = {"links", "outbox", "subscriptions", "sessions", "network", "parcels", "payload_bytes_max", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOL:Shortcut", names, &links, &outbox, &subscriptions, &sessions,
-                                     &network, &parcels, &payload_bytes_max))
+    static char *names[] = {"links", "outbox",  "local",             "inner", "origins",
+                            "view",  "parcels", "payload_bytes_max", NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOL:Shortcut", names, &links, &outbox, &local, &inner,
+                                     &origins, &view, &parcels, &payload_bytes_max))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Shortcut *self = (Shortcut *)allocate(type, 0);
@@ -561,16 +594,17 @@ static PyObject *shortcut_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->by_id = PyObject_GetAttrString(links, "by_id");
     self->touched = PyObject_GetAttr(links, n_touched);
     self->outbox = Py_NewRef(outbox);
-    self->subscriptions = Py_NewRef(subscriptions);
-    self->sessions = Py_NewRef(sessions);
-    self->network = Py_NewRef(network);
+    self->local = Py_NewRef(local);
+    self->inner = Py_NewRef(inner);
+    self->origins = Py_NewRef(origins);
+    self->view = Py_NewRef(view);
     self->parcels = Py_NewRef(parcels);
     self->payload_bytes_max = payload_bytes_max;
     if (self->by_id == NULL || self->touched == NULL) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
-#define PARTS(DO) DO(by_id) DO(touched) DO(outbox) DO(subscriptions) DO(sessions) DO(network) DO(parcels)
+#define PARTS(DO) DO(by_id) DO(touched) DO(outbox) DO(local) DO(inner) DO(origins) DO(view) DO(parcels)
 
 static int shortcut_visit(Shortcut *self, visitproc visit, void *arg) {
 #define VISIT(part) Py_VISIT(self->part);
@@ -594,26 +628,30 @@ static void shortcut_free(Shortcut *self) {
     Py_DECREF(type);
 }
 
-static PyMethodDef shortcut_methods[] = {
-    {"take", (PyCFunction)(void (*)(void))shortcut_take, METH_FASTCALL, "take(link, data, now): (link, bytes) or None."},
-    {NULL, NULL, 0, NULL},
-};
+static PyObject *shortcut_limit(Shortcut *self, PyObject *payload_bytes_max) {
+    long long limit = PyLong_AsLongLong(payload_bytes_max);
+    if (limit == -1 && PyErr_Occurred()) return NULL;
+    self->payload_bytes_max = limit;
+    Py_RETURN_NONE;
+}
 
-static PyMemberDef shortcut_members[] = {
-    {"payload_bytes_max", T_LONGLONG, offsetof(Shortcut, payload_bytes_max), 0, "The largest payload that is taken."},
-    {NULL, 0, 0, 0, NULL},
+static PyMethodDef shortcut_methods[] = {
+    {"limit", (PyCFunction)shortcut_limit, METH_O, "limit(payload_bytes_max): the largest payload from now on."},
+    {"take", (PyCFunction)(void (*)(void))shortcut_take, METH_FASTCALL,
+     "take(link, data, now): (link, bytes) or None."},
+    {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot shortcut_slots[] = {
     {Py_tp_new, shortcut_new},         {Py_tp_dealloc, shortcut_free},  {Py_tp_traverse, shortcut_visit},
-    {Py_tp_clear, shortcut_clear},     {Py_tp_methods, shortcut_methods}, {Py_tp_members, shortcut_members},
+    {Py_tp_clear, shortcut_clear},     {Py_tp_methods, shortcut_methods},
     {Py_tp_doc, "One write for one read."}, {0, NULL},
 };
 
 static PyType_Spec shortcut_spec = {
     "heliograph.broker._native.Shortcut", sizeof(Shortcut), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, shortcut_slots};
 
-/* scan: runs of plain EVENTs. A few frames ahead of it, topics are looked at so that their routes are fetched in time. */
+/* scan: runs of plain EVENTs. A few frames ahead, topics are looked at so that their routes are fetched in time. */
 
 enum { MORE, OTHER, MISS };
 enum { FRAME_TOO_SHORT = 100, FRAME_OVER_LIMIT, TOPIC_OVER_FRAME, HEADERS_OVER_FRAME, ORIGIN_FOREIGN = 110 };
@@ -642,7 +680,8 @@ static PyObject *mixed; /* wire.columns.Mixed */
 static PyObject *join(Scan *scan) {
     uint32_t bytes[ROUTES_MAX] = {0}, at[ROUTES_MAX] = {0};
     char *to[ROUTES_MAX];
-    for (uint32_t i = 0; i < scan->run_count; i++) bytes[scan->runs[i].route] += scan->runs[i].end - scan->runs[i].start;
+    for (uint32_t i = 0; i < scan->run_count; i++)
+        bytes[scan->runs[i].route] += scan->runs[i].end - scan->runs[i].start;
     PyObject *routes = PyList_New(0), *chunks = PyList_New(0), *joined = NULL;
     int failed = routes == NULL || chunks == NULL;
     for (uint32_t i = 0; !failed && i < scan->met_count; i++) {
@@ -777,14 +816,16 @@ static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count)
     PyObject *whose = borrow(seen, n_origin);
     uint64_t origin = whose == NULL ? 0 : PyLong_AsUnsignedLongLong(whose);
     if (PyErr_Occurred() || next_of(seen, &expected) < 0) return NULL;
-    if (Py_TYPE(args[2]) != routes_type) return PyErr_Format(PyExc_TypeError, "the routes must be of the compiled kind");
+    if (Py_TYPE(args[2]) != routes_type)
+        return PyErr_Format(PyExc_TypeError, "the routes must be of the compiled kind");
     if (pos < 0 || size > INT32_MAX) return PyErr_Format(PyExc_ValueError, "a read is not so long");
     Scan scan;
     memset(&scan, 0, sizeof scan);
     scan.data = data, scan.size = size, scan.routes = (Routes *)args[2], scan.is_simple = 1, scan.ahead_pos = pos;
     base = expected;
     int why = MORE, failed = 0;
-    int64_t small = payload_max < HEADERS_MAX ? payload_max : HEADERS_MAX; /* in such a frame no part is over its limit */
+    /* in such a frame no part is over its limit */
+    int64_t small = payload_max < HEADERS_MAX ? payload_max : HEADERS_MAX;
     while (pos + HEAD <= size) {
         const char *at = data + pos;
         int64_t length = read32(at);
@@ -794,7 +835,9 @@ static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count)
         if (length > small && (length + 4 > FRAME_MAX - PAYLOAD_MAX + payload_max || payload_length > payload_max ||
                                header_length > HEADERS_MAX)) { why = FRAME_OVER_LIMIT; break; }
         if (payload_length < 0) {
-            why = length < BODY ? FRAME_TOO_SHORT : length < BODY + topic_length ? TOPIC_OVER_FRAME : HEADERS_OVER_FRAME;
+            why = length < BODY                  ? FRAME_TOO_SHORT
+                  : length < BODY + topic_length ? TOPIC_OVER_FRAME
+                                                 : HEADERS_OVER_FRAME;
             break;
         }
         Py_ssize_t end = pos + 4 + length;
@@ -816,7 +859,7 @@ static PyObject *scan(PyObject *module, PyObject *const *args, Py_ssize_t count)
             Py_XDECREF(asked), Py_XDECREF(is_new);
             if (is_new == NULL || next_of(seen, &expected) < 0) { failed = 1; break; }
             base = expected;
-            if (is_new != Py_True) { pos = end; continue; } /* the next run begins behind it, for their ends do not meet */
+            if (is_new != Py_True) { pos = end; continue; } /* the next run begins behind it: their ends do not meet */
         }
         if (add_run(&scan, route, (uint32_t)pos, (uint32_t)end) < 0) { failed = 1; break; }
         pos = end;
@@ -846,8 +889,10 @@ static PyObject *frames_of(PyObject *module, PyObject *const *args, Py_ssize_t c
 }
 
 static PyMethodDef functions[] = {
-    {"frames_of", (PyCFunction)(void (*)(void))frames_of, METH_FASTCALL, "frames_of(chunk, start): where each frame ends."},
-    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, "scan(data, pos, routes, seen, payload_bytes_max, spans): where, why."},
+    {"frames_of", (PyCFunction)(void (*)(void))frames_of, METH_FASTCALL,
+     "frames_of(chunk, start): where each frame ends."},
+    {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL,
+     "scan(data, pos, routes, seen, payload_bytes_max, spans): where, why."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -863,8 +908,30 @@ static int make_secrets(void) {
     return 0;
 }
 
+/* What is used here, for twins.py to compare: the names of attributes, and the numbers that Python defines. */
+static int tell_twins(PyObject *module) {
+    PyObject *names = PyList_New(0);
+    int failed = names == NULL;
+#define TELL(name) failed = failed || PyList_Append(names, n_##name) < 0;
+    NAMES(TELL)
+    failed = failed || PyModule_AddObjectRef(module, "NAMES", names) < 0;
+    Py_XDECREF(names);
+    if (failed) return -1;
+#define LIMIT(name) #name, (long long)name
+#define FIVE "sLsLsLsLsL"
+    PyObject *limits = Py_BuildValue(
+        "{" FIVE FIVE FIVE FIVE "}", LIMIT(HEAD), LIMIT(BODY), LIMIT(HEADERS_MAX), LIMIT(PAYLOAD_MAX), LIMIT(FRAME_MAX),
+        LIMIT(EVENT), LIMIT(PARCEL), LIMIT(DELIVERY), LIMIT(READY), LIMIT(CONFIRM_EACH), LIMIT(CONFIRM_BYTES),
+        LIMIT(UNCONFIRMED_BYTES_MAX), LIMIT(MORE), LIMIT(OTHER), LIMIT(MISS), LIMIT(FRAME_TOO_SHORT),
+        LIMIT(FRAME_OVER_LIMIT), LIMIT(TOPIC_OVER_FRAME), LIMIT(HEADERS_OVER_FRAME),
+        LIMIT(ORIGIN_FOREIGN));
+    failed = limits == NULL || PyModule_AddObjectRef(module, "LIMITS", limits) < 0;
+    Py_XDECREF(limits);
+    return failed ? -1 : 0;
+}
+
 static int fill(PyObject *module) {
-    if (make_names() < 0 || make_secrets() < 0) return -1;
+    if (make_names() < 0 || make_secrets() < 0 || tell_twins(module) < 0) return -1;
     if (routes_type == NULL && (routes_type = (PyTypeObject *)PyType_FromSpec(&routes_spec)) == NULL) return -1;
     if (PyModule_AddObjectRef(module, "Routes", (PyObject *)routes_type) < 0) return -1;
     PyObject *columns = PyImport_ImportModule("heliograph.wire.columns");
@@ -878,6 +945,8 @@ static int fill(PyObject *module) {
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};
-static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The hot path of a broker, compiled.", 0, functions, module_slots, NULL, NULL, NULL};
+static PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_native", "The hot path of a broker, compiled.", 0, functions, module_slots, NULL, NULL,
+    NULL};
 
 PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module); }

@@ -2,13 +2,15 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.links import Links
-from heliograph.broker.routing.network import Network
+from heliograph.broker.routes import Route, RouteTable
 from heliograph.broker.routing.parcels import Parcels
-from heliograph.broker.routing.routes import Route
-from heliograph.broker.sessions import Sessions
-from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.routing.seen import Origins
+from heliograph.broker.routing.view import View
 from heliograph.machine import Outbox
 from heliograph.wire.scan import Numbers
+
+NAMES: list[str]
+LIMITS: dict[str, int]
 
 class Routes:
     resolve: Callable[[bytes], Route | None]
@@ -22,17 +24,18 @@ class Routes:
     def clear(self) -> None: ...
 
 class Shortcut:
-    payload_bytes_max: int
     def __init__(
         self,
         links: Links,
         outbox: Outbox,
-        subscriptions: Subscriptions,
-        sessions: Sessions,
-        network: Network,
+        local: RouteTable,
+        inner: RouteTable,
+        origins: Origins,
+        view: View,
         parcels: Parcels,
         payload_bytes_max: int,
     ) -> None: ...
+    def limit(self, payload_bytes_max: int, /) -> None: ...
     def take(self, link: int, data: bytes, now: int, /) -> tuple[int, bytes] | None: ...
 
 def frames_of(chunk: bytes, start: int, /) -> list[int]: ...

@@ -3,7 +3,7 @@
 In:    an identity, a verb ("publish", "subscribe", "ask") and a topic, filter or service name.
 Out:   Profile.may and Profile.may_filter.
 State: profiles, one per distinct set of rules that fit somebody.
-Not here: proving an identity (credentials.py), caching per topic (routing/routes.py).
+Not here: proving an identity (credentials.py), caching per topic (routes.py).
 
 Rules are tried in the order they are written; the first that fits decides. What no rule fits follows the default,
 except that system topics are for brokers and admins, and the service "admin" is for admins. A wildcard at the first

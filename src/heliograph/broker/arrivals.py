@@ -12,14 +12,15 @@ neighbour that relayed it keeps its link.
 from __future__ import annotations
 
 from heliograph.broker.hot import frames_of, scan
-from heliograph.broker.links import Link, Links
+from heliograph.broker.links import Links
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
-from heliograph.broker.routing.neighbours import HopSink, Targets
-from heliograph.broker.routing.network import Network
+from heliograph.broker.routes import Route, RouteTable
 from heliograph.broker.routing.parcels import Way
 from heliograph.broker.routing.plans import TTL
-from heliograph.broker.routing.routes import Route, RouteTable, Sink
+from heliograph.broker.routing.ports import HopSink, Port, Sink
+from heliograph.broker.routing.routing import Routing
 from heliograph.broker.routing.seen import Seen
+from heliograph.broker.routing.targets import Targets
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
@@ -43,18 +44,18 @@ class Arrivals:
         links: Links,
         sessions: Sessions,
         subscriptions: Subscriptions,
-        network: Network,
+        routing: Routing,
         publications: Publications,
         tracing: Tracing,
     ) -> None:
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
-        self._network = network
+        self._routing = routing
         self._publications = publications
         self._tracing = tracing
 
-    def arrive(self, link: Link, frames: bytes, way: Way, now: Instant) -> None:
+    def arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
         if way.joins:
             self._arrive_and_pass(link, frames, way, now)
@@ -85,7 +86,7 @@ class Arrivals:
         if pos != len(frames):  # its entry broker should have seen this: discard, count, and do not blame the relay
             self._links.count(Reason.BODY_MALFORMED)
 
-    def _arrive_and_pass(self, link: Link, frames: bytes, way: Way, now: Instant) -> None:
+    def _arrive_and_pass(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """The same where the frames also go on to other parts: a neighbour gets each of them once, for all reasons."""
         passed = tuple(way.sinks)
         run_sinks: tuple[Sink, ...] = passed
@@ -102,7 +103,7 @@ class Arrivals:
             start = end
         self._pass(link, run_sinks, frames[run_start:], now)
 
-    def _pass(self, link: Link, sinks: tuple[Sink, ...], run: bytes, now: Instant) -> None:
+    def _pass(self, link: Port, sinks: tuple[Sink, ...], run: bytes, now: Instant) -> None:
         if run:
             self._links.fan_out(link, sinks, run, now)
 
@@ -133,11 +134,11 @@ class Arrivals:
             if isinstance(sink, HopSink) and other is not None:
                 left.remove(other)
                 targets = Targets(sink.targets.members, other.targets.parts)
-                sink = sink.neighbour.sink(targets, other.ttl, self._network.epoch, other.trace)
+                sink = sink.neighbour.sink(targets, other.ttl, self._routing.view.epoch, other.trace)
             found.append(sink)
         return (*found, *left)
 
-    def _meet_alone(self, link: Link, raw: bytes, way: Way, now: Instant) -> None:
+    def _meet_alone(self, link: Port, raw: bytes, way: Way, now: Instant) -> None:
         """What is no publication to be matched: only its own room knows what it is. It is passed on in any case."""
         if len(raw) < HEAD_BYTES:
             self._links.count(Reason.BODY_MALFORMED)
@@ -147,7 +148,7 @@ class Arrivals:
 
     def _arrive_for_groups(
         self,
-        link: Link,
+        link: Port,
         frames: bytes,
         table: RouteTable,
         groups: tuple[int, ...],
@@ -190,7 +191,7 @@ class Arrivals:
 
     def _meet_other(
         self,
-        link: Link,
+        link: Port,
         table: RouteTable,
         frames: bytes,
         pos: int,
@@ -205,7 +206,7 @@ class Arrivals:
             return len(frames)
         end = pos + len(frame.raw)
         if frame.kind == Kind.MARK:
-            self._network.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
+            self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
@@ -217,7 +218,7 @@ class Arrivals:
             if not inboxes:
                 self._links.count(Reason.HEADERS_MALFORMED)
             if table is self._subscriptions.local:
-                inboxes = [inbox for inbox in inboxes if inbox.startswith(self._network.inbox)]
+                inboxes = [inbox for inbox in inboxes if inbox.startswith(self._routing.advertising.inbox)]
             self._publications.send_to(link, inboxes, True, frame.raw, now)
         else:
             route = table.routes[frame.topic]

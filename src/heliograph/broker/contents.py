@@ -12,41 +12,33 @@ same conditions have the same route, so the making of sinks is paid once for eac
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-from heliograph.errors import ConditionError, ProtocolError
-from heliograph.matching.condition import Condition, Event
+from heliograph.matching.condition import Event
 from heliograph.matching.contents import Entry, Field, V
-from heliograph.matching.languages import compile
 from heliograph.wire.frames import HEAD
 from heliograph.wire.limits import HEAD_BYTES
 
-if TYPE_CHECKING:
-    from heliograph.broker.routing.interests import Wish
-    from heliograph.broker.routing.routes import Route
-    from heliograph.broker.subscriptions import Want
-
 ROUTES_MAX = 1_024  # remembered combinations per topic
-REMEMBERED_MAX = 4_096  # conditions: an interest is read when it is checked, kept, told on, and taken back
-REMEMBERED_CHARACTERS_MAX = 512  # of a condition that is remembered
 RESIDUES_PER_STEP = 4  # the weight of conditions beyond boxes that takes as long as one step of a read (STEPS_MAX)
 
-_compiled = lru_cache(maxsize=REMEMBERED_MAX)(compile)
+H = TypeVar("H")  # who asks here
+T = TypeVar("T")  # who asks there
+R = TypeVar("R")  # a route
 
-Build = Callable[["list[Want]", "list[Wish]"], "Route"]
 
-
-class Content:
-    """What one topic's route depends on."""
+class Content(Generic[H, T, R]):
+    """What one topic's route depends on: who asks here, who asks at other brokers, and how a route is made of them."""
 
     __slots__ = ("_build", "_here", "_routes", "_there")
 
-    def __init__(self, here: tuple[Field[Want], ...], there: tuple[Field[Wish], ...], build: Build) -> None:
+    def __init__(
+        self, here: tuple[Field[H], ...], there: tuple[Field[T], ...], build: Callable[[list[H], list[T]], R]
+    ) -> None:
         self._here = here
         self._there = there
         self._build = build  # the route for these wants and wishes, besides those of the topic alone
-        self._routes: dict[tuple[tuple[int, ...], tuple[int, ...]], Route] = {}
+        self._routes: dict[tuple[tuple[int, ...], tuple[int, ...]], R] = {}
 
     @property
     def steps(self) -> int:
@@ -54,7 +46,7 @@ class Content:
         residues = sum(field.residues for field in self._here) + sum(field.residues for field in self._there)
         return 1 + residues // RESIDUES_PER_STEP
 
-    def route(self, raw: bytes) -> Route:
+    def route(self, raw: bytes) -> R:
         """The route of this frame."""
         event = event_of(raw)
         here = [entry for field in self._here for entry in field.match(event)]
@@ -66,14 +58,6 @@ class Content:
                 self._routes.clear()
             route = self._routes[key] = self._build(values_of(here), values_of(there))
         return route
-
-
-def condition_of(language: str, text: str) -> Condition:
-    """A peer's text as a condition; what is wrong with it is the peer's fault."""
-    try:
-        return _compiled(language, text) if len(text) <= REMEMBERED_CHARACTERS_MAX else compile(language, text)
-    except ConditionError as error:
-        raise ProtocolError(error.reason, str(error)) from None
 
 
 def values_of(entries: list[Entry[V]]) -> list[V]:

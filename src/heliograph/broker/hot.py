@@ -1,9 +1,9 @@
 """The hot path in the form that this process uses: compiled if it can be, else in Python. Both mean the same.
 
 In:    what is installed, and the environment variable HELIOGRAPH_KERNELS (kernels.py).
-Out:   scan, frames_of; is_native, by which shortcut.py and routing/routes.py choose their own form.
+Out:   scan, frames_of; is_native, by which shortcut.py and routes.py choose their own form.
 State: none.
-Not here: the forms themselves (_native.c; wire/scan.py, shortcut.py, routing/routes.py).
+Not here: the forms themselves (_native.c; wire/scan.py, shortcut.py, routes.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In:    sinks with chunks of whole frames; control frames; press and release by the driver.
 Out:   writes, holds, hangups in the outbox.
 State: per link the gathered output, the queue behind a pressed driver, who is held because of it.
-Not here: reading (broker.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
+Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
 
 While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
 consecutive equal sinks when the broker is emptied. When the driver is pressed, runs wait in the link's backlog, bounded
@@ -14,186 +14,185 @@ publishers wait, and where nothing may be dropped the consumer loses its link.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from heliograph.broker.config import LimitsConfig
 from heliograph.broker.hot import frames_of
-from heliograph.broker.routing.routes import Routes, RouteTable, Sink
+from heliograph.broker.routes import Routes, RouteTable
+from heliograph.broker.routing.ports import GONE, PROVING, READY, Port, Sink, Waiting, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Seen
 from heliograph.errors import Reason
-from heliograph.machine import Instant, LinkId, Outbox, Peer, Ticket, Timers
-from heliograph.model.identity import ANONYMOUS, Identity
+from heliograph.machine import Instant, LinkId, Outbox, Peer, Timers
+from heliograph.model.identity import Identity
 from heliograph.model.subscription import Subscription
 from heliograph.notes import PublicationsDropped, PublisherHeld
 from heliograph.wire.bodies import goodbye
 from heliograph.wire.frames import Kind, control
 
-if TYPE_CHECKING:
-    from heliograph.broker.routing.neighbours import Neighbour
-
 HANDOVER_BYTES = 1 << 20  # given to the driver at once when it has room again; it says stop soon enough
-NOTE_EVERY_NS = 1_000_000_000
 SMALL_BYTES = 1 << 16  # what every sink takes at once
-VOIDS_MAX = 64  # empty entries in a backlog before it is swept
-WORDS_MAX = 200  # characters that are kept of why a link ended
+
+UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
 NO_ROUTES = Routes()
-NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 
 
-Taker = Callable[["Sink", bytes, Instant], None]
-"""Takes runs: sink, whole frames, now."""
+class Link(Port):
+    """One peer's end, as the broker sees it: a port, what is read from it, and the session of a client on it.
 
-
-class Waiting:
-    """A run (or, without a sink, control frames) in a backlog. ``start`` moves when the oldest frames are dropped."""
-
-    __slots__ = ("chunk", "frames", "sink", "start")
-
-    def __init__(self, sink: Sink | None, chunk: bytes, frames: int) -> None:
-        self.sink = sink
-        self.chunk = chunk
-        self.frames = frames
-        self.start = 0
-
-
-class Link:
-    """One peer's end, as the broker sees it."""
+    _native.c reads: need, bytes_in, seen, routes; and what it reads of a Port (routing/ports.py).
+    """
 
     __slots__ = (
-        "backlog",
-        "backlog_bytes",
-        "backlog_frames",
         "bytes_in",
         "came_at",
-        "deliveries",
-        "droppable",
-        "dropped",
-        "dropped_bytes",
-        "ended",
-        "heard_at",
-        "held_by",
-        "holding",
-        "id",
-        "identity",
         "inbox",
         "keep_alive_ns",
-        "mark",
-        "may_be_held",
-        "name",
         "need",
-        "neighbour",
-        "noted_at",
-        "noted_dropped",
-        "noted_dropped_bytes",
         "origin",
-        "out",
         "parts",
         "parts_bytes",
-        "peer",
-        "pinged",
-        "pressed",
-        "progress_at",
         "rests_until",
         "routes",
         "seen",
         "service",
-        "sink",
         "sinks",
         "source",
-        "state",
         "subscriptions",
         "table",
-        "taker",
-        "ticket",
         "timed",
-        "told",
-        "touched",
-        "voids",
     )
 
     def __init__(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        self.id = link
-        self.peer = peer
-        self.state = NEW
+        super().__init__(link, peer, now)
         self.source = ""  # for which it counts (shares.py); empty where we dialled, and on a pipe
-        self.identity: Identity = ANONYMOUS
-        self.name = ""
-        self.inbox = b""  # the topic under which its session is found
         self.service = ""  # the service at the other end, for a pipe
-        self.ended = ""  # why, by whoever ended it first
         # reading
         self.parts: list[bytes] = []  # of a frame that has not arrived in full
         self.parts_bytes = 0
         self.need = 0  # bytes until the next frame is whole
         self.bytes_in = 0
-        self.came_at = self.heard_at = now
+        self.came_at = now
+        # the session
         self.origin = 0
+        self.inbox = b""  # the topic under which its session is found
         self.seen: Seen | None = None
         self.table: RouteTable | None = None
         self.routes = NO_ROUTES  # until it has a session
-        # writing
-        self.out: list[bytes] = []
-        self.sink: Sink | None = None  # of the delivery being gathered in ``out``, whose prefix goes to ``mark``
-        self.mark = 0
-        self.touched = False
-        self.deliveries = 0
-        # slow
-        self.pressed = False
-        self.backlog: deque[Waiting] = deque()
-        self.backlog_bytes = 0
-        self.backlog_frames = 0
-        self.droppable: deque[Waiting] = deque()
-        self.voids = 0  # entries of the backlog of which everything was dropped
-        self.dropped = self.dropped_bytes = 0
-        self.noted_dropped = self.noted_dropped_bytes = 0
-        self.noted_at = -NOTE_EVERY_NS
-        self.progress_at = now
-        self.taker: Taker | None = None  # in place of a peer, on a link that is always pressed
-        self.may_be_held = False
-        self.holding: dict[Link, None] = {}  # publishers that wait for this link
-        self.held_by: dict[Link, None] = {}  # slow links for which this one waits
-        # the session
         self.subscriptions: dict[int, Subscription] = {}
         self.sinks: dict[tuple[int, ...], Sink] = {}
         self.timed = False  # the client wants to know the time
         self.rests_until: Instant = 0  # before that it is not asked to move
-        self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
         self.keep_alive_ns = 0
-        self.pinged = False
-        self.ticket: Ticket | None = None
-        self.neighbour: Neighbour | None = None  # the broker at the other end, once proven
 
-    @property
-    def is_client(self) -> bool:
-        """True unless a service or a proven broker is at the other end."""
-        return self.neighbour is None and not self.is_pipe
+    # -- reading (reading.py)
 
-    @property
-    def is_pipe(self) -> bool:
-        """True if a service of this node is at the other end."""
-        return self.peer.transport == "pipe"
+    def hear(self, size: int, now: Instant) -> None:
+        """So many bytes came."""
+        self.heard_at = now
+        self.bytes_in += size
+
+    def wait_for(self, size: int) -> None:
+        """Read on when there are so many bytes from the next frame on."""
+        self.need = size
+
+    def gather(self, data: bytes) -> bool:
+        """Keep bytes of a frame that comes in pieces; True if there are enough."""
+        self.parts.append(data)
+        self.parts_bytes += len(data)
+        return self.parts_bytes >= self.need
+
+    def keep_rest(self, data: bytes) -> None:
+        """Keep what a read left over."""
+        self.parts = [data]
+        self.parts_bytes = len(data)
+
+    def take_parts(self) -> bytes:
+        """What was kept, to be read now."""
+        data = b"".join(self.parts)
+        self.parts = []
+        self.parts_bytes = self.need = 0
+        return data
+
+    # -- the session (sessions.py, shedding.py)
+
+    def count_for(self, source: str) -> None:
+        """For which source it counts as a stranger; empty: for none."""
+        self.source = source
+
+    def serve(self, identity: Identity) -> None:
+        """A service of this node is at the other end."""
+        self.state = READY
+        self.service = self.peer.address
+        self.identity = identity
+
+    def prove(self) -> None:
+        """A job checks its token: what it says meanwhile waits."""
+        self.state = PROVING
+        self.need = UNTIL_PROVEN
+
+    def begin(
+        self,
+        identity: Identity,
+        name: str,
+        inbox: bytes,
+        seen: Seen,
+        *,
+        may_be_held: bool,
+        timed: bool,
+        keep_alive_ns: int,
+    ) -> None:
+        """A session begins."""
+        self.state = READY
+        self.identity = identity
+        self.name = name
+        self.origin = seen.origin
+        self.inbox = inbox
+        self.seen = seen
+        self.may_be_held = may_be_held
+        self.timed = timed
+        self.keep_alive_ns = keep_alive_ns
+
+    def use(self, table: RouteTable) -> None:
+        """Whose access profile counts for it."""
+        self.table = table
+        self.routes = table.routes
+
+    def excuse(self, now: Instant) -> None:
+        """We did not read it: its silence is our doing."""
+        self.heard_at = now
+
+    def rest(self, until: Instant) -> None:
+        """It is not asked to move before that."""
+        self.rests_until = until
 
 
 class Links:
     """All links of a broker, and everything that is written to them."""
 
-    def __init__(self, limits: LimitsConfig, outbox: Outbox, timers: Timers) -> None:
+    def __init__(self, limits: LimitsConfig, outbox: Outbox, timers: Timers, ends: Callable[[Port], None]) -> None:
         self.limits = limits
         self.by_id: dict[LinkId, Link] = {}
         self._outbox = outbox
         self._timers = timers
-        self.touched: list[Link] = []  # those with something gathered in ``out``
+        self.touched: list[Port] = []  # those with something gathered in ``out``
         self.refused: dict[str, int] = {}  # reason word -> how often it was said, for reports
         self.frames_dropped = 0
         self.bytes_dropped = 0
-        self.leaving: Callable[[Link], None]  # told of a neighbour whose link we end
+        self._ends = ends  # told of a neighbour whose link we end
+
+    def reload(self, limits: LimitsConfig) -> None:
+        """Put new limits in force."""
+        self.limits = limits
+
+    def add(self, link: Link) -> Link:
+        """A link is there from now on."""
+        self.by_id[link.id] = link
+        return link
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def deliver(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
+    def deliver(self, publisher: Port, sink: Sink, chunk: bytes, now: Instant) -> None:
         """Send whole frames to a sink, or queue them behind what it has not taken yet."""
         link = sink.link
         if link.state != READY:
@@ -211,7 +210,7 @@ class Links:
         out += (b"", chunk)
         link.sink = sink
 
-    def fan_out(self, publisher: Link, sinks: Sequence[Sink], chunk: bytes, now: Instant) -> None:
+    def fan_out(self, publisher: Port, sinks: Sequence[Sink], chunk: bytes, now: Instant) -> None:
         """Send whole frames to many sinks; to that of the publisher's own link, what it wants of them."""
         touched = self.touched
         for sink in sinks:
@@ -243,14 +242,12 @@ class Links:
             self._open(link, sink)
         return link.out.append
 
-    def put(self, link: Link, frame: bytes) -> None:
+    def put(self, link: Port, frame: bytes) -> None:
         """Send a control frame, in order with the deliveries."""
         if link.state == GONE:
             return
         if link.pressed or link.backlog:
-            link.backlog.append(Waiting(None, frame, 1))
-            link.backlog_bytes += len(frame)
-            link.backlog_frames += 1
+            link.queue(Waiting(None, frame, 1))
             self._keep_bounds(link)
             return
         if link.sink is not None:
@@ -275,32 +272,21 @@ class Links:
             link.out = []
         self.touched.clear()
 
-    def abandon(self, link: Link) -> list[tuple[Sink, bytes]]:
+    def abandon(self, link: Port) -> list[tuple[Sink, bytes]]:
         """Take back what waits for a link, so that it can go another way; control frames stay."""
         if link.sink is not None:
             self._close(link)
-        waiting_runs = [
-            (waiting.sink, waiting.chunk[waiting.start :])
-            for waiting in link.backlog
-            if waiting.sink is not None and waiting.frames
-        ]
-        link.backlog = deque(waiting for waiting in link.backlog if waiting.sink is None)
-        link.droppable.clear()
-        link.backlog_bytes = sum(len(waiting.chunk) for waiting in link.backlog)
-        link.backlog_frames = len(link.backlog)
-        return waiting_runs
+        return link.take_back()
 
-    def hang_up(self, link: Link, reason: Reason, text: str = "") -> None:
+    def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
         """Say goodbye and end the link. What waited for it is given up."""
         if link.state == GONE:
             return
         self.count(reason)
-        link.ended = link.ended or in_words(reason.word, text)
+        link.end(in_words(reason.word, text))
         if link.neighbour is not None:
-            self.leaving(link)  # before the driver says that it is gone: what comes meanwhile must go another way
-        link.backlog.clear()
-        link.droppable.clear()
-        link.backlog_bytes = link.backlog_frames = 0
+            self._ends(link)  # before the driver says that it is gone: what comes meanwhile must go another way
+        link.clear_backlog()
         if not link.is_pipe:
             if link.sink is not None:
                 self._close(link)
@@ -314,12 +300,12 @@ class Links:
         """Something was refused or ended for this reason."""
         self.refused[reason.word] = self.refused.get(reason.word, 0) + 1
 
-    def _touch(self, link: Link) -> None:
+    def _touch(self, link: Port) -> None:
         if not link.touched:
             link.touched = True
             self.touched.append(link)
 
-    def _open(self, link: Link, sink: Sink) -> None:
+    def _open(self, link: Port, sink: Sink) -> None:
         """Begin a delivery: a place for its prefix, then chunks may follow straight into ``out``."""
         if link.sink is not None:
             self._close(link)
@@ -330,7 +316,7 @@ class Links:
         link.out.append(b"")
         link.sink = sink
 
-    def _close(self, link: Link) -> None:
+    def _close(self, link: Port) -> None:
         """End a delivery: now its size is known, and the prefix can be written."""
         out, mark, sink = link.out, link.mark, link.sink
         assert sink is not None
@@ -345,24 +331,21 @@ class Links:
 
     # -- pressure ---------------------------------------------------------------------------------------------
 
-    def press(self, link: Link, pressed: bool, now: Instant) -> None:
+    def press(self, link: Port, pressed: bool, now: Instant) -> None:
         """The driver's buffer for this link is full, or has room again."""
         if link.sink is not None:
             self._close(link)  # so that the next run is looked at again
-        link.pressed = pressed
-        link.progress_at = now
+        link.press(pressed, now)
         if not pressed:
             self._hand_over(link, now)
 
-    def _queue(self, publisher: Link, sink: Sink, chunk: bytes, now: Instant) -> None:
+    def _queue(self, publisher: Port, sink: Sink, chunk: bytes, now: Instant) -> None:
         link = sink.link
         if link.taker is not None:
             link.taker(sink, chunk, now)
             return
         waiting = Waiting(sink, chunk, len(frames_of(chunk, 0)))
-        link.backlog.append(waiting)
-        link.backlog_bytes += len(chunk)
-        link.backlog_frames += waiting.frames
+        link.queue(waiting)
         holds = sink.holds and publisher.may_be_held
         if not (sink.disconnects or holds):
             link.droppable.append(waiting)
@@ -371,23 +354,25 @@ class Links:
         self._keep_bounds(link)
         self._note_drops(link, now)
 
-    def _is_long(self, link: Link) -> bool:
+    def _is_long(self, link: Port) -> bool:
         limits = self.limits
         return link.backlog_bytes >= limits.hold_bytes or 2 * link.backlog_frames >= limits.queue_frames_max
 
-    def _keep_bounds(self, link: Link) -> None:
+    def _keep_bounds(self, link: Port) -> None:
         """Drop the oldest frames that may be dropped; where none may, the consumer loses its link."""
         limits = self.limits
-        while link.backlog_bytes > limits.queue_bytes_max or link.backlog_frames > limits.queue_frames_max:
+        while link.is_over(limits.queue_bytes_max, limits.queue_frames_max):
             if not link.droppable:
                 self._give_up(link)
                 return
-            self._drop_oldest(link, link.droppable[0])
-        if link.voids > VOIDS_MAX and 2 * link.voids > len(link.backlog):
-            link.backlog = deque(waiting for waiting in link.backlog if waiting.frames)
-            link.voids = 0
+            oldest = link.droppable[0]
+            ends = frames_of(oldest.chunk, oldest.start)
+            frames, size = link.drop_oldest(ends, limits.queue_bytes_max, limits.queue_frames_max)
+            self.frames_dropped += frames
+            self.bytes_dropped += size
+        link.sweep()
 
-    def _give_up(self, link: Link) -> None:
+    def _give_up(self, link: Port) -> None:
         """End the link of a slow consumer; that of a broker soon: this may be a word to all neighbours, on its way."""
         if link.neighbour is None:
             self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
@@ -395,48 +380,20 @@ class Links:
             why = "it does not read what it has to know"
             self._timers.set(("slow", link.id), 0, lambda _: self.hang_up(link, Reason.SLOW_CONSUMER, why))
 
-    def _drop_oldest(self, link: Link, waiting: Waiting) -> None:
-        """Drop frames of the oldest droppable run until the bounds are kept or nothing of it is left."""
-        limits = self.limits
-        for end in frames_of(waiting.chunk, waiting.start):
-            size = end - waiting.start
-            waiting.start = end
-            waiting.frames -= 1
-            link.backlog_bytes -= size
-            link.backlog_frames -= 1
-            link.dropped += 1
-            link.dropped_bytes += size
-            self.frames_dropped += 1
-            self.bytes_dropped += size
-            if link.backlog_bytes <= limits.queue_bytes_max and link.backlog_frames <= limits.queue_frames_max:
-                break
-        if not waiting.frames:  # it keeps its place in the backlog for now, but not its bytes
-            waiting.chunk = b""
-            link.voids += 1
-            link.droppable.popleft()
+    def _note_drops(self, link: Port, now: Instant) -> None:
+        lost = link.unnoted_drops(now)
+        if lost is not None:
+            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, *lost))
 
-    def _note_drops(self, link: Link, now: Instant) -> None:
-        lost = link.dropped - link.noted_dropped
-        if lost and now - link.noted_at >= NOTE_EVERY_NS:
-            lost_bytes = link.dropped_bytes - link.noted_dropped_bytes
-            link.noted_at = now
-            link.noted_dropped, link.noted_dropped_bytes = link.dropped, link.dropped_bytes
-            self._outbox.note(PublicationsDropped(link.id, link.identity.entity, lost, lost_bytes))
-
-    def _hand_over(self, link: Link, now: Instant) -> None:
+    def _hand_over(self, link: Port, now: Instant) -> None:
         """Give the driver a portion of the backlog; if more is left, go on at the next wake."""
         given = 0
         while link.backlog and given < HANDOVER_BYTES and not link.pressed:
-            waiting = link.backlog.popleft()
-            if not waiting.frames:
-                link.voids -= 1
+            waiting = link.unqueue()
+            if waiting is None:
                 continue
-            if link.droppable and link.droppable[0] is waiting:
-                link.droppable.popleft()
             chunk = waiting.chunk[waiting.start :]
             given += len(chunk)
-            link.backlog_bytes -= len(chunk)
-            link.backlog_frames -= waiting.frames
             if waiting.sink is None:
                 if link.sink is not None:
                     self._close(link)
@@ -451,11 +408,11 @@ class Links:
         if link.holding and not self._is_long(link):
             self._release_all(link)
 
-    def _hold(self, publisher: Link, slow: Link, now: Instant) -> None:
+    def _hold(self, publisher: Port, slow: Port, now: Instant) -> None:
         if publisher in slow.holding:
             return
         if not slow.holding:
-            slow.progress_at = now
+            slow.progress(now)
             self._watch(slow, now)
         slow.holding[publisher] = None
         publisher.held_by[slow] = None
@@ -463,7 +420,7 @@ class Links:
             self._outbox.holds.append((publisher.id, True))
             self._outbox.note(PublisherHeld(publisher.id, True))
 
-    def _watch(self, slow: Link, now: Instant) -> None:
+    def _watch(self, slow: Port, now: Instant) -> None:
         """A consumer that holds others must at least go on taking something."""
         at = slow.progress_at + self.limits.hold_ms_max * NS_PER_MS
         if now >= at:
@@ -471,7 +428,7 @@ class Links:
             return
         self._timers.set(("hold", slow.id), at, lambda now: self._watch(slow, now) if slow.holding else None)
 
-    def _release_all(self, slow: Link) -> None:
+    def _release_all(self, slow: Port) -> None:
         for publisher in slow.holding:
             del publisher.held_by[slow]
             if not publisher.held_by and publisher.state != GONE:
@@ -479,13 +436,13 @@ class Links:
                 self._outbox.note(PublisherHeld(publisher.id, False))
         slow.holding.clear()
 
-    def pause(self, link: Link) -> None:
+    def pause(self, link: Port) -> None:
         """Stop reading a link whose last bytes are not worked off yet: it waits for itself."""
         if not link.held_by:
             self._outbox.holds.append((link.id, True))
         link.held_by[link] = link.holding[link] = None
 
-    def go_on(self, link: Link) -> None:
+    def go_on(self, link: Port) -> None:
         """Read it again."""
         if link.held_by.pop(link, self) is None:
             del link.holding[link]
@@ -494,25 +451,17 @@ class Links:
 
     # -- coming and going -------------------------------------------------------------------------------------
 
-    def remove(self, link: Link) -> None:
+    def remove(self, link: Port) -> None:
         """The link is gone: nobody waits for it, and it waits for nobody."""
         link.state = GONE
         self._release_all(link)
         for slow in link.held_by:
             del slow.holding[link]
         link.held_by.clear()
-        link.backlog.clear()
-        link.droppable.clear()
-        link.out = []
-        link.sink = None
+        link.forget_output()
         for key in ("backlog", "hold", "alive", "handshake", "slow"):
             self._timers.cancel((key, link.id))
         del self.by_id[link.id]
-
-
-def in_words(reason: str, text: str) -> str:
-    """Why a link ended, for people. The other side may have chosen the words, so there are not too many."""
-    return (f"{reason}: {text}" if text else reason)[:WORDS_MAX]
 
 
 def _split(chunks: list[bytes], sink: Sink) -> list[bytes]:

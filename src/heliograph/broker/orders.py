@@ -15,12 +15,14 @@ import msgspec
 
 from heliograph.broker.commands import LoadSettings
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.links import Link, Links
 from heliograph.broker.publications import Publications
-from heliograph.broker.requests import Requests
-from heliograph.broker.routing.network import Network
+from heliograph.broker.requests import Answers
 from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.picture import describe, reach
+from heliograph.broker.routing.ports import READY
+from heliograph.broker.routing.routing import Routing
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.subscriptions import Subscriptions
@@ -46,30 +48,43 @@ class Orders:
         links: Links,
         sessions: Sessions,
         subscriptions: Subscriptions,
-        network: Network,
+        routing: Routing,
+        peering: Peering,
         parcels: Parcels,
         publications: Publications,
         tracing: Tracing,
         shedding: Shedding,
+        answers: Answers,
         outbox: Outbox,
+        *,
         time: Callable[[], dict[str, Any]],
+        reload: Callable[[BrokerConfig], list[str]],
     ) -> None:
-        self.config = config  # the one in force
+        self._config = config  # the one in force
         self._incarnation = incarnation
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
-        self._network = network
+        self._routing = routing
+        self._peering = peering
         self._parcels = parcels
         self._publications = publications
         self._tracing = tracing
         self._shedding = shedding
+        self._answers = answers
         self._outbox = outbox
         self._time = time
-        self.addresses: tuple[str, ...] = ()  # where clients dial this broker
-        self.requests: Requests
-        self.reload: Callable[[BrokerConfig], list[str]]  # returns what needs a restart
+        self._put_in_force = reload  # returns what needs a restart
+        self._addresses: tuple[str, ...] = ()  # where clients dial this broker
         self._reloads: dict[Ticket, tuple[Link, int]] = {}
+
+    def reload(self, config: BrokerConfig) -> None:
+        """These settings are in force from now on."""
+        self._config = config
+
+    def listen(self, addresses: tuple[str, ...]) -> None:
+        """Clients can dial this broker there."""
+        self._addresses = addresses
 
     def receive(self, pipe: Link, number: int, body: bytes, now: Instant) -> None:
         """A request to the broker itself, from one of its services."""
@@ -77,17 +92,17 @@ class Orders:
             order = _decode(body)
             self._carry_out(pipe, number, order, now)
         except (UsageError, msgspec.MsgspecError) as error:
-            self.requests.refuse(pipe, b"broker", number, Reason.QUESTION_UNKNOWN, str(error))
+            self._answers.refuse(pipe, b"broker", number, Reason.QUESTION_UNKNOWN, str(error))
 
     def _carry_out(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:
         match order.get("do"):
             case "report":
-                self.requests.answer_order(pipe, number, self._page(order))
+                self._answers.answer_order(pipe, number, self._page(order))
             case "drain":
                 grace_ms = order.get("grace_ms")
                 if grace_ms is not None and not (isinstance(grace_ms, int) and 0 <= grace_ms <= GRACE_MS_MAX):
                     raise UsageError("grace_ms must be a number of milliseconds, at most a day")
-                self.requests.answer_order(pipe, number, {"ok": True})
+                self._answers.answer_order(pipe, number, {"ok": True})
                 self._sessions.drain(grace_ms, now)
             case "reload":
                 self._reloads[self._outbox.job(LoadSettings())] = (pipe, number)
@@ -95,17 +110,17 @@ class Orders:
                 self._trace(pipe, number, order, now)
             case "link":
                 link = _link_config(order)
-                fault = self.config.network.link_fault(link, keyed=bool(self.config.network.key))
+                fault = self._config.network.link_fault(link, keyed=bool(self._config.network.key))
                 if fault is not None:
                     raise UsageError(f"{link.address}: {fault}")
-                self._network.peering.aim(link, now)
-                self.requests.answer_order(pipe, number, {"ok": True})
+                self._peering.aim(link, now)
+                self._answers.answer_order(pipe, number, {"ok": True})
             case "unlink":
-                if not self._network.peering.drop(_link_config(order)):
+                if not self._peering.drop(_link_config(order)):
                     raise UsageError(
                         "no link is kept to that address; `heliograph broker link list` shows those that are"
                     )
-                self.requests.answer_order(pipe, number, {"ok": True})
+                self._answers.answer_order(pipe, number, {"ok": True})
             case other:
                 raise UsageError(f"a broker cannot {other!r}; it can report, trace, drain, reload, link and unlink")
 
@@ -133,7 +148,7 @@ class Orders:
         asked = self._reloads.pop(ticket, None)
         if asked is None:
             return False
-        restart = self.reload(config)
+        restart = self._put_in_force(config)
         counts = {"rules": len(config.access.rules), "tokens": len(config.tokens), "links": len(config.network.links)}
         self._answer(asked, {"ok": True, **counts, "restart": restart})
         return True
@@ -149,7 +164,7 @@ class Orders:
 
     def _answer(self, asked: tuple[Link, int], answer: dict[str, Any]) -> None:
         if asked[0].state == READY:
-            self.requests.answer_order(*asked, answer)
+            self._answers.answer_order(*asked, answer)
 
     def report(self, question: str) -> Any:
         """What the broker knows: overview, usage, links, subscriptions, map, time, routes or limits."""
@@ -163,13 +178,13 @@ class Orders:
             case "subscriptions":
                 return self._subscriptions.report()
             case "map":
-                return describe(self._network)
+                return describe(self._routing, self._peering)
             case "time":
                 return self._time()
             case "routes":
-                return {"cached": self._subscriptions.routes_cached, "max": self.config.limits.routes_max}
+                return {"cached": self._subscriptions.routes_cached, "max": self._config.limits.routes_max}
             case "limits":
-                return {name: getattr(self.config.limits, name) for name in self.config.limits.__slots__}
+                return {name: getattr(self._config.limits, name) for name in self._config.limits.__slots__}
         raise UsageError(
             f"no report is called {question[:64]!r}; "
             "ask for overview, usage, links, subscriptions, map, time, routes or limits"
@@ -179,14 +194,14 @@ class Orders:
         """How busy this broker is and how far its network reaches. Asked every second, so nothing long is walked."""
         sessions = self._sessions.clients
         return {
-            "broker": self.config.name,
-            "network": self._network.network_name,
-            "addresses": list(self.addresses),
+            "broker": self._config.name,
+            "network": self._routing.network_name,
+            "addresses": list(self._addresses),
             "connections": sessions,
-            "links": len(self._network.neighbours),
+            "links": len(self._routing.view.neighbours),
             "full": sessions >= self._sessions.links_max,
             "draining": self._sessions.draining,
-            **reach(self._network),
+            **reach(self._routing, self._peering),
             "time": self._time(),
         }
 
@@ -194,9 +209,9 @@ class Orders:
         """The broker whose clock it is, by its name if the map has it."""
         if reference is None or reference == "UTC":
             return reference
-        broker, known = int(reference, 16), self._network.map
+        broker, known = int(reference, 16), self._routing.view.map
         record = known.members.get(broker) or known.gateways.get(broker)
-        return self.config.name if broker == self._network.me else reference if record is None else record.name
+        return self._config.name if broker == self._routing.view.me else reference if record is None else record.name
 
     def _overview(self) -> dict[str, Any]:
         links = [link for link in self._links.by_id.values() if not link.is_pipe]
@@ -204,8 +219,8 @@ class Orders:
         origins = self._sessions.origins
         time = self._time()
         return {
-            "broker": self.config.name,
-            "network": self._network.network_name,
+            "broker": self._config.name,
+            "network": self._routing.network_name,
             "incarnation": self._incarnation,
             "links": len(links),
             "sessions": sum(1 for link in links if link.state == READY),
@@ -222,13 +237,13 @@ class Orders:
             "dropped_bytes": self._links.bytes_dropped,
             "backlog_bytes": sum(link.backlog_bytes for link in links),
             "backlog_frames": sum(link.backlog_frames for link in links),
-            "parcels_forwarded": self._parcels.forwarded,
+            "parcels_forwarded": self._parcels.forwarded + self._routing.forwarding.forwarded,
             "parcels_arrived": self._parcels.arrived,
-            "parcels_replanned": self._parcels.replanned,
-            "parcels_unroutable": self._parcels.unroutable,
-            "changeover": self._network.changeover.report(),
-            "eddies": self._network.eddies.report(),
-            "neighbours": len(self._network.neighbours),
+            "parcels_replanned": self._routing.forwarding.replanned,
+            "parcels_unroutable": self._parcels.unroutable + self._routing.forwarding.unroutable,
+            "changeover": self._routing.changeover.report(),
+            "eddies": self._routing.eddies.report(),
+            "neighbours": len(self._routing.view.neighbours),
             "routes_cached": self._subscriptions.routes_cached,
             "refused": dict(sorted(self._links.refused.items())),
             "time": {name: time[name] for name in TIME_SHOWN} | {"reference": self._name_of(time["reference"])},

@@ -2,8 +2,8 @@
 
 In:    EVENT frames that the scan left to us, and runs with their route.
 Out:   runs for links and neighbours; REFUSED frames.
-State: counters, and the offset of the wall clock.
-Not here: the fast path (broker.py, wire/scan.py), what comes from other brokers (arrivals.py), queues (links.py).
+State: counters.
+Not here: the fast path (reading.py, wire/scan.py), what comes from other brokers (arrivals.py), queues (links.py).
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import msgspec
 
 from heliograph.broker.hot import frames_of
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.neighbours import Targets
-from heliograph.broker.routing.network import Network
-from heliograph.broker.routing.parcels import Parcels
+from heliograph.broker.routes import Route, Share
 from heliograph.broker.routing.plans import TTL
-from heliograph.broker.routing.routes import Route, Share, Sink
+from heliograph.broker.routing.ports import Port, Sink
+from heliograph.broker.routing.routing import Routing
+from heliograph.broker.routing.targets import Targets
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.steps import Steps
 from heliograph.broker.subscriptions import Subscriptions
+from heliograph.broker.timing import Timing
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
 from heliograph.model.publication import DESTINATIONS, EXPIRY, REPLY_TO
@@ -45,17 +47,20 @@ class Publications:
         links: Links,
         sessions: Sessions,
         subscriptions: Subscriptions,
-        network: Network,
-        parcels: Parcels,
+        routing: Routing,
+        timing: Timing,
+        steps: Steps,
         outbox: Outbox,
     ) -> None:
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
-        self._network = network
-        self._parcels = parcels
+        self._routing = routing
+        self._inbox = routing.advertising.inbox
+        self._forward = routing.forwarding.forward
+        self._timing = timing
+        self._steps = steps
         self._outbox = outbox
-        self.time_ahead_ns: int | None = None  # network time = now + this
         self.denied = 0
         self.expired = 0
         self.shares_lost = 0  # publications for a group that has no member in reach
@@ -112,50 +117,51 @@ class Publications:
             return
         self.send_to(link, inboxes, False, frame.raw, now)
 
-    def send_to(self, link: Link, inboxes: list[bytes], inside: bool, raw: bytes, now: Instant) -> None:
+    def send_to(self, link: Port, inboxes: list[bytes], inside: bool, raw: bytes, now: Instant) -> None:
         """Deliver to those of these sessions that are here, and forward to the brokers of the others."""
         members = 0
         parts: dict[int, None] = {}
         for inbox in inboxes:
-            if inbox.startswith(self._network.inbox + b"/"):
+            if inbox.startswith(self._inbox + b"/"):
                 found = self._sessions.by_origin(int(inbox.rsplit(b"/", 1)[1], 16))
                 if found is not None:
                     self._links.deliver(link, Sink(found, b"", True, False, False), raw, now)
                 continue
-            targets, _ = self._network.targets_of(inbox, inside)
+            targets, _ = self._routing.destinations.targets_of(inbox, inside)
             members |= targets.members
             parts.update(dict.fromkeys(targets.parts))
         if members or parts:
-            self._parcels.forward(link, Targets(members, tuple(sorted(parts))), raw, TTL, (), now)
+            self._forward(link, Targets(members, tuple(sorted(parts))), raw, TTL, (), now)
 
     def _is_wanted_still(self, link: Link, frame: Frame, headers: dict[str, Any], now: Instant) -> bool:
         expiry_us = headers.get(EXPIRY)
         if not isinstance(expiry_us, int):
             self._refuse(link, frame.topic, Reason.HEADERS_MALFORMED, "no expiry ($x) in the headers")
             return False
-        if self.time_ahead_ns is not None and expiry_us * 1_000 <= now + self.time_ahead_ns:
+        ahead_ns = self._timing.ahead_ns
+        if ahead_ns is not None and expiry_us * 1_000 <= now + ahead_ns:
             self.expired += 1
             self._links.count(Reason.PUBLICATION_EXPIRED)
             return False
         return True
 
-    def spread_some(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> bytes:
+    def spread_some(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> bytes:
         """Send each publication of a run where its content wants it; what is left when the read has taken long."""
-        content, subscriptions = route.content, self._subscriptions
+        content, steps = route.content, self._steps
         if content is None or route.denied:
             self.spread(publisher, route, chunk, now)
             return b""
         start = 0
         for end in frames_of(chunk, 0):
-            if subscriptions.steps_left <= 0:
+            if steps.left <= 0:
                 return chunk[start:]
-            subscriptions.steps_left -= content.steps
+            steps.spend(content.steps)
             raw = chunk[start:end]
             self.spread(publisher, content.route(raw), raw, now)
             start = end
         return b""
 
-    def spread(self, publisher: Link, route: Route, chunk: bytes, now: Instant) -> None:
+    def spread(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> None:
         """Send a run to every sink of its route, and each of its publications to one member of each group."""
         if route.denied:
             self._deny(publisher, chunk)
@@ -172,7 +178,7 @@ class Publications:
             for share in route.shares:
                 self.share_out(publisher, share, chunk, TTL, (), now)
 
-    def spread_mixed(self, publisher: Link, mixed: Mixed, now: Instant) -> None:
+    def spread_mixed(self, publisher: Port, mixed: Mixed, now: Instant) -> None:
         """Send each of many frames to the sinks of its own route, in order."""
         adds = self._ways(mixed.routes)
         if adds is None:
@@ -204,7 +210,7 @@ class Publications:
         return adds
 
     def share_out(
-        self, publisher: Link, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
+        self, publisher: Port, share: Share, chunk: bytes, ttl: int, trace: tuple[int, ...], now: Instant
     ) -> None:
         """Members here take turns; where none may have it, the nearest broker that has some gets it."""
         start = 0
@@ -217,11 +223,11 @@ class Publications:
         else:
             return
         for targets in share.elsewhere:
-            if self._parcels.forward(publisher, targets, chunk, ttl, trace, now):
+            if self._forward(publisher, targets, chunk, ttl, trace, now):
                 return
         self.shares_lost += 1
 
-    def _deny(self, link: Link, chunk: bytes) -> None:
+    def _deny(self, link: Port, chunk: bytes) -> None:
         """Publications that the rules deny: counted, and told once per topic."""
         start = 0
         for end in frames_of(chunk, 0):

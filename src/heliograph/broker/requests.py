@@ -31,11 +31,29 @@ _encode = msgspec.json.Encoder().encode
 Order = Callable[[Link, int, bytes, Instant], None]
 
 
+class Answers:
+    """How requests are answered by the broker itself."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
+    def answer_order(self, pipe: Link, number: int, answer: Any) -> None:
+        """What became of an order to the broker itself."""
+        self._links.put(pipe, service(BROKER_NAME, _encode(answer), number, flags=ServiceFlag.ANSWER))
+
+    def refuse(self, link: Link, name: bytes, number: int, reason: Reason, text: str) -> None:
+        """The answer is no."""
+        self._links.count(reason)
+        flags = ServiceFlag.ANSWER | ServiceFlag.REFUSAL
+        self._links.put(link, service(name, bodies.refusal(reason, text), number, flags=flags))
+
+
 class Requests:
     """The way of a request to a service and of its answer back."""
 
-    def __init__(self, links: Links, outbox: Outbox, order: Order) -> None:
+    def __init__(self, links: Links, outbox: Outbox, answers: Answers, order: Order) -> None:
         self._links = links
+        self._answers = answers
         self._outbox = outbox
         self._order = order  # a request to the broker itself, from a pipe: (pipe, number, body, now)
         self._pipes: dict[bytes, Link] = {}
@@ -54,7 +72,9 @@ class Requests:
         elif frame.topic == BROKER_NAME:
             self._order(link, frame.sequence, frame.payload, now)
         else:
-            self.refuse(link, frame.topic, frame.sequence, Reason.SERVICE_UNKNOWN, "pipes reach the broker only")
+            self._answers.refuse(
+                link, frame.topic, frame.sequence, Reason.SERVICE_UNKNOWN, "pipes reach the broker only"
+            )
 
     def _ask(self, link: Link, frame: Frame) -> None:
         assert link.table is not None
@@ -65,11 +85,15 @@ class Requests:
         if not link.table.profile.may("ask", name):
             subject = name.decode(errors="replace")[:256]
             self._outbox.note(ActionDenied(link.id, link.identity.entity, Reason.ASK_DENIED, subject))
-            self.refuse(link, name, number, Reason.ASK_DENIED, f"{link.identity.entity} may not ask this service")
+            self._answers.refuse(
+                link, name, number, Reason.ASK_DENIED, f"{link.identity.entity} may not ask this service"
+            )
         elif pipe is None:
-            self.refuse(link, name, number, Reason.SERVICE_UNKNOWN, "this broker has no such service")
+            self._answers.refuse(link, name, number, Reason.SERVICE_UNKNOWN, "this broker has no such service")
         elif len(self._open.get(link, ())) >= REQUESTS_PER_LINK_MAX:
-            self.refuse(link, name, number, Reason.REQUESTS_OVER_LIMIT, f"{REQUESTS_PER_LINK_MAX} are under way")
+            self._answers.refuse(
+                link, name, number, Reason.REQUESTS_OVER_LIMIT, f"{REQUESTS_PER_LINK_MAX} are under way"
+            )
         else:
             self._open.setdefault(link, {})[(name, number)] = None
             asker = {"entity": link.identity.entity, "roles": [role.value for role in link.identity.roles]}
@@ -82,16 +106,6 @@ class Requests:
         del self._open[link][(frame.topic, frame.sequence)]
         self._links.put(link, service(frame.topic, frame.payload, frame.sequence, flags=frame.flags))
 
-    def answer_order(self, pipe: Link, number: int, answer: Any) -> None:
-        """What became of an order to the broker itself."""
-        self._links.put(pipe, service(BROKER_NAME, _encode(answer), number, flags=ServiceFlag.ANSWER))
-
-    def refuse(self, link: Link, name: bytes, number: int, reason: Reason, text: str) -> None:
-        """The answer is no."""
-        self._links.count(reason)
-        flags = ServiceFlag.ANSWER | ServiceFlag.REFUSAL
-        self._links.put(link, service(name, bodies.refusal(reason, text), number, flags=flags))
-
     def leave(self, link: Link) -> None:
         """A link is gone: an asker needs no answers, and a lost service gives none."""
         self._open.pop(link, None)
@@ -103,4 +117,4 @@ class Requests:
         for asker, requests in self._open.items():
             for request in [request for request in requests if request[0] == name]:
                 del requests[request]
-                self.refuse(asker, name, request[1], Reason.SERVICE_GONE, "the service ended")
+                self._answers.refuse(asker, name, request[1], Reason.SERVICE_GONE, "the service ended")

@@ -4,7 +4,7 @@ In:    HELLO, PING, PONG, GOODBYE; the outcome of a token's check; time.
 Out:   WELCOME or GOODBYE; pings; the end of silent, unproven and overtaken links; drain.
 State: which origin is on which link, and which links have proven nothing so far, by source.
 Not here: fair shares of places (shares.py), whether a credential is good (credentials.py), what the client does then
-          (subscriptions.py, broker.py).
+          (subscriptions.py, reading.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from itertools import islice
 from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import WRONG, Claim, Credentials
-from heliograph.broker.links import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Link, Links, in_words
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routing.ports import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Port, in_words
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.shares import Shares, source_of
 from heliograph.broker.shedding import Shedding
@@ -39,7 +40,6 @@ NOBODY = "none"  # the proof of those who showed nothing
 PATIENCE_PARTS = 4  # of the time for a handshake: who needs more than one makes room for others when there is none
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNBOUNDED = 1 << 62  # until a driver says how many it can have
-UNTIL_PROVEN = 1 << 62  # bytes to gather while a token is checked: more than the budget lets anyone send
 
 
 class Sessions:
@@ -49,12 +49,15 @@ class Sessions:
         self,
         config: BrokerConfig,
         incarnation: int,
+        inbox_root: bytes,
         links: Links,
         subscriptions: Subscriptions,
         shedding: Shedding,
         outbox: Outbox,
         timers: Timers,
-        resume: Callable[[Link, Instant], None],
+        *,
+        pong: Callable[[int, Instant], bytes],
+        others: Callable[[], list[str]],
     ) -> None:
         self._config = config
         self._network = config.network.name  # another name needs a restart
@@ -64,7 +67,6 @@ class Sessions:
         self._shedding = shedding
         self._outbox = outbox
         self._timers = timers
-        self._resume = resume  # go on reading a link that has just been welcomed
         self._access = Access(config.access)
         self._credentials = Credentials(config.tokens, config.local_digest)
         limits = config.limits
@@ -79,9 +81,9 @@ class Sessions:
         self._noted_at = -NOTE_EVERY_NS  # when it was last noted that a peer was turned away
         self.room = UNBOUNDED  # links that the driver can have
         self.draining = False
-        self.inbox_root = b""  # Inbox/<this broker>
-        self.pong_of: Callable[[int, Instant], bytes]  # a PONG that tells the time
-        self.others: Callable[[], list[str]] = list  # addresses of other brokers, for clients that have to leave
+        self._inbox_root = inbox_root  # Inbox/<this broker>
+        self._pong = pong  # a PONG that tells the time
+        self._others = others  # addresses of other brokers, for clients that have to leave
         self.group_origins = Origins(limits.origins_max, limits.origin_horizon_ms, limits.gaps_max)
 
     # -- coming -------------------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ class Sessions:
             reason = Reason.SOURCE_OVER_SHARE if over_share else Reason.LINKS_OVER_LIMIT
             self._turn_away(link, reason, "too many links are in their handshake; try again", now)
         else:
-            link.source = source
+            link.count_for(source)
             self._strangers[source] = self._strangers.get(source, 0) + 1
             self._unproven.add(source, link)
             at = now + limits.handshake_ms * NS_PER_MS
@@ -116,6 +118,10 @@ class Sessions:
             self._noted_at = now
             self._outbox.note(PeerRefused(link.id, reason, f"{link.peer.address}: {text}"))
         self._links.hang_up(link, reason, text)
+
+    def make_room(self, links_max: int) -> None:
+        """So many links the driver can have."""
+        self.room = links_max
 
     @property
     def links_max(self) -> int:
@@ -168,13 +174,11 @@ class Sessions:
             self._strangers[link.source] = left
         else:
             del self._strangers[link.source]
-        link.source = ""
+        link.count_for("")
 
     def attach_pipe(self, link: Link) -> None:
         """A service of this node: trusted, and never silent or slow."""
-        link.state = READY
-        link.service = link.peer.address
-        link.identity = Identity(link.service, (), "pipe")
+        link.serve(Identity(link.peer.address, (), "pipe"))
 
     def hello(self, link: Link, frame: Frame, now: Instant) -> None:
         """A HELLO frame. ProtocolError where it cannot be welcomed."""
@@ -201,31 +205,29 @@ class Sessions:
             raise ProtocolError(Reason.SOURCE_OVER_SHARE, "too many tokens from your address are in check; try again")
         ticket = self._outbox.job(verdict.job)
         self._claims[ticket] = (link, hello, verdict)
-        link.state = PROVING
-        link.need = UNTIL_PROVEN
+        link.prove()
         self._outbox.holds.append((link.id, True))
 
-    def proven(self, ticket: Ticket, right: bool | None, now: Instant) -> bool:
-        """A token's check ended, with None if there was nobody to do it; False if the ticket is not ours."""
+    def proven(self, ticket: Ticket, right: bool | None, now: Instant) -> Link | None:
+        """A token's check ended, with None if there was nobody to do it. Returns the link that is to be read on."""
         claimed = self._claims.pop(ticket, None)
         if claimed is None:
-            return False
+            return None
         link, hello, claim = claimed
         if link.state != PROVING:
-            return True
+            return None
         if right is None:  # a client would not try a wrong credential again, and this one may be right
             self._links.hang_up(link, Reason.LINKS_OVER_LIMIT, "the credential could not be checked; try again")
-            return True
+            return None
         if not right or claim.identity is None:
             self._outbox.note(PeerRefused(link.id, Reason.CREDENTIAL_WRONG, WRONG))
             self._links.hang_up(link, Reason.CREDENTIAL_WRONG, WRONG)
-            return True
+            return None
         self._credentials.remember(claim)
         self._outbox.holds.append((link.id, False))
-        link.need = 0
+        link.wait_for(0)
         self._welcome(link, hello, claim.identity, now)
-        self._resume(link, now)
-        return True
+        return link
 
     def _welcome(self, link: Link, hello: bodies.Hello, identity: Identity, now: Instant) -> None:
         limits = self._config.limits
@@ -239,15 +241,15 @@ class Sessions:
         if self.origins.forgotten > forgotten:
             self._outbox.note(OriginsForgotten(self.origins.forgotten - forgotten))
         keep_alive_ms = min(max(hello.keep_alive_ms, limits.keep_alive_ms_min), limits.keep_alive_ms_max)
-        link.state = READY
-        link.identity = identity
-        link.name = hello.name
-        link.origin = origin
-        link.inbox = b"%b/%016x" % (self.inbox_root, origin)
-        link.seen = seen
-        link.may_be_held = hello.hold
-        link.timed = TIME in hello.features or TIME in hello.needs
-        link.keep_alive_ns = keep_alive_ms * NS_PER_MS
+        link.begin(
+            identity,
+            hello.name,
+            b"%b/%016x" % (self._inbox_root, origin),
+            seen,
+            may_be_held=hello.hold,
+            timed=TIME in hello.features or TIME in hello.needs,
+            keep_alive_ns=keep_alive_ms * NS_PER_MS,
+        )
         self._give_table(link)
         self._timers.cancel(("handshake", link.id))
         if identity.proof == NOBODY and link.source:
@@ -283,9 +285,8 @@ class Sessions:
 
     def _give_table(self, link: Link) -> None:
         table = self._subscriptions.table(self._access.profile(link.identity))
-        table.links += 1
-        link.table = table
-        link.routes = table.routes
+        table.join()
+        link.use(table)
 
     @property
     def clients(self) -> int:
@@ -301,9 +302,9 @@ class Sessions:
         """The link of a session that is here."""
         return self._by_origin.get(origin)
 
-    def is_broker(self, link: Link) -> None:
+    def is_broker(self, port: Port) -> None:
         """It is no client's link: its handshake is over."""
-        self._forget_stranger(link)
+        self._forget_stranger(self._links.by_id[port.id])
 
     def _too_slow(self, link: Link) -> None:
         if link.state in (NEW, PROVING):
@@ -315,7 +316,7 @@ class Sessions:
         """Answered behind everything that came before it. From here on a denied topic is told again."""
         link.told.clear()  # else a client that flushes would not hear of the second denied publication
         timed = link.timed or link.neighbour is not None
-        self._links.put(link, self.pong_of(frame.sequence, now) if timed else control(Kind.PONG, frame.sequence))
+        self._links.put(link, self._pong(frame.sequence, now) if timed else control(Kind.PONG, frame.sequence))
 
     def pong(self, link: Link, frame: Frame, now: Instant) -> None:
         """That it came is all there is to know; ``heard_at`` has it already."""
@@ -325,7 +326,7 @@ class Sessions:
         if link.state != READY:
             return
         if link.held_by:
-            link.heard_at = now  # we do not read it: its silence is our doing
+            link.excuse(now)
         quiet = now - link.heard_at
         if quiet >= SILENCES_MAX * link.keep_alive_ns:
             self._links.hang_up(link, Reason.SILENT, "nothing was heard for three keep-alive intervals")
@@ -342,7 +343,7 @@ class Sessions:
     def goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
         """The client leaves: answer with an end once everything before is written."""
         said = bodies.decode(bodies.Goodbye, frame.payload)
-        link.ended = in_words(said.reason, said.text)
+        link.say_why(in_words(said.reason, said.text))
         self._links.hang_up(link, Reason.GOODBYE)
 
     def leave(self, link: Link, now: Instant) -> None:
@@ -361,8 +362,7 @@ class Sessions:
     def _drop_table(self, link: Link) -> None:
         table = link.table
         assert table is not None
-        table.links -= 1
-        if not table.links:
+        if not table.leave():
             self._subscriptions.drop_table(table)
             self._access.forget(table.profile)
 
@@ -373,7 +373,7 @@ class Sessions:
         self.draining = True
         self._outbox.note(DrainStarted(len(clients)))
         warning = control(
-            Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, "please leave", max(1, grace_ms), self.others())
+            Kind.GOODBYE, 0, bodies.goodbye(Reason.DRAINING, "please leave", max(1, grace_ms), self._others())
         )
         services = [link for link in self._links.by_id.values() if link.is_pipe and link.seen is not None]
         for link in clients + services:
@@ -397,7 +397,7 @@ class Sessions:
                 self._links.hang_up(link, reason, "this broker stops")
         self.draining = True
         self._timers.cancel("drain")
-        self._outbox.stop = True
+        self._outbox.finish()
         self._outbox.note(DrainEnded(len(clients)))
 
     def _clients(self) -> list[Link]:
@@ -415,8 +415,7 @@ class Sessions:
             if link.seen is None:
                 continue
             assert link.table is not None
-            link.table.links -= 1
-            if not link.table.links:
+            if not link.table.leave():
                 self._subscriptions.drop_table(link.table)
             self._give_table(link)
             link.told.clear()

@@ -3,7 +3,7 @@
 In:    samples of the broker's CPU, the number of sessions, clients that come; time.
 Out:   a GOODBYE with the reason ``overloaded`` and the addresses of others, to a few sessions a second.
 State: the smoothed CPU, since when the broker is overloaded, the sessions that can move and when each may be asked.
-Not here: the move itself (client/roaming.py), where others are (routing/network.py), how busy the process is (live/).
+Not here: the move itself (client/roaming.py), where others are (routing/routing.py), how busy the process is (live/).
 Paper: [grid] §1.1, clients can be asked to roam (N8).
 
 Two brokers must not send a client to and fro. Between the marks a broker neither asks nor takes clients that were
@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.config import LoadConfig
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routing.ports import READY
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.notes import SheddingEnded, SheddingStarted
@@ -46,7 +47,7 @@ class Shedding:
         crowd: Callable[[], int],
         others: Callable[[], list[str]],
     ) -> None:
-        self.config = config
+        self._config = config
         self._links = links
         self._outbox = outbox
         self._timers = timers
@@ -59,6 +60,10 @@ class Shedding:
         self.is_active = False
         self.asked = 0
         self.taken = 0  # clients that came because another broker asked them to
+
+    def reload(self, config: LoadConfig) -> None:
+        """Put new marks in force."""
+        self._config = config
 
     # -- inputs -------------------------------------------------------------------------------------------------
 
@@ -76,7 +81,7 @@ class Shedding:
         """A session begins."""
         if hello.moved:
             self.taken += 1
-            link.rests_until = now + self.config.rest_s * NS_PER_S
+            link.rest(now + self._config.rest_s * NS_PER_S)
         if MOVE in hello.features or MOVE in hello.needs:
             self._mobile.append(link)
         self._look(now)
@@ -98,24 +103,24 @@ class Shedding:
     # -- deciding -----------------------------------------------------------------------------------------------
 
     def _is_above(self, *, low: bool) -> bool:
-        config = self.config
+        config = self._config
         cpu = config.cpu_permille_low if low else config.cpu_permille_high
         crowd = config.links_permille_low if low else config.links_permille_high
         return self._cpu >= cpu or self._crowd() >= crowd
 
     def _look(self, now: Instant) -> None:
         """Something changed: from here on time is watched, if there is reason to."""
-        if not self._ticks and self.config.shed and self._is_above(low=False):
+        if not self._ticks and self._config.shed and self._is_above(low=False):
             self._ticks = True
             self._over_since = now
             self._timers.set("shed", now + TICK_NS, self._tick)
 
     def _tick(self, now: Instant) -> None:
-        if not self.config.shed or not self._is_above(low=self.is_active):
+        if not self._config.shed or not self._is_above(low=self.is_active):
             self._end()
             return
         assert self._over_since is not None
-        if not self.is_active and now - self._over_since >= self.config.overloaded_s * NS_PER_S:
+        if not self.is_active and now - self._over_since >= self._config.overloaded_s * NS_PER_S:
             self.is_active = True
             self._outbox.note(SheddingStarted(round(self._cpu), self._crowd()))
         if self.is_active:
@@ -139,7 +144,7 @@ class Shedding:
         for link in candidates[:most]:
             first = self.asked % len(others)
             told = [*others[first:], *others[:first]][:OTHERS_MAX]
-            link.rests_until = now + self.config.rest_s * NS_PER_S
+            link.rest(now + self._config.rest_s * NS_PER_S)
             self.asked += 1
             body = goodbye(Reason.OVERLOADED, "this broker is busy; others may serve you better", GRACE_MS, told)
             self._links.put(link, control(Kind.GOODBYE, 0, body))

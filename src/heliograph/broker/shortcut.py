@@ -3,10 +3,11 @@
 In:    bytes of a link's stream.
 Out:   the one write that follows from them; None where it is not as simple as that, and nothing has been done.
 State: none of its own; it keeps the books of links, origins and neighbours as the long way does.
-Not here: everything else (broker.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
+Not here: everything else (reading.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
 
 That is what a read holds while nobody hurries, so this decides the latency of a broker and of a hop. It means the same
-as the long way, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin.
+as the long way, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin; before
+it is used, twins.py compares what it reads with what there is.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heliograph.broker import hot
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routes import PlainRoutes, RouteTable
 from heliograph.broker.routing.parcels import CONFIRM_BYTES, CONFIRM_EACH, PARCEL
-from heliograph.broker.routing.routes import PlainRoutes, Sink
-from heliograph.broker.routing.seen import Seen
+from heliograph.broker.routing.ports import READY, Sink
+from heliograph.broker.routing.seen import Origins, Seen
 from heliograph.machine import Instant, LinkId, Outbox
 from heliograph.wire.frames import ORIGIN, SCAN, SEQUENCE
 from heliograph.wire.limits import HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
@@ -25,11 +27,9 @@ from heliograph.wire.scan import PLAIN_EVENT
 
 if TYPE_CHECKING:
     from heliograph.broker import _native
-    from heliograph.broker.routing.neighbours import Neighbour
-    from heliograph.broker.routing.network import Network
     from heliograph.broker.routing.parcels import Parcels
-    from heliograph.broker.sessions import Sessions
-    from heliograph.broker.subscriptions import Subscriptions
+    from heliograph.broker.routing.ports import Neighbour
+    from heliograph.broker.routing.view import View
 
 _unpack = SCAN.unpack_from
 
@@ -41,20 +41,25 @@ class PlainShortcut:
         self,
         links: Links,
         outbox: Outbox,
-        subscriptions: Subscriptions,
-        sessions: Sessions,
-        network: Network,
+        local: RouteTable,
+        inner: RouteTable,
+        origins: Origins,
+        view: View,
         parcels: Parcels,
         payload_bytes_max: int,
     ) -> None:
         self._by_id = links.by_id
         self._touched = links.touched
         self._outbox = outbox
-        self._subscriptions = subscriptions
-        self._sessions = sessions
-        self._network = network
+        self._local = local
+        self._inner = inner
+        self._origins = origins
         self._parcels = parcels
-        self.payload_bytes_max = payload_bytes_max
+        self._payload_bytes_max = payload_bytes_max
+
+    def limit(self, payload_bytes_max: int) -> None:
+        """The largest payload that is taken from now on."""
+        self._payload_bytes_max = payload_bytes_max
 
     def take(self, link: LinkId, data: bytes, now: Instant) -> tuple[LinkId, bytes] | None:
         """The link to write to, and what. None: ``receive`` must look."""
@@ -66,15 +71,14 @@ class PlainShortcut:
         else:
             written = self._of_neighbour(source.neighbour, data, now)
         if written is not None:
-            source.heard_at = now
-            source.bytes_in += len(data)
+            source.hear(len(data), now)
         return written
 
     def _of_client(self, source: Link, data: bytes) -> tuple[LinkId, bytes] | None:
         seen = source.seen
         if seen is None:
             return None
-        sink = find(data, source.routes, seen, self.payload_bytes_max)
+        sink = find(data, source.routes, seen, self._payload_bytes_max)
         if sink is None or (sink.link is source and sink.own is not True):
             return None
         written = write(sink, data)
@@ -100,17 +104,16 @@ class PlainShortcut:
         elif not way.is_here and len(way.sinks) == 1:
             written = write(way.sinks[0], data[top:])
             if written is not None:
-                self._parcels.forwarded += 1
+                self._parcels.count_forwarded()
         if written is not None:
-            neighbour.heard_in = number
-            neighbour.owed = owed
+            neighbour.heard(number, size + CONFIRM_EACH)
         return written
 
     def _arrive(self, frames: bytes, inside: bool, now: Instant) -> tuple[LinkId, bytes] | None:
         if len(frames) < HEAD_BYTES:
             return None
-        table = self._subscriptions.inner if inside else self._subscriptions.local
-        seen = self._sessions.origins.known(ORIGIN.unpack_from(frames, 8)[0], now)
+        table = self._inner if inside else self._local
+        seen = self._origins.known(ORIGIN.unpack_from(frames, 8)[0], now)
         if seen is None:
             return None
         sink = find(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
@@ -119,7 +122,7 @@ class PlainShortcut:
         written = write(sink, frames)
         if written is not None:
             seen.admit(SEQUENCE.unpack_from(frames, 16)[0])
-            self._parcels.arrived += 1
+            self._parcels.count_arrived()
         return written
 
 
@@ -143,12 +146,13 @@ def write(sink: Sink, frames: bytes) -> tuple[LinkId, bytes] | None:
     link = sink.link
     if link.touched or link.pressed or link.backlog or link.state != READY or len(frames) > sink.bytes_max:
         return None
-    link.deliveries += 1
+    link.count_delivery()
     return link.id, sink.prefix(len(frames), [frames]) + frames
 
 
 Shortcut: type[PlainShortcut | _native.Shortcut] = PlainShortcut
 if hot.is_native:
-    from heliograph.broker import _native
+    from heliograph.broker import _native, twins
 
+    twins.check(_native.NAMES, _native.LIMITS)
     Shortcut = _native.Shortcut

@@ -3,29 +3,31 @@
 In:    SUBSCRIBE and UNSUBSCRIBE frames; topics that the route cache does not have.
 Out:   CONFIRMED and REFUSED; routes.
 State: the tables of topic filters and of conditions, and one route table per access profile.
-Not here: the trie (matching/topics.py), conditions (matching/contents.py), the cache's rules (routing/routes.py).
+Not here: the trie (matching/topics.py), conditions (matching/contents.py), the cache's rules (routes.py).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from struct import pack
 
 from heliograph.broker.access import Access, Profile
 from heliograph.broker.config import AccessConfig
-from heliograph.broker.contents import Content, condition_of
-from heliograph.broker.links import READY, Link, Links
+from heliograph.broker.contents import Content
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routes import Route, RouteTable, Share
+from heliograph.broker.routing.destinations import group_id
 from heliograph.broker.routing.interests import GROUP_NAME_MAX, Wish
-from heliograph.broker.routing.network import Elsewhere, group_id
-from heliograph.broker.routing.routes import Route, RouteTable, Share, Sink
+from heliograph.broker.routing.ports import READY, Sink
+from heliograph.broker.routing.routing import Routing
+from heliograph.broker.steps import Steps
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
-from heliograph.matching.contents import ContentTable, Field
-from heliograph.matching.languages import LANGUAGES
+from heliograph.matching.contents import ContentTable
+from heliograph.matching.languages import LANGUAGES, condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
@@ -37,7 +39,6 @@ from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
 BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
-STEPS_MAX = 64  # in one read: topics that are worked out, control frames; about a millisecond
 MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
 CHARACTERS_PER_STEP = 8  # of a condition that is read
 COVERED_PER_STEP = 256  # subscriptions that another one might cover
@@ -59,8 +60,10 @@ class Want:
 class Subscriptions:
     """Who wants what."""
 
-    def __init__(self, links: Links, outbox: Outbox, timers: Timers) -> None:
+    def __init__(self, links: Links, routing: Routing, steps: Steps, outbox: Outbox, timers: Timers) -> None:
         self._links = links
+        self._routing = routing
+        self._steps = steps
         self._outbox = outbox
         self._timers = timers
         self._topics: TopicTable[Want] = TopicTable()
@@ -69,19 +72,11 @@ class Subscriptions:
         self._tables: dict[Profile, RouteTable] = {}
         self._departed: deque[list[Want]] = deque()
         self.count = 0
-        self.steps_left = STEPS_MAX  # until the present read has to pause
         self.has_slow_topics = False  # some topic was met of which each publication has to be looked at
         self._turns: dict[int, int] = {}
-        self.changed: Callable[[list[Subscription], list[Subscription]], None]  # those that came, and that went
-        # Where else a topic goes: topic, only inside our cluster, what is wanted besides by its content.
-        self.elsewhere: Callable[[bytes, bool, Sequence[Wish]], Elsewhere]
-        self.fields: Callable[[bytes], tuple[Field[Wish], ...]]  # … and where to look for that
-        self.spread: Callable[[Callable[[Instant], None], Instant], None]  # call when everybody knows what we told
         brokers = Access(AccessConfig()).profile(BROKERS)
-        self.local = RouteTable(brokers)  # for what arrives at us as its target
-        self.inner = RouteTable(brokers)  # for what arrives from another cluster
-        for table in (self.local, self.inner):
-            table.routes.resolve = partial(self._resolve_arrived, table)
+        self.local = RouteTable(brokers, self._resolve_arrived)  # for what arrives at us as its target
+        self.inner = RouteTable(brokers, self._resolve_arrived)  # for what arrives from another cluster
 
     # -- what clients ask ---------------------------------------------------------------------------------------
 
@@ -101,9 +96,9 @@ class Subscriptions:
         self._wants.setdefault(link, {})[subscription.number] = want
         link.subscriptions[subscription.number] = subscription
         self.count += 1
-        self.changed([subscription], [])
+        self._routing.local_change([subscription], [])
         if body.wide:
-            self.spread(lambda now: self._links.put(link, control(Kind.CONFIRMED, frame.sequence)), now)
+            self._routing.when_known(lambda now: self._links.put(link, control(Kind.CONFIRMED, frame.sequence)), now)
         else:
             self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
 
@@ -124,7 +119,7 @@ class Subscriptions:
     def _count_wide(self, pattern: bytes) -> None:
         """A filter with wildcards that comes or goes may cover, or uncover, what all others want."""
         if is_wild(pattern):
-            self.steps_left -= self.count // COVERED_PER_STEP
+            self._steps.spend(self.count // COVERED_PER_STEP)
 
     def _enter(self, want: Want) -> None:
         """Put it into its table, and let cached routes know."""
@@ -173,7 +168,7 @@ class Subscriptions:
             if body.where:
                 raise ProtocolError(Reason.BODY_MALFORMED, f"a condition needs a language: {', '.join(LANGUAGES)}")
             return Subscription(body.number, pattern, policy, body.echo, body.group), None
-        self.steps_left -= len(body.where) // CHARACTERS_PER_STEP
+        self._steps.spend(len(body.where) // CHARACTERS_PER_STEP)
         condition = condition_of(body.language, body.where)
         asked = (condition.language, condition.text)
         return Subscription(body.number, pattern, policy, body.echo, body.group, *asked), condition
@@ -188,15 +183,14 @@ class Subscriptions:
         """The route table of a profile."""
         table = self._tables.get(profile)
         if table is None:
-            table = self._tables[profile] = RouteTable(profile)
-            table.routes.resolve = partial(self._resolve_scanned, table)
+            table = self._tables[profile] = RouteTable(profile, self._resolve_scanned)
         return table
 
     def _resolve_scanned(self, table: RouteTable, topic: bytes) -> Route | None:
         """For the scan: None where it has to stop, at a topic that is none or because this read has taken long."""
-        if self.steps_left <= 0 or topic_fault(topic):
+        if self._steps.left <= 0 or topic_fault(topic):
             return None
-        self.steps_left -= 1
+        self._steps.spend(1)
         return self.resolve(table, topic)
 
     def _resolve_arrived(self, table: RouteTable, topic: bytes) -> Route | None:
@@ -212,7 +206,7 @@ class Subscriptions:
         if not table.profile.may("publish", topic):
             return table.keep(topic, (), routes_max, denied=True)
         here = self._contents.fields(topic)
-        there = self.fields(topic) if table is not self.local else ()
+        there = self._routing.fields(topic) if table is not self.local else ()
         content = None
         if here or there:
 
@@ -232,7 +226,7 @@ class Subscriptions:
         if len(self._turns) > TURNS_MAX:
             self._turns.clear()
         sinks, members = self._sinks(topic, wants)
-        elsewhere = self.elsewhere(topic, table is self.inner or table is self.local, wishes)
+        elsewhere = self._routing.destinations.elsewhere(topic, table is self.inner or table is self.local, wishes)
         if table is not self.local:
             sinks += elsewhere.hops
         shares = tuple(
@@ -247,7 +241,7 @@ class Subscriptions:
         members: dict[int, list[Sink]] = {}
         allowed: dict[RouteTable, bool] = {}
         found = [*self._topics.match(topic), *wants]
-        self.steps_left -= (len(found) + self._topics.visited) // MATCHES_PER_STEP
+        self._steps.spend((len(found) + self._topics.visited) // MATCHES_PER_STEP)
         for want in found:
             link = want.link
             if link.state != READY:
@@ -335,7 +329,7 @@ class Subscriptions:
                 self.forget(pattern)
         self.count -= len(wants)
         if wants:
-            self.changed([], [want.subscription for want in wants])
+            self._routing.local_change([], [want.subscription for want in wants])
 
     # -- looking ------------------------------------------------------------------------------------------------
 

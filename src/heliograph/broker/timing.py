@@ -11,7 +11,6 @@ network time. Nothing waits for any of this: until a broker is synchronised it u
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from heliograph.broker.config import TimeConfig
@@ -41,7 +40,7 @@ class Timing:
         timers: Timers,
     ) -> None:
         self.keeper = Keeper(broker, incarnation, heartbeat_ms * NS_PER_MS)
-        self.changed: Callable[[int], None]  # told by how much network time is ahead of ours
+        self.ahead_ns: int | None = None  # network time = now + this; None until the wall clock was told
         self._servers = Servers(config.addresses, config.poll_s * NS_PER_S, seed, outbox)
         self._outbox = outbox
         self._timers = timers
@@ -63,7 +62,7 @@ class Timing:
             self._outbox.note(ReferenceChanged(report["reference"] or "none", report["stratum"] or 0))
         time_ns = self.keeper.time_ns(now)
         if time_ns is not None:
-            self.changed(time_ns - now)
+            self.ahead_ns = time_ns - now
 
     # -- exchanges ----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 In:    an order to trace a publication; TRACE and TRACED frames that arrive in parcels like publications.
 Out:   the same frames to other brokers; one answer when all have answered or the time is over.
 State: traces under way.
-Not here: forwarding (routing/parcels.py), whom a topic concerns (routing/network.py, subscriptions.py).
+Not here: forwarding (routing/forwarding.py), whom a topic concerns (routing/destinations.py, subscriptions.py).
 
 A TRACE travels in parcels exactly as a publication of its topic would, so the hop prefix records its way. Each broker
 that would deliver says to whom, and whose conditions the publication does not fit, straight back to the broker that
@@ -20,13 +20,12 @@ from typing import Any
 import msgspec
 
 from heliograph.broker.contents import event_of, values_of
-from heliograph.broker.links import Link
 from heliograph.broker.routing.interests import Wish
-from heliograph.broker.routing.neighbours import Targets
-from heliograph.broker.routing.network import Network
-from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.plans import TTL
+from heliograph.broker.routing.ports import Port
+from heliograph.broker.routing.routing import Routing
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.targets import Targets
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Timers
@@ -79,9 +78,11 @@ class Trace:
 class Tracing:
     """Asks the network where a topic would go, and answers others who ask."""
 
-    def __init__(self, network: Network, parcels: Parcels, subscriptions: Subscriptions, timers: Timers) -> None:
-        self._network = network
-        self._parcels = parcels
+    def __init__(self, routing: Routing, subscriptions: Subscriptions, timers: Timers) -> None:
+        self._view = routing.view
+        self._targets_of = routing.destinations.targets_of
+        self._forward = routing.forwarding.forward
+        self._refuse = routing.refuse
         self._subscriptions = subscriptions
         self._timers = timers
         self._traces: dict[int, Trace] = {}
@@ -92,7 +93,7 @@ class Tracing:
         topic: bytes,
         headers: bytes,
         payload: bytes,
-        source: Link,
+        source: Port,
         done: Callable[[dict[str, Any]], None],
         now: Instant,
     ) -> None:
@@ -102,46 +103,46 @@ class Tracing:
             raise UsageError(f"{topic.decode(errors='replace')!r}: {fault}")
         if len(self._traces) >= TRACES_MAX:
             raise UsageError("too many traces are under way; try again")
-        network = self._network
+        view = self._view
         self._number += 1
         number = self._number
-        raw = _frame(Kind.TRACE, topic, network.me, number, payload, headers)
-        targets, _ = network.targets_of(topic, False, self._wishes(topic, raw))
+        raw = _frame(Kind.TRACE, topic, view.me, number, payload, headers)
+        targets, _ = self._targets_of(topic, False, self._wishes(topic, raw))
         trace = self._traces[number] = Trace(topic, targets.members.bit_count(), bool(targets.parts), done)
         trace.interests = self._interests(topic, raw)
-        here = self._recipients(topic, raw, (network.me,))
+        here = self._recipients(topic, raw, (view.me,))
         if here["links"] or here["groups"] or here["conditions"] or not (targets.members or targets.parts):
             trace.brokers.append(here)
         if targets.members or targets.parts:
-            self._parcels.forward(source, targets, raw, TTL, (), now)
+            self._forward(source, targets, raw, TTL, (), now)
             at = now + TRACE_MS * NS_PER_MS
             self._timers.set(("trace", number), at, lambda now: self._finish(number, False))
         else:
             self._finish(number, True)
 
-    def receive(self, link: Link, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
+    def receive(self, link: Port, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
         """A TRACE or TRACED frame that has arrived here."""
         if frame.kind == Kind.TRACED:
-            if frame.origin == self._network.me:
+            if frame.origin == self._view.me:
                 self._answered(frame)
             elif inside:
                 self._send_back(link, frame, trace, now)
             return
         if topic_fault(frame.topic) is not None:
-            self._network.refuse(Reason.TOPIC_INVALID)
+            self._refuse(Reason.TOPIC_INVALID)
             return
         if inside:
-            targets, _ = self._network.targets_of(frame.topic, True, self._wishes(frame.topic, frame.raw))
-            self._parcels.forward(link, Targets(targets.members), frame.raw, TTL - len(trace), trace[:-1], now)
+            targets, _ = self._targets_of(frame.topic, True, self._wishes(frame.topic, frame.raw))
+            self._forward(link, Targets(targets.members), frame.raw, TTL - len(trace), trace[:-1], now)
         body = self._recipients(frame.topic, frame.raw, trace)
         if body["links"] or body["groups"] or body["conditions"] or not inside:
             answer = Frame(_frame(Kind.TRACED, frame.topic, frame.origin, frame.sequence, _encode(body)))
             self._send_back(link, answer, (), now)
 
-    def _send_back(self, link: Link, frame: Frame, trace: tuple[int, ...], now: Instant) -> None:
+    def _send_back(self, link: Port, frame: Frame, trace: tuple[int, ...], now: Instant) -> None:
         """Toward the broker that asked, which is found like the inboxes of its sessions."""
-        targets, _ = self._network.targets_of(b"%b/%016x/trace" % (INBOX_ROOT, frame.origin), bool(trace))
-        self._parcels.forward(link, targets, frame.raw, TTL - len(trace), trace[:-1], now)
+        targets, _ = self._targets_of(b"%b/%016x/trace" % (INBOX_ROOT, frame.origin), bool(trace))
+        self._forward(link, targets, frame.raw, TTL - len(trace), trace[:-1], now)
 
     def _answered(self, frame: Frame) -> None:
         trace = self._traces.get(frame.sequence)
@@ -150,9 +151,9 @@ class Tracing:
         try:
             trace.brokers.append(msgspec.to_builtins(_decode(frame.payload)))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            self._network.refuse(Reason.BODY_MALFORMED)
+            self._refuse(Reason.BODY_MALFORMED)
             return
-        cluster = self._network.map.me.cluster
+        cluster = self._view.map.me.cluster
         near = sum(1 for row in trace.brokers if row["cluster"] == cluster and len(row["path"]) > 1)
         if not trace.others and near >= trace.members:
             self._finish(frame.sequence, True)
@@ -168,7 +169,7 @@ class Tracing:
         trace.done(
             {
                 "topic": trace.topic.decode(),
-                "entry": self._network.map.me.name,
+                "entry": self._view.map.me.name,
                 "complete": complete or near >= trace.members + trace.others,
                 "interests": trace.interests,
                 "brokers": sorted(trace.brokers, key=lambda row: (len(row["path"]), row["broker"])),
@@ -179,34 +180,34 @@ class Tracing:
         """A broker on the way: who passed it may not know its name, and we may."""
         if told != broker or not HEX.match(broker):
             return told
-        return self._network.name_of(int(broker, 16))
+        return self._view.name_of(int(broker, 16))
 
     def _wishes(self, topic: bytes, raw: bytes) -> list[Wish]:
         """Interests of others that this publication fits by its content."""
         event = event_of(raw)
-        fields = self._network.interests.fields(topic)
+        fields = self._view.interests.fields(topic)
         return values_of([entry for field in fields for entry in field.match(event)])
 
     def _interests(self, topic: bytes, raw: bytes) -> list[dict[str, Any]]:
         """What becomes of every interest of others that concerns this topic."""
-        network, event = self._network, event_of(raw)
-        wishes = network.interests.match(topic)
-        wishes += values_of([entry for field in network.interests.fields(topic) for entry in field.entries])
+        view, event = self._view, event_of(raw)
+        wishes = view.interests.match(topic)
+        wishes += values_of([entry for field in view.interests.fields(topic) for entry in field.entries])
         return [
             {
-                "of": network.name_of(wish.owner.broker),
+                "of": view.name_of(wish.owner.broker),
                 "cluster": wish.owner.wide,
                 "filter": filter_of(wish.wanted).decode(),
                 "group": wish.group or "",
                 **_became(wish.condition, event),
             }
             for wish in wishes[:INTERESTS_TOLD_MAX]
-            if wish.owner.broker != network.me
+            if wish.owner.broker != view.me
         ]
 
     def _recipients(self, topic: bytes, raw: bytes, path: tuple[int, ...]) -> dict[str, Any]:
         """Who would get this publication here, and whose conditions it was asked for."""
-        network = self._network
+        view = self._view
         table = self._subscriptions.local
         route = table.routes[topic]
         if route.content is not None:
@@ -214,9 +215,9 @@ class Tracing:
         event = event_of(raw)
         members = [sink for share in route.shares for sink in share.members]
         return {
-            "broker": network.map.me.name,
-            "cluster": network.map.me.cluster,
-            "path": [[f"{broker:016x}", network.name_of(broker)] for broker in path],
+            "broker": view.map.me.name,
+            "cluster": view.map.me.cluster,
+            "path": [[f"{broker:016x}", view.name_of(broker)] for broker in path],
             "links": [
                 {
                     "link": sink.link.id,

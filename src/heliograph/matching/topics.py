@@ -3,7 +3,7 @@
 In:    valid topics and filters as bytes (model/topics.py checks them), with any hashable value per filter.
 Out:   TopicTable.match(topic) → values in the order they were added per filter; TopicSet.matching(filter) → topics.
 State: the tables. Exact filters are one dict; filters with wildcards are a trie of levels.
-Not here: caching of answers (broker/routing/routes.py), one filter against one topic (model/topics.py).
+Not here: caching of answers (broker/routes.py), one filter against one topic (model/topics.py).
 """
 
 from __future__ import annotations

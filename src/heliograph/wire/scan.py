@@ -4,7 +4,7 @@ In:    bytes, where to start, the session's routes (looking a topic up works its
 Out:   where it stopped and why, and (route, start, end) per run of frames with the same route, in order.
 State: none of its own; it moves ``seen.next`` and its counters.
 Not here: anything that is not a plain EVENT with a valid topic. The scan stops there and the broker decides
-          (broker/broker.py), then scans on.
+          (broker/reading.py), then scans on.
 
 This is the hot path. Frame by frame it costs one struct read, one slice and one dict look-up, and no object per frame.
 Where many frames of the same length follow each other (wire/columns.py), they are read as columns, several times
@@ -31,7 +31,7 @@ _unpack = SCAN.unpack_from
 
 
 class Found(Protocol):
-    """What the scan needs of the routes in broker/routing/routes.py."""
+    """What the scan needs of the routes in broker/routes.py."""
 
     def __getitem__(self, topic: bytes, /) -> Any: ...
 

@@ -13,9 +13,9 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from heliograph.broker.routing.network import broker_id
 from heliograph.errors import Reason
 from heliograph.wire.frames import Kind, control, parcel
+from heliograph.wire.network import broker_id
 from tests.broker.routing.mesh import KEY, READ_BYTES_MAX, Mesh
 from tests.broker.talk import Heard
 
@@ -68,7 +68,7 @@ class Hostile:
     def parcel(self, frames: bytes, members: int = 0, ttl: int = 64, epoch: int | None = None, **hops: Any) -> None:
         """A parcel with these frames."""
         self._number += 1
-        epoch = self.node.broker._network.epoch if epoch is None else epoch
+        epoch = self.node.broker._routing.view.epoch if epoch is None else epoch
         self.send(parcel(len(frames), ttl, epoch, members, self._number, **hops) + frames)
 
     def member(self, **fields: Any) -> None:
@@ -77,7 +77,7 @@ class Hostile:
         record = {
             **{"record": "member", "broker": self.broker, "name": self.name, "cluster": "main", "slot": 63, "epoch": 0},
             **{"incarnation": self._incarnation, "number": self._number},
-            "links": {str(self.node.broker._network.me): 1},
+            "links": {str(self.node.broker._routing.view.me): 1},
         }
         self._tell({**record, **fields})
 
@@ -87,7 +87,7 @@ class Hostile:
         record = {
             **{"record": "gateway", "broker": self.broker, "name": self.name, "cluster": "theirs"},
             **{"speaker": self.broker, "incarnation": self._incarnation, "number": self._number, "inside": {}},
-            **{"outside": {str(self.node.broker._network.me): 1}},
+            **{"outside": {str(self.node.broker._routing.view.me): 1}},
         }
         self.speaker = fields.get("speaker", self.speaker)
         self._tell({**record, **fields})

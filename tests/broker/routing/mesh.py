@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heliograph.broker.config import BrokerConfig, LinkConfig, NetworkConfig
-from heliograph.broker.routing.network import SETTLE_NS
+from heliograph.broker.routing.routing import SETTLE_NS
 from heliograph.errors import Reason
 from heliograph.machine import Effects, Peer
 from tests.broker.talk import Heard, Talk
@@ -107,7 +107,7 @@ class Mesh:
     def run(self) -> None:
         """Carry everything to its end, in order, in no time; or in as much as brokers take to think about it."""
         self._drain()
-        while any(node.broker._network.settled != node.broker._network.map.version for node in self.nodes.values()):
+        while any(not node.broker._routing.view.is_settled for node in self.nodes.values()):
             self._tick(SETTLE_NS)
 
     def _drain(self) -> None:

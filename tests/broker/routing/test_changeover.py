@@ -12,12 +12,13 @@ import pytest
 from heliograph.broker.links import Link
 from heliograph.broker.routing import changeover, eddies
 from heliograph.broker.routing.map import Paths
-from heliograph.broker.routing.network import Network, broker_id
-from heliograph.broker.subscriptions import STEPS_MAX
+from heliograph.broker.routing.routing import Routing
+from heliograph.broker.steps import STEPS_MAX
 from heliograph.errors import Reason
 from heliograph.notes import ChangeoverCut
 from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind, control
+from heliograph.wire.network import broker_id
 from tests.broker.routing.hostile import Hostile
 from tests.broker.routing.mesh import Mesh
 from tests.broker.talk import Heard, frames
@@ -56,26 +57,26 @@ class Slow:
 
 def cost(mesh: Mesh, one: str, other: str, cost: int) -> None:
     """A broker finds a link to cost so much from now on, and everybody hears of it."""
-    network = mesh[one].broker._network
-    neighbour = network.neighbours[broker_id(other)]
+    routing = mesh[one].broker._routing
+    neighbour = routing.view.neighbours[broker_id(other)]
     neighbour.cost = cost
     mesh[one].broker.wake(mesh.now)
-    network.neighbour_changed(neighbour, mesh.now)
+    routing.neighbour_changed(neighbour, mesh.now)
     mesh[one].take()
     mesh.run()
-    while network.settled != network.map.version or _told(network).get(neighbour.broker) != cost:
+    while routing.view.settled != routing.view.map.version or _told(routing).get(neighbour.broker) != cost:
         mesh.pass_time(5, step_ms=1)
 
 
-def _told(network: Network) -> dict[int, int]:
+def _told(routing: Routing) -> dict[int, int]:
     """What a broker has told of its links."""
-    gateway = network.map.gateways.get(network.me)
-    return {**network.map.me.links, **({} if gateway is None else gateway.outside)}
+    gateway = routing.view.map.gateways.get(routing.view.me)
+    return {**routing.view.map.me.links, **({} if gateway is None else gateway.outside)}
 
 
 def step(mesh: Mesh, at: str, to: str) -> str:
-    network = mesh[at].broker._network
-    return network.name_of(network.paths.steps[broker_id(to)])
+    routing = mesh[at].broker._routing
+    return routing.view.name_of(routing.view.paths.steps[broker_id(to)])
 
 
 def counts(mesh: Mesh, at: str) -> dict[str, int]:
@@ -173,8 +174,8 @@ def test_nobody_waits_once_a_link_is_lost(lost: str) -> None:
     if lost == "b":
         mesh.kill("b")
     else:
-        mesh["d"].broker._network.peering.neighbours[broker_id("b")].suspected = True
-        mesh["d"].broker._network.announce(mesh.now)
+        mesh["d"].broker._routing.view.neighbours[broker_id("b")].suspected = True
+        mesh["d"].broker._routing.announcements.announce(mesh.now)
         mesh["d"].take()
         mesh.run()
     assert b"two" in heard.payloads
@@ -282,12 +283,12 @@ def test_an_answer_finds_its_asker_without_a_map() -> None:
     mesh.publish("a", 1, "x", b"one")
     cost(mesh, "a", "b1", 50_000)
     mesh.publish("a", 1, "x", b"two")
-    network = mesh["b1"].broker._network
-    known, network._paths = network._paths, Paths()
-    number = max(network.changeover._gathers)
-    answer = wire.Marked(network.me, network.me, broker_id("b3"), 9)
-    mesh["b1"].broker._network.changeover.receive(_link(mesh, "b1", "b3"), _marked(answer, number), mesh.now)
-    network._paths = known
+    routing = mesh["b1"].broker._routing
+    known, routing.view._paths = routing.view._paths, Paths()
+    number = max(routing.changeover._gathers)
+    answer = wire.Marked(routing.view.me, routing.view.me, broker_id("b3"), 9)
+    mesh["b1"].broker._routing.changeover.receive(_link(mesh, "b1", "b3"), _marked(answer, number), mesh.now)
+    routing.view._paths = known
     mesh["b1"].take()
     mesh.run()
     assert counts(mesh, "a")["answered"] == 1
@@ -295,7 +296,7 @@ def test_an_answer_finds_its_asker_without_a_map() -> None:
 
 
 def _link(mesh: Mesh, at: str, other: str) -> Link:
-    return mesh[at].broker._network.neighbours[broker_id(other)].link
+    return mesh[at].broker._routing.view.neighbours[broker_id(other)].link
 
 
 def _marked(answer: wire.Marked, number: int) -> Frame:
@@ -309,12 +310,12 @@ def test_publications_of_a_read_that_was_put_off_go_by_the_ways_of_then() -> Non
     slow = Slow(mesh, "b", "d")
     many = [b"%d" % number for number in range(3 * STEPS_MAX)]
     node.broker.receive(2, b"".join(node.an_event(2, "t/x", one, headers=b'{"k":1}') for one in many), mesh.now)
-    assert node.broker._postponed
-    network = node.broker._network
-    neighbour = network.neighbours[broker_id("b")]
+    assert node.broker._reading._postponed
+    routing = node.broker._routing
+    neighbour = routing.view.neighbours[broker_id("b")]
     neighbour.cost = 50_000
-    network.neighbour_changed(neighbour, mesh.now)
-    network.settle(mesh.now)
+    routing.neighbour_changed(neighbour, mesh.now)
+    routing.settle(mesh.now)
     mesh["a"].take()
     mesh.run()
     mesh.pass_time(10)
@@ -431,7 +432,7 @@ def test_an_answer_that_nobody_waits_for_is_nothing_and_one_for_others_is_passed
 def test_a_marker_that_is_none_is_counted_and_its_relay_is_not_blamed() -> None:
     mesh, _ = a_diamond()
     hostile = Hostile(mesh, "a")
-    bit = 1 << mesh["a"].broker._network.map.me.slot
+    bit = 1 << mesh["a"].broker._routing.view.map.me.slot
     for body in (b"", b"{}", b'{"broker":-1,"speaker":1}', b"\xff"):
         hostile.parcel(control(Kind.MARK, 1, body), members=bit)
     assert hostile.end is None
@@ -449,10 +450,10 @@ def test_markers_that_wait_for_members_are_bounded_per_neighbour(monkeypatch: py
     mark = control(Kind.MARK, 1, wire.encode(wire.Mark(hostile.broker, hostile.broker)))
     for _ in range(20):
         hostile.parcel(mark, clusters=(broker_id("b1"),))
-    assert len(mesh["b1"].broker._network.changeover._gathers) == 5
+    assert len(mesh["b1"].broker._routing.changeover._gathers) == 5
     assert mesh.report("b1", "overview")["refused"]["requests_over_limit"] == 15
     slow.let_go()
-    assert not mesh["b1"].broker._network.changeover._gathers
+    assert not mesh["b1"].broker._routing.changeover._gathers
     assert [frame.kind for frame in hostile.heard.answers].count(Kind.MARKED) == 5
 
 
@@ -464,7 +465,7 @@ def test_markers_whose_members_never_answer_are_forgotten() -> None:
     hostile.gateway()
     slow = Slow(mesh, "b1", "b3")
     hostile.parcel(control(Kind.MARK, 1, wire.encode(wire.Mark(hostile.broker, 7))), clusters=(broker_id("b1"),))
-    assert mesh["b1"].broker._network.changeover._gathers
+    assert mesh["b1"].broker._routing.changeover._gathers
     slow.let_go(lose=True)
     mesh.pass_time(HOLD_MS)
-    assert not mesh["b1"].broker._network.changeover._gathers
+    assert not mesh["b1"].broker._routing.changeover._gathers

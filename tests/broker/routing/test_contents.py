@@ -142,7 +142,7 @@ def test_of_a_condition_that_a_broker_cannot_read_the_filter_stands() -> None:
 
     assert mesh.report("b", "overview")["refused"] == {}
     for name in ("b", "c"):
-        interests = mesh[name].broker._network.interests
+        interests = mesh[name].broker._routing.view.interests
         assert list(interests.owners[(7, False)].filters) == [Conditional(b"hosts/#", "prolog", "likes(X)")]
         assert [wish.owner.broker for wish in interests.match(b"hosts/h1")] == [7]
         assert interests.fields(b"hosts/h1") == ()

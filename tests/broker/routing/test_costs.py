@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.ports import Neighbour
 from heliograph.broker.routing.speaker import coarse
 from tests.broker.routing.mesh import Mesh
 
@@ -53,8 +53,8 @@ def test_a_cost_between_gateways_is_told_anew_when_it_differs_by_an_eighth() -> 
 
 def test_what_happens_to_a_link_between_clusters_is_no_news_for_the_members_inside() -> None:
     mesh = Mesh({"a": ["b"], "b": ["c"]}, {"a": "near", "b": "near", "c": "far"})
-    before = mesh["b"].broker._network.map.me.number
+    before = mesh["b"].broker._routing.view.map.me.number
     mesh.kill("c")
     mesh.pass_time(50)
-    assert mesh["b"].broker._network.map.me.number == before
+    assert mesh["b"].broker._routing.view.map.me.number == before
     assert [row["outside"] for row in mesh.report("a", "map")["gateways"] if row["broker"] == "b"] == [{}]

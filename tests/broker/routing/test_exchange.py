@@ -38,10 +38,10 @@ def answers(mesh: Mesh, one: str, other: str, body: bytes) -> list[Frame]:
 
 def test_what_is_offered_and_unknown_is_asked_for_and_what_is_known_is_not() -> None:
     mesh = Mesh({"a": ["b"]})
-    known = mesh["b"].broker._network
-    age = known.age("member", known.me)
+    known = mesh["b"].broker._routing
+    age = known.catalogue.age("member", known.view.me)
     assert age is not None
-    offer = Sync(has=[("member", 77, 1, 1), ("narrow", 78, 1, 1), ("member", known.me, *age)])
+    offer = Sync(has=[("member", 77, 1, 1), ("narrow", 78, 1, 1), ("member", known.view.me, *age)])
     [answer] = answers(mesh, "a", "b", wire.encode(offer))
     assert wire.decode_sync(answer.payload) == Sync(wants=[("member", 77), ("narrow", 78)])
 
@@ -50,7 +50,7 @@ def test_what_is_asked_for_is_told_in_full() -> None:
     mesh = Mesh({"a": ["b"]})
     mesh.client("b", 1)
     mesh.subscribe("b", 1, "x")
-    me = mesh["b"].broker._network.me
+    me = mesh["b"].broker._routing.view.me
     wishes = Sync(wants=[("member", me), ("narrow", me), ("narrow", 99)])
     record, interest = answers(mesh, "a", "b", wire.encode(wishes))
     assert wire.decode_record(record.payload).broker == me
@@ -60,8 +60,8 @@ def test_what_is_asked_for_is_told_in_full() -> None:
 
 def test_the_inside_of_a_cluster_is_not_told_to_another_even_if_it_asks() -> None:
     mesh = Mesh({"a": ["b"], "b": ["c"]}, {"a": "x", "b": "y", "c": "y"})
-    network = mesh["b"].broker._network
-    inside = [("member", broker) for broker in network.map.members] + [("narrow", network.me)]
+    routing = mesh["b"].broker._routing
+    inside = [("member", broker) for broker in routing.view.map.members] + [("narrow", routing.view.me)]
     assert answers(mesh, "a", "b", wire.encode(Sync(wants=inside))) == []
     offer = Sync(has=[("member", 77, 1, 1), ("narrow", 77, 1, 1)])
     assert answers(mesh, "a", "b", wire.encode(offer)) == []
@@ -69,10 +69,10 @@ def test_the_inside_of_a_cluster_is_not_told_to_another_even_if_it_asks() -> Non
 
 def test_more_than_fits_one_body_is_offered_in_several() -> None:
     mesh = Mesh({"a": ["b"]})
-    network = mesh["a"].broker._network
+    routing = mesh["a"].broker._routing
     bodies: list[bytes] = []
-    network.put = lambda neighbour, kind, body: bodies.append(body)
-    network.exchange.offer([("member", network.me)] * (SYNC_PER_BODY_MAX + 1))
+    routing._teller.put = lambda neighbour, kind, body: bodies.append(body)
+    routing._exchange.offer([("member", routing.view.me)] * (SYNC_PER_BODY_MAX + 1))
     assert [len(wire.decode_sync(body).has) for body in bodies] == [SYNC_PER_BODY_MAX, 1]
 
 

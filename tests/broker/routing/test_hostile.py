@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from heliograph.broker.config import BrokerConfig, LimitsConfig, LinkConfig, ListenerConfig, NetworkConfig
 from heliograph.broker.routing import exchange, interests, life, waves
 from heliograph.broker.routing import map as network_map
-from heliograph.broker.routing.network import broker_id
 from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import NameContested
 from heliograph.wire.frames import HEAD, Kind, control, event, parcel
 from heliograph.wire.limits import AGE_MAX, CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, LINKS_PER_BROKER_MAX
-from heliograph.wire.network import INTERESTS_PER_BODY_MAX
+from heliograph.wire.network import INTERESTS_PER_BODY_MAX, broker_id
 from tests.broker.routing.hostile import Hostile
 from tests.broker.routing.mesh import KEY, Mesh, Node
 from tests.broker.talk import Heard, Talk
@@ -192,7 +191,7 @@ def test_a_broker_about_which_nothing_can_be_newer_says_so_and_goes_on() -> None
         hostile.member(broker=broker_id("a"), name="a", links={}, incarnation=AGE_MAX, number=AGE_MAX)
         mesh.pass_time(2_000)
     assert mesh.report("a", "overview")["refused"]["name_taken"] == 1
-    assert mesh["a"].broker._network.map.me.incarnation <= AGE_MAX
+    assert mesh["a"].broker._routing.view.map.me.incarnation <= AGE_MAX
 
 
 @pytest.mark.req("N4")
@@ -202,7 +201,7 @@ def test_two_brokers_of_one_name_do_not_outbid_each_other_without_end() -> None:
     twin = mesh.nodes["twin"] = Node(mesh, "twin", BrokerConfig(name="a", network=network), 5)
     twin.take()
     mesh.pass_time(5_000)
-    lives = [node.broker._network.map.me.incarnation for node in (mesh["a"], twin)]
+    lives = [node.broker._routing.view.map.me.incarnation for node in (mesh["a"], twin)]
     assert max(lives) < 5 + 2 * 5_000 * 1_000_000 // life.RENEW_NS + 5
     assert any(isinstance(note, NameContested) for note in mesh["a"].notes)
 
@@ -235,7 +234,7 @@ def test_interests_beyond_the_room_for_all_are_counted_and_not_kept(monkeypatch:
     mesh, hostile, heard = beset()
     for owner in range(1, 20):
         hostile.interest(owner=owner, add=[f"{owner}/{number}" for number in range(50)])
-    known = mesh["a"].broker._network.interests
+    known = mesh["a"].broker._routing.view.interests
     assert 50 < len(known) < 100
     assert mesh.report("a", "overview")["refused"]["subscriptions_over_limit"] > 10
     assert all_is_well(mesh, heard)
@@ -251,7 +250,7 @@ def test_snapshots_that_never_end_take_bounded_room_and_one_of_which_parts_were_
     mesh, hostile, heard = beset()
     for owner in range(1, 200):
         hostile.interest(owner=owner, more=True, number=7, add=[f"{owner}/{number}" for number in range(20)])
-    known = mesh["a"].broker._network.interests
+    known = mesh["a"].broker._routing.view.interests
     assert sum(len(owner.pending) for owner in known.owners.values()) < 20
     hostile.interest(owner=1, number=7, add=["1/20"], total=21)
     asked = [json.loads(frame.payload) for frame in hostile.heard.answers if frame.kind == Kind.SYNC]
@@ -268,7 +267,7 @@ def test_a_broker_that_is_linked_in_the_middle_of_a_snapshot_asks_for_the_rest()
     mesh.add("d", ["a"])
     hostile.interest(number=50, add=pages[1], total=1_000)
     mesh.pass_time(500)
-    table = mesh["d"].broker._network.interests
+    table = mesh["d"].broker._routing.view.interests
     assert len(table.owners[(hostile.broker, False)].filters) == 1_000
 
 
@@ -344,7 +343,7 @@ def test_what_an_entry_broker_should_have_refused_is_counted_where_it_arrives_an
     frame: bytes, reason: str
 ) -> None:
     mesh, hostile, heard = beset()
-    hostile.parcel(frame, members=1 << mesh["c"].broker._network.map.me.slot)
+    hostile.parcel(frame, members=1 << mesh["c"].broker._routing.view.map.me.slot)
     assert list(mesh.report("c", "overview")["refused"]) == [reason]
     assert heard.payloads == []
     assert hostile.end is None
@@ -364,8 +363,8 @@ def test_an_answer_to_a_trace_that_is_none_is_counted_and_left_out(body: bytes) 
     answers: list[Any] = []
     node = mesh["a"].broker
     node._orders._tracing.start(b"x", b"", b"", node._links.by_id[2], answers.append, mesh.now)
-    head = HEAD.pack(HEAD_BYTES - 4 + 1 + len(body), Kind.TRACED, 0, 1, node._network.me, 1, 0)
-    hostile.parcel(head + b"x" + body, members=1 << node._network.map.me.slot)
+    head = HEAD.pack(HEAD_BYTES - 4 + 1 + len(body), Kind.TRACED, 0, 1, node._routing.view.me, 1, 0)
+    hostile.parcel(head + b"x" + body, members=1 << node._routing.view.map.me.slot)
     mesh["a"].take()
     mesh.pass_time(600)
     assert [row["broker"] for row in answers[0]["brokers"]] == ["c"]

@@ -16,8 +16,8 @@ TIMES: dict[str, Any] = {"heartbeat_ms": 500, "suspect_ms": 1_000, "dead_ms": 2_
 
 def names(mesh: Mesh, at: str) -> list[str]:
     """Every broker of which something is known there."""
-    network = mesh[at].broker._network
-    return sorted({network.name_of(broker) for _, broker in network.known()})
+    routing = mesh[at].broker._routing
+    return sorted({routing.view.name_of(broker) for _, broker in routing.catalogue.known()})
 
 
 def remembered(mesh: Mesh, at: str) -> list[str]:
@@ -49,7 +49,7 @@ def test_links_that_come_and_go_do_not_keep_the_dead_in_memory() -> None:
     mesh.kill("dead")
     for _ in range(4):
         for one, other in (("a", "b"), ("b", "c"), ("c", "a")):
-            peering = mesh[one].broker._network.peering
+            peering = mesh[one].broker._peering
             peering.drop(LinkConfig(host=other))
             mesh[one].take()
             mesh.pass_time(300)
@@ -81,9 +81,9 @@ def test_who_has_forgotten_what_a_neighbour_still_remembers_is_told_when_it_come
     mesh.client("a", 2)
     mesh.stalled.add(frozenset("bc"))
     mesh.pass_time(2_500)
-    network = mesh["a"].broker._network
-    for item in network.memory.lost:  # as if a had noticed the loss long before b
-        network.forget(*item)
+    routing = mesh["a"].broker._routing
+    for item in routing.memory.lost:  # as if a had noticed the loss long before b
+        routing._forget(*item)
     mesh["a"].take()
     mesh.stalled.clear()
     mesh.pass_time(3_000)
@@ -96,15 +96,16 @@ def test_a_gateway_that_is_none_any_more_and_a_speaker_that_is_silent_are_forgot
     clusters = {"a": "x", "b": "x", "f": "x", "c": "y"}
     mesh = Mesh({"b": ["a", "c"], "a": ["c", "f"]}, clusters, **TIMES)
     assert mesh.report("c", "map")["clusters"][0]["speaker"] == "a"
-    mesh["a"].broker._network.peering.drop(LinkConfig(host="c"))
+    mesh["a"].broker._peering.drop(LinkConfig(host="c"))
     mesh["a"].take()
     mesh.pass_time(2_000)
     assert "gateway a" in remembered(mesh, "c")
     mesh.add("low139", ["b"], "x")  # its slot is 0
     mesh.pass_time(7_000)
-    network = mesh["c"].broker._network
-    assert [gateway.name for gateway in network.map.gateways.values() if gateway.cluster == "x"] == ["b"]
-    assert [owner for owner in network.interests.owners if owner[1]] == [(mesh["low139"].broker._network.me, True)]
+    routing = mesh["c"].broker._routing
+    assert [gateway.name for gateway in routing.view.map.gateways.values() if gateway.cluster == "x"] == ["b"]
+    owners = [owner for owner in routing.view.interests.owners if owner[1]]
+    assert owners == [(mesh["low139"].broker._routing.view.me, True)]
 
 
 def test_a_gateway_that_lost_its_last_link_while_it_was_alone_is_not_taken_for_one_when_it_is_back() -> None:
@@ -112,15 +113,15 @@ def test_a_gateway_that_lost_its_last_link_while_it_was_alone_is_not_taken_for_o
     mesh = Mesh({"g": ["b", "c"], "b": ["a"], "a": ["c"]}, clusters, **TIMES)
     mesh.stalled.add(frozenset("gb"))
     mesh.pass_time(2_500)
-    mesh["g"].broker._network.peering.drop(LinkConfig(host="c"))
+    mesh["g"].broker._peering.drop(LinkConfig(host="c"))
     mesh["g"].take()
     mesh.pass_time(100)
-    network = mesh["b"].broker._network
-    for item in network.memory.lost:  # as if b had begun anew: it learns the old record from a
-        network.forget(*item)
+    routing = mesh["b"].broker._routing
+    for item in routing.memory.lost:  # as if b had begun anew: it learns the old record from a
+        routing._forget(*item)
     mesh.stalled.clear()
     mesh.pass_time(1_500)
     assert names(mesh, "b") == ["a", "b", "c", "g"]
     for name in "abc":
-        gateways = mesh[name].broker._network.map.gateways.values()
+        gateways = mesh[name].broker._routing.view.map.gateways.values()
         assert sorted(gateway.name for gateway in gateways if gateway.outside) == ["a", "c"], name

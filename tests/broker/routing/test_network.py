@@ -119,7 +119,8 @@ def test_a_silent_neighbour_is_suspected_and_what_it_had_not_confirmed_goes_anot
     mesh.subscribe("d", 1, "x")
     via = (
         "b"
-        if mesh["a"].broker._network.paths.steps[mesh["d"].broker._network.me] == mesh["b"].broker._network.me
+        if mesh["a"].broker._routing.view.paths.steps[mesh["d"].broker._routing.view.me]
+        == mesh["b"].broker._routing.view.me
         else "c"
     )
     for other in "ad":
@@ -139,8 +140,8 @@ def test_every_run_that_waited_for_a_slow_neighbour_goes_another_way_when_it_die
     heard = mesh.client("d", 1)
     mesh.client("a", 2)
     mesh.subscribe("d", 1, "x")
-    network = mesh["a"].broker._network
-    via = network.name_of(network.paths.steps[mesh["d"].broker._network.me])
+    routing = mesh["a"].broker._routing
+    via = routing.view.name_of(routing.view.paths.steps[mesh["d"].broker._routing.view.me])
     slow = next(link for link, (end, _) in mesh["a"].ends.items() if end.name == via)
     mesh["a"].press(slow, True)
     for payload in (b"one", b"two", b"three"):
@@ -155,8 +156,8 @@ def test_what_went_into_a_link_that_is_dead_in_one_direction_goes_another_way_wh
     heard = mesh.client("d", 1)
     mesh.client("a", 2)
     mesh.subscribe("d", 1, "x")
-    network = mesh["a"].broker._network
-    via = network.name_of(network.paths.steps[mesh["d"].broker._network.me])
+    routing = mesh["a"].broker._routing
+    via = routing.view.name_of(routing.view.paths.steps[mesh["d"].broker._routing.view.me])
     mesh.muted.add(("a", via))
     mesh.publish("a", 2, "x", b"one")
     assert heard.payloads == []
@@ -205,7 +206,7 @@ def test_a_broker_with_another_key_is_refused() -> None:
     stranger = Mesh({"z": []}, key=b"other" * 8)
     mesh.nodes["z"] = stranger.nodes["z"]
     stranger.nodes["z"].mesh = mesh
-    mesh["z"].broker._network.peering.aim(LinkConfig(host="a"), mesh.now)
+    mesh["z"].broker._peering.aim(LinkConfig(host="a"), mesh.now)
     mesh["z"].take()
     mesh.run()
     assert mesh.report("a", "map")["neighbours"] == []
@@ -305,7 +306,7 @@ def test_a_broker_that_was_a_gateway_in_an_earlier_life_says_that_it_is_none_any
     assert row(mesh, "b1", "gateways", "a1")["outside"] == {"b1": row(mesh, "b1", "neighbours", "a1")["cost"]}
     mesh.kill("a1")
     mesh.add("a1", ["a2"], "a")
-    mesh["b1"].broker._network.peering.drop(LinkConfig(host="a1"))
+    mesh["b1"].broker._peering.drop(LinkConfig(host="a1"))
     mesh.pass_time(500)
     assert row(mesh, "b1", "gateways", "a1")["outside"] == {}
 
@@ -321,7 +322,7 @@ def test_a_gateway_whose_clock_was_set_back_is_believed_after_its_restart() -> N
 
 def test_a_link_that_is_removed_while_it_is_dialled_does_not_come_up() -> None:
     mesh = Mesh({"a": [], "b": []})
-    peering = mesh["a"].broker._network.peering
+    peering = mesh["a"].broker._peering
     peering.aim(LinkConfig(host="b"), mesh.now)
     mesh["a"].take()
     assert peering.drop(LinkConfig(host="b"))
@@ -338,7 +339,7 @@ def test_what_comes_while_a_removed_link_is_closing_goes_another_way() -> None:
     mesh.subscribe("b", 1, "x")
     mesh.client("a", 2)
     mesh.publish("a", 2, "x", b"before")
-    assert mesh["a"].broker._network.peering.drop(LinkConfig(host="b"))
+    assert mesh["a"].broker._peering.drop(LinkConfig(host="b"))
     mesh["a"].publish(2, "x", b"meanwhile")
     mesh.run()
     assert heard.payloads == [b"before", b"meanwhile"]
@@ -350,8 +351,8 @@ def test_what_a_broken_link_had_not_confirmed_turns_back_where_that_is_the_only_
     heard = mesh.client("c", 1)
     mesh.client("a", 2)
     mesh.subscribe("c", 1, "x")
-    network = mesh["a"].broker._network
-    via = network.name_of(network.paths.steps[mesh["c"].broker._network.me])
+    routing = mesh["a"].broker._routing
+    via = routing.view.name_of(routing.view.paths.steps[mesh["c"].broker._routing.view.me])
     mesh.stalled.add(frozenset((via, "c")))
     mesh.publish("a", 2, "x", b"one")
     assert heard.payloads == []
@@ -379,7 +380,7 @@ def test_new_settings_add_and_remove_links_and_say_what_needs_a_restart() -> Non
 @pytest.mark.req("O5")
 def test_links_that_were_added_by_command_outlast_new_settings() -> None:
     mesh = Mesh({"a": ["b"], "c": []})
-    mesh["a"].broker._network.peering.aim(LinkConfig(host="c"), mesh.now)
+    mesh["a"].broker._peering.aim(LinkConfig(host="c"), mesh.now)
     mesh["a"].take()
     mesh.run()
     mesh["a"].broker.tell(Reload(mesh["a"].broker._config), mesh.now)

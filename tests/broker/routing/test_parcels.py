@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.broker.routing.neighbours import UNCONFIRMED_BYTES_MAX
 from heliograph.broker.routing.parcels import CONFIRM_BYTES, CONFIRM_MS
+from heliograph.broker.routing.ports import UNCONFIRMED_BYTES_MAX
 from tests.broker.routing.mesh import Mesh
 
 pytestmark = pytest.mark.req("N5")

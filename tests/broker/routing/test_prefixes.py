@@ -3,8 +3,8 @@
 import pytest
 
 from heliograph.broker.links import Link
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Targets
-from heliograph.broker.routing.routes import Sink
+from heliograph.broker.routing.ports import HopSink, Neighbour, Sink
+from heliograph.broker.routing.targets import Targets
 from heliograph.machine import Peer
 from heliograph.wire.frames import delivery, event, parcel
 

@@ -206,7 +206,7 @@ def test_many_wide_subscriptions_at_once_take_two_questions_and_none_is_confirme
     before = len(heard.answers)
     for number in range(1, 201):
         mesh["a"].subscribe(1, f"t/{number}", number, wide=True)
-    far = mesh["c"].broker._network.interests
+    far = mesh["c"].broker._routing.view.interests
     carried = mesh.carried[("a", "b")]
     while mesh.work:
         mesh.step()

@@ -86,7 +86,7 @@ def test_a_filter_that_comes_back_before_it_is_gone_covers_what_it_covered() -> 
     before = interests_of_the_cluster(mesh)
     mesh["a"].unsubscribe(1, MANY)
     mesh.run()
-    assert Interest(b"a/#") in mesh["a"].broker._network.voice._covers.roots
+    assert Interest(b"a/#") in mesh["a"].broker._routing.advertising.voice._covers.roots
     mesh.subscribe("a", 1, "a/#", MANY)
     mesh.pass_time(1_000)
     assert interests_of_the_cluster(mesh) == before

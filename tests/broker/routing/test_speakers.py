@@ -58,7 +58,7 @@ def test_nothing_is_lost_while_a_broker_joins_that_is_to_speak(at: str) -> None:
                 node.broker.wake(mesh.now)
                 node.take()
     mesh.run()
-    assert mesh.report("b", "map")["clusters"][0]["speaker"] == f"{joining.broker._network.me:016x}"
+    assert mesh.report("b", "map")["clusters"][0]["speaker"] == f"{joining.broker._routing.view.me:016x}"
     for name, got in heard.items():
         for source, count in numbers.items():
             wanted = [f"{source}{number}".encode() for number in range(count)]
@@ -69,10 +69,10 @@ def test_a_speaker_ends_when_another_has_taken_over() -> None:
     mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["d"]}, {"a": "x", "b": "x", "c": "y", "d": "y"})
     mesh.add("low139", ["d"], "y")
     mesh.pass_time(100)
-    owners = mesh["a"].broker._network.interests.owners
-    assert mesh["d"].broker._network.speaker.voice is None
-    assert owners[(mesh["d"].broker._network.me, True)].filters == {}
-    assert len(owners[(mesh["low139"].broker._network.me, True)].filters) == 3
+    owners = mesh["a"].broker._routing.view.interests.owners
+    assert mesh["d"].broker._routing.advertising.speaker.voice is None
+    assert owners[(mesh["d"].broker._routing.view.me, True)].filters == {}
+    assert len(owners[(mesh["low139"].broker._routing.view.me, True)].filters) == 3
 
 
 @pytest.mark.parametrize("at", ["c", "d", "low139"])
@@ -86,14 +86,14 @@ def test_a_wide_subscription_made_while_another_begins_to_speak_is_confirmed_whe
             go_on(mesh)
         mesh[at].join(9)
         heard = mesh[at].heard[9]
-        was_in_reach = bool(mesh[at].broker._network.paths.parts)
+        was_in_reach = bool(mesh[at].broker._routing.view.paths.parts)
         mesh[at].subscribe(9, "t", wide=True)
         for _ in range(2_000):
             if "CONFIRMED" in heard.order:
                 break
             go_on(mesh)
-        network = mesh["a"].broker._network
-        targets, _ = network.targets_of(b"t", inside=False)
+        routing = mesh["a"].broker._routing
+        targets, _ = routing.destinations.targets_of(b"t", inside=False)
         assert targets.parts or not was_in_reach, f"after {steps} steps a does not know"
 
 

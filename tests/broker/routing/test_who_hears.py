@@ -55,7 +55,7 @@ def heard(mesh: Mesh) -> dict[str, int]:
 def change_of(mesh: Mesh, dialler: str, other: str, *, comes: bool) -> Counter[bool]:
     """A link goes or comes. How many brokers have another view since then, and how many the same one."""
     before, views = heard(mesh), {name: view(mesh, name) for name in mesh.nodes}
-    peering = mesh[dialler].broker._network.peering
+    peering = mesh[dialler].broker._peering
     if comes:
         peering.aim(LinkConfig(host=other), mesh.now)
     else:
@@ -88,7 +88,7 @@ def test_a_link_between_members_that_are_no_gateways_is_heard_of_in_its_cluster_
     mesh.pass_time(3_000)
     before = heard(mesh)
 
-    assert mesh["a3"].broker._network.peering.drop(LinkConfig(host="a4"))
+    assert mesh["a3"].broker._peering.drop(LinkConfig(host="a4"))
     mesh["a3"].take()
     mesh.run()
     mesh.pass_time(3_000)

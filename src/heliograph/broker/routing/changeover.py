@@ -1,10 +1,9 @@
 """The changeover: how one way to a destination is left for another without anything being overtaken.
 
 In:    ``begin`` (the ways were worked out anew), ``release_all`` (a link is gone, here or elsewhere), ``arrive`` (a
-       MARK has reached us), ``receive`` (a MARKED); what ``Plans`` sends to ``detour``.
-Out:   ``way_to``: the neighbour that leads to a destination now, or ``detour`` while it has to wait; MARK and MARKED
-       frames; what was held back, sent on.
-State: per destination that is changed its hold; what is held back; the marks that members of our cluster must answer.
+       MARK has reached us), ``receive`` (a MARKED); what ``Plans`` sends to the detour (holds.py).
+Out:   holds, while a destination has to wait; MARK and MARKED frames; what was held back, sent on.
+State: what is held back; the marks that members of our cluster must answer.
 Not here: which way is shortest (map.py), what goes where (plans.py), parcels (parcels.py).
 Paper: [grid] §1.2; N11, publisher order.
 
@@ -22,21 +21,20 @@ costs in order is counted where it is delivered (``late``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Run, Targets, stand_in
-from heliograph.broker.routing.plans import TTL
-from heliograph.broker.routing.routes import Sink
+from heliograph.broker.routing.holds import Hold, Holds
+from heliograph.broker.routing.map import Paths
+from heliograph.broker.routing.plans import TTL, Plans
+from heliograph.broker.routing.ports import HopSink, LinkWriter, Port, Sink
+from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import ChangeoverCut
 from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind, control
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.map import Paths
-    from heliograph.broker.routing.network import Network
 
 HOLD_NS = 5_000_000_000  # nothing is held back for longer. A busy computer answers after a second or two, and a shorter
 # time than that would let publications overtake; a MARK is lost only where an overloaded link drops what waits for it.
@@ -47,26 +45,12 @@ GATHERS_MAX = 4_096  # MARKs that wait for our members: one of every broker of a
 GATHERS_PER_NEIGHBOUR_MAX = 1_024  # … of which one neighbour cannot take all
 
 
-class Hold:
-    """A destination whose way is being changed."""
-
-    __slots__ = ("is_answered", "is_over", "number", "old", "since", "step")
-
-    def __init__(self, number: int, old: int, step: int, since: Instant) -> None:
-        self.number = number  # of our MARK
-        self.old = old  # the neighbour by which it was reached until now
-        self.step = step  # the one that follows, even if another would be shorter by then
-        self.since = since
-        self.is_answered = False
-        self.is_over = False  # what was held back leaves now
-
-
 class Gather:
     """A MARK that members of our cluster have to answer before we do."""
 
     __slots__ = ("mark", "number", "source", "waiting", "way")
 
-    def __init__(self, mark: wire.Mark, number: int, way: list[int], source: Link, waiting: dict[int, None]) -> None:
+    def __init__(self, mark: wire.Mark, number: int, way: list[int], source: Port, waiting: dict[int, None]) -> None:
         self.mark = mark
         self.number = number  # of the asker
         self.way = way
@@ -77,12 +61,15 @@ class Gather:
 class Changeover:
     """Changes ways in order."""
 
-    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
-        self._network = network
+    def __init__(
+        self, view: View, holds: Holds, plans: Plans, teller: Teller, links: LinkWriter, timers: Timers
+    ) -> None:
+        self._view = view
+        self._holds = holds
+        self._plans = plans
+        self._teller = teller
         self._links = links
         self._timers = timers
-        self.holds: dict[int, Hold] = {}  # destination -> its hold
-        self.detour = stand_in(self._hold_back)  # stands for the neighbour to which what is held back will go
         self._held: list[Run] = []
         self._held_bytes = 0
         self._marked: dict[int, int] = {}  # number of a MARK of ours -> destination
@@ -98,31 +85,20 @@ class Changeover:
         """What was changed, how it ended, and what is held back."""
         return {
             **self._counts,  # these but the first: how holds ended
-            "holding": len(self.holds),
+            "holding": len(self._holds.changing),
             "held_bytes": self._held_bytes,
             "held_bytes_most": self._held_bytes_most,
             "longest_us": self._longest_ns // 1_000,
             "unroutable": self._unroutable,
         }
 
-    # -- the way of a destination ---------------------------------------------------------------------------------
-
-    def way_to(self, destination: int, step: int | None, trace: tuple[int, ...]) -> Neighbour | None:
-        """The neighbour that leads there for a parcel with this trace, where ``step`` would be the shortest."""
-        neighbours = self._network.neighbours
-        hold = self.holds.get(destination)
-        if hold is not None:
-            if not hold.is_over and self._network.me not in trace and trace[-1:] != (hold.old,):
-                return self.detour
-            if hold.step in neighbours:
-                step = hold.step
-        return None if step is None else neighbours.get(step)
+    # -- a way is changed -------------------------------------------------------------------------------------------
 
     def begin(self, before: Paths, now: Instant) -> None:
         """Ways changed, and none of them is lost: mark those that were in use."""
-        paths = self._network.paths
+        paths = self._view.paths
         for broker, member in paths.cluster.items():
-            if broker in before.cluster and broker != self._network.me:
+            if broker in before.cluster and broker != self._view.me:
                 self._change(broker, broker, Targets(1 << member.slot), before.steps[broker], now)
         for speaker, gateway in paths.parts.items():
             name = speaker if speaker in before.parts else before.speakers.get(gateway, speaker)
@@ -130,24 +106,24 @@ class Changeover:
 
     def _change(self, destination: int, name: int, targets: Targets, old: int | None, now: Instant) -> None:
         """Mark the old way of a destination, which may have had another name, if there is something on it."""
-        network = self._network
+        view = self._view
         step = self._step_to(destination)
-        neighbour = None if old is None else network.neighbours.get(old)
-        if destination in self.holds or step in (None, old) or neighbour is None or neighbour.suspected:
+        neighbour = None if old is None else view.neighbours.get(old)
+        if destination in self._holds.changing or step in (None, old) or neighbour is None or neighbour.suspected:
             return
-        if not (network.plans.is_used(name, now) or network.plans.is_used(destination, now)):
+        if not (self._plans.is_used(name, now) or self._plans.is_used(destination, now)):
             return
         assert step is not None
         number = self._next_number()
-        self.holds[destination] = Hold(number, neighbour.broker, step, now)
+        self._holds.changing[destination] = Hold(number, neighbour.broker, step, now)
         self._marked[number] = destination
         self._counts["changes"] += 1
-        sink = HopSink(neighbour, targets, TTL, network.epoch, (network.me,))
+        sink = HopSink(neighbour, targets, TTL, view.epoch, (view.me,))
         self._links.deliver(neighbour.link, sink, self._mark(number), now)
         self._timers.set(("hold over", now), now + HOLD_NS, self._look_for_overdue)
 
     def _step_to(self, destination: int) -> int | None:
-        paths = self._network.paths
+        paths = self._view.paths
         return paths.steps.get(destination) if destination in paths.cluster else paths.next_to_part(destination)
 
     def _next_number(self) -> int:
@@ -155,78 +131,75 @@ class Changeover:
         return self._number
 
     def _mark(self, number: int) -> bytes:
-        network = self._network
-        return control(Kind.MARK, number, wire.encode(wire.Mark(network.me, network.paths.speaker)))
+        view = self._view
+        return control(Kind.MARK, number, wire.encode(wire.Mark(view.me, view.paths.speaker)))
 
     # -- holding back ---------------------------------------------------------------------------------------------
 
-    def _hold_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
+    def hold_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
         """Keep a run for those of its targets that have to wait; a sink may be older than the end of their hold."""
         assert isinstance(sink, HopSink)
-        self._send(sink.run(frames, self._network.me), now)
+        self._send(sink.run(frames, self._view.me), now)
         if self._held_bytes > HELD_BYTES_MAX or len(self._held) > HELD_RUNS_MAX:
-            self._release([each for each in self.holds if self._waits(each)], "overflowed", now)
+            self._release([each for each in self._holds.changing if self._holds.waits(each)], "overflowed", now)
 
     def _send(self, run: Run, now: Instant) -> None:
         """Send a run to its targets, but keep it for those that have to wait."""
-        waiting, free = self._network.plans.sort(run.targets, self._waits)
+        waiting, free = self._plans.sort(run.targets, self._holds.waits)
         if waiting is not None:
             self._held.append(Run(waiting, run.ttl, run.trace, run.frames))
             self._held_bytes += len(run.frames)
             self._held_bytes_most = max(self._held_bytes_most, self._held_bytes)
         if free is not None:
             run = Run(free, run.ttl, run.trace, run.frames)
-            self._unroutable += self._network.plans.send(run, self.detour.link, self._links, now)
-
-    def _waits(self, destination: int) -> bool:
-        hold = self.holds.get(destination)
-        return hold is not None and not hold.is_over
+            self._unroutable += self._plans.send(run, self._holds.detour.link, now)
 
     # -- the end of a hold ----------------------------------------------------------------------------------------
 
     def _look_for_overdue(self, now: Instant) -> None:
-        overdue = [each for each, hold in self.holds.items() if now - hold.since >= HOLD_NS and not hold.is_answered]
+        overdue = [
+            each for each, hold in self._holds.changing.items() if now - hold.since >= HOLD_NS and not hold.is_answered
+        ]
         if overdue:
             self._release(overdue, "timed_out", now)
 
     def _look_for_answers(self, now: Instant) -> None:
         self._is_gathering = False
-        answered = [each for each, hold in self.holds.items() if hold.is_answered]
+        answered = [each for each, hold in self._holds.changing.items() if hold.is_answered]
         if answered:
             self._release(answered, "answered", now)
 
     def release_all(self, now: Instant) -> None:
         """A link is gone: go by the ways that are left, at once, and let nobody else wait for our members."""
-        for hold in self.holds.values():
-            hold.step = hold.old = 0
-        if self.holds:
-            self._release(list(self.holds), "released", now)
+        for hold in self._holds.changing.values():
+            hold.lose()
+        if self._holds.changing:
+            self._release(list(self._holds.changing), "released", now)
         for number in list(self._gathers):
             self._end_gather(number)
 
     def _release(self, destinations: list[int], how: str, now: Instant) -> None:
         """These need not wait any longer. What was held back goes first; then their ways may be changed again."""
-        network = self._network
         for destination in destinations:
-            hold = self.holds[destination]
-            hold.is_over = True
+            hold = self._holds.changing[destination]
+            hold.end()
             del self._marked[hold.number]
             self._longest_ns = max(self._longest_ns, now - hold.since)
             self._counts["answered" if hold.is_answered else how] += 1
-        network.forget_ways(network.paths, now)
+        self._plans.forget_ways(self._view.paths, now)
         held, self._held, self._held_bytes = self._held, [], 0
         for run in held:
             self._send(run, now)
         if how in ("timed_out", "overflowed"):
-            network.note(ChangeoverCut(how, len(destinations), len(held)))
-        ended = {destination: self.holds.pop(destination) for destination in destinations}
+            self._teller.note(ChangeoverCut(how, len(destinations), len(held)))
+        ended = {destination: self._holds.changing.pop(destination) for destination in destinations}
         if any(hold.step != self._step_to(destination) for destination, hold in ended.items()):
-            network.forget_ways(network.paths, now)
+            self._plans.forget_ways(self._view.paths, now)
             for destination, hold in ended.items():
                 self._change_again(destination, hold, now)
 
     def _change_again(self, destination: int, hold: Hold, now: Instant) -> None:
-        paths = self._network.paths
+        paths = self._view.paths
         if destination in paths.cluster:
             targets = Targets(1 << paths.cluster[destination].slot)
         else:
@@ -235,29 +208,29 @@ class Changeover:
 
     # -- marks of others ------------------------------------------------------------------------------------------
 
-    def arrive(self, link: Link, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
+    def arrive(self, link: Port, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
         """A MARK has arrived; ``inside``: from another cluster, so that our members must have what came before it."""
         try:
             mark = wire.decode_mark(frame.payload)
         except ProtocolError as error:  # the neighbour that relayed it is not to blame
             self._links.count(error.reason)
             return
-        network = self._network
+        view = self._view
         way = list(trace[:-1])
-        waiting = network.plans.members_in_use(now) if inside else {}
+        waiting = self._plans.members_in_use(now) if inside else {}
         if not waiting:
             self._answer(mark, frame.sequence, way)
             return
         if self._has_too_many(link):
-            network.refuse(Reason.REQUESTS_OVER_LIMIT)
+            self._teller.refuse(Reason.REQUESTS_OVER_LIMIT)
             return
         number = self._next_number()
         self._gathers[number] = Gather(mark, frame.sequence, way, link, waiting)
         self._timers.set(("gather", number), now + HOLD_NS, lambda _: self._drop_gather(number))
-        mask = sum(1 << network.paths.cluster[broker].slot for broker in waiting)
+        mask = sum(1 << view.paths.cluster[broker].slot for broker in waiting)
         self._send(Run(Targets(mask), TTL, (), self._mark(number)), now)
 
-    def _has_too_many(self, link: Link) -> bool:
+    def _has_too_many(self, link: Port) -> bool:
         if len(self._gathers) < GATHERS_PER_NEIGHBOUR_MAX:
             return False
         of_link = sum(gather.source is link for gather in self._gathers.values())
@@ -273,28 +246,28 @@ class Changeover:
         self._answer(gather.mark, gather.number, gather.way)
 
     def _answer(self, mark: wire.Mark, number: int, way: list[int]) -> None:
-        self._pass_on(wire.Marked(mark.broker, mark.speaker, self._network.me, TTL, way), number)
+        self._pass_on(wire.Marked(mark.broker, mark.speaker, self._view.me, TTL, way), number)
 
     def _pass_on(self, answer: wire.Marked, number: int) -> None:
         """Send an answer back as its MARK came or, where that is not known or the link is gone, by the map."""
-        network, way = self._network, list(answer.way)
+        view, way = self._view, list(answer.way)
         back = way.pop() if way else 0
-        if answer.broker in network.neighbours:
+        if answer.broker in view.neighbours:
             back = answer.broker
-        if back not in network.neighbours:
+        if back not in view.neighbours:
             way = []
-            paths = network.paths
+            paths = view.paths
             inside = answer.broker in paths.cluster
             back = (paths.steps.get(answer.broker) if inside else paths.next_to_part(answer.speaker)) or 0
-        neighbour = network.neighbours.get(back)
+        neighbour = view.neighbours.get(back)
         if neighbour is not None and answer.ttl > 0:
             body = wire.Marked(answer.broker, answer.speaker, answer.by, answer.ttl - 1, way)
             self._links.put(neighbour.link, control(Kind.MARKED, number, wire.encode(body)))
 
-    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive(self, link: Port, frame: Frame, now: Instant) -> None:
         """A MARKED, for us or on its way. One that nobody waits for any more is nothing."""
         answer = wire.decode_marked(frame.payload)
-        if answer.broker != self._network.me:
+        if answer.broker != self._view.me:
             self._pass_on(answer, frame.sequence)
             return
         number = frame.sequence
@@ -308,8 +281,8 @@ class Changeover:
                 self._end_gather(number)
 
     def _answered(self, destination: int, now: Instant) -> None:
-        self.holds[destination].is_answered = True
-        if all(hold.is_answered for hold in self.holds.values()):
+        self._holds.changing[destination].answer()
+        if all(hold.is_answered for hold in self._holds.changing.values()):
             self._look_for_answers(now)
         elif not self._is_gathering:
             self._is_gathering = True

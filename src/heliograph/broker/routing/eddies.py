@@ -1,8 +1,8 @@
 """Eddies: parcels whose next hop is where they came from wait until somebody has changed its mind.
 
-In:    what ``Plans`` sends to ``neighbour``: parcels that would turn back, and what follows them.
+In:    what ``Plans`` sends to the eddy (holds.py): parcels that would turn back, and what follows them.
 Out:   the same parcels, sent on by the ways that there are then.
-State: the destinations that are waited for, and what waits.
+State: what waits.
 Not here: when a parcel turns back (plans.py), changes in order (changeover.py).
 
 While a cost spreads, brokers have different views for some hundredths of a second, and two of them may each take the
@@ -16,17 +16,14 @@ After a loss nothing waits as long as that: a parcel may have to turn back becau
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from heliograph.broker.hot import frames_of
-from heliograph.broker.links import Links
-from heliograph.broker.routing.neighbours import HopSink, Run, stand_in
-from heliograph.broker.routing.routes import Sink
+from heliograph.broker.routing.holds import Holds
+from heliograph.broker.routing.plans import Plans
+from heliograph.broker.routing.ports import HopSink, Sink
+from heliograph.broker.routing.targets import Run
+from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import Kind
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.network import Network
+from heliograph.wire.scan import frames_of
 
 WAIT_NS = 2_000_000_000  # views agree after half a second on an idle computer (pace.py), but a busy one takes longer
 WAIT_TROUBLED_NS = 50_000_000  # after a loss
@@ -37,12 +34,11 @@ KIND = 4  # where a frame has its kind
 class Eddies:
     """Keeps parcels that would turn back."""
 
-    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
-        self._network = network
-        self._links = links
+    def __init__(self, view: View, holds: Holds, plans: Plans, timers: Timers) -> None:
+        self._view = view
+        self._holds = holds
+        self._plans = plans
         self._timers = timers
-        self.neighbour = stand_in(self._take)
-        self.destinations: dict[int, None] = {}  # for which something waits
         self._runs: list[Run] = []
         self._bytes = 0
         self._counts = dict.fromkeys(("waited", "timed_out", "overflowed", "unroutable"), 0)
@@ -51,25 +47,25 @@ class Eddies:
         """How many runs had to wait, how often that ended by time or size, and for how many there was no way then."""
         return {**self._counts, "waiting_bytes": self._bytes}
 
-    def _take(self, sink: Sink, frames: bytes, now: Instant) -> None:
+    def take(self, sink: Sink, frames: bytes, now: Instant) -> None:
+        """Parcels that would turn back, or follow one that would."""
         assert isinstance(sink, HopSink)
-        network = self._network
-        run = sink.run(frames, network.me)
-        new = [each for each in network.plans.destinations(run.targets) if each not in self.destinations]
-        if not self.destinations:
-            wait_ns = WAIT_TROUBLED_NS if network.is_troubled else WAIT_NS
+        run = sink.run(frames, self._view.me)
+        new = [each for each in self._plans.destinations(run.targets) if each not in self._holds.turning]
+        if not self._holds.turning:
+            wait_ns = WAIT_TROUBLED_NS if self._plans.is_troubled else WAIT_NS
             self._timers.set("eddy", now + wait_ns, self._time_out)
-        self.destinations.update(dict.fromkeys(new))
+        self._holds.turning.update(dict.fromkeys(new))
         self._runs.append(run)
         self._bytes += len(frames)
         self._counts["waited"] += 1
         if new:
-            network.forget_ways(network.paths, now)  # what follows has to wait, too
+            self._plans.forget_ways(self._view.paths, now)  # what follows has to wait, too
         if self._bytes > BYTES_MAX:
             self._counts["overflowed"] += 1
             self.release(now)
         elif _has_mark(frames):
-            self._release(network.plans.destinations(run.targets), now)
+            self._release(self._plans.destinations(run.targets), now)
 
     def _time_out(self, now: Instant) -> None:
         self._counts["timed_out"] += 1
@@ -77,29 +73,29 @@ class Eddies:
 
     def release(self, now: Instant) -> None:
         """Send on what waits, back if need be."""
-        if self.destinations:
-            self._release(list(self.destinations), now)
+        if self._holds.turning:
+            self._release(list(self._holds.turning), now)
 
     def _release(self, destinations: list[int], now: Instant) -> None:
         """The same for some destinations; others go on waiting."""
+        turning = self._holds.turning
         for destination in destinations:
-            self.destinations.pop(destination, None)
-        if not self.destinations:
+            turning.pop(destination, None)
+        if not turning:
             self._timers.cancel("eddy")
         runs, self._runs, self._bytes = self._runs, [], 0
-        self._network.forget_ways(self._network.paths, now)
+        self._plans.forget_ways(self._view.paths, now)
         for run in runs:
             self._send(run, now)
 
     def _send(self, run: Run, now: Instant) -> None:
-        plans = self._network.plans
-        waiting, free = plans.sort(run.targets, self.destinations.__contains__)
+        waiting, free = self._plans.sort(run.targets, self._holds.turning.__contains__)
         if waiting is not None:
             self._runs.append(Run(waiting, run.ttl, run.trace, run.frames))
             self._bytes += len(run.frames)
         if free is not None:
             run = Run(free, run.ttl, run.trace, run.frames)
-            self._counts["unroutable"] += plans.send(run, self.neighbour.link, self._links, now, turns_back=True)
+            self._counts["unroutable"] += self._plans.send(run, self._holds.eddy.link, now, turns_back=True)
 
 
 def _has_mark(frames: bytes) -> bool:

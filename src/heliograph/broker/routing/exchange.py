@@ -3,7 +3,7 @@
 In:    neighbours whose link counts from now on, things that came back into reach; SYNC frames.
 Out:   SYNC frames: what we have, what we want; MAP and INTEREST frames with what was wanted.
 State: what neighbours asked for and were not told yet.
-Not here: what is learned and passed on meanwhile (network.py), how long things are kept (memory.py).
+Not here: what is learned and passed on meanwhile (routing.py), how long things are kept (memory.py).
 Paper: [grid] §1.2; N8, a healed partition merges.
 
 A broker offers what is in reach, by owner and number; the other side asks for what it lacks. So what is out of reach
@@ -17,46 +17,43 @@ twice, before it was answered, is answered once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from heliograph.broker.links import Link
-from heliograph.broker.routing.interests import snapshot_of
-from heliograph.broker.routing.memory import Item
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.catalogue import INNER, Catalogue, Item
+from heliograph.broker.routing.ports import Neighbour, Port
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind
-from heliograph.wire.network import SYNC_PER_BODY_MAX, Interest, Sync, What
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.network import Network
+from heliograph.wire.network import SYNC_PER_BODY_MAX, Sync, What
 
 TOLD_AT_ONCE = 16_384  # records and interests, in answers: a few hundredths of a second
-INNER: tuple[What, ...] = ("member", "narrow")  # what stays inside a cluster
 
 
 class Exchange:
     """Offers, asks and answers."""
 
-    def __init__(self, network: Network, timers: Timers) -> None:
-        self._network = network
+    def __init__(self, view: View, catalogue: Catalogue, teller: Teller, timers: Timers) -> None:
+        self._view = view
+        self._catalogue = catalogue
+        self._teller = teller
         self._timers = timers
         self._owed: dict[Neighbour, dict[Item, None]] = {}
 
     def greet(self, neighbour: Neighbour) -> None:
         """The link counts from now on: offer everything that is in reach."""
-        network = self._network
-        self._offer(neighbour, [item for item in network.known() if network.in_reach(*item)])
+        known = self._catalogue.known()
+        self._offer(neighbour, [item for item in known if self._catalogue.in_reach(*item)])
 
     def offer(self, items: list[Item]) -> None:
         """These came back into reach: neighbours may have forgotten them, or never had them."""
-        for neighbour in self._network.neighbours.values():
+        for neighbour in self._view.neighbours.values():
             self._offer(neighbour, items)
 
     def _offer(self, neighbour: Neighbour, items: Iterable[Item]) -> None:
         has = []
         for what, broker in items:
-            age = self._network.age(what, broker)
+            age = self._catalogue.age(what, broker)
             if age is not None and self._concerns(neighbour, what):
                 has.append((what, broker, *age))
         for start in range(0, len(has), SYNC_PER_BODY_MAX):
@@ -67,7 +64,7 @@ class Exchange:
         if items:
             self._say(neighbour, Sync(wants=items))
 
-    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive(self, link: Port, frame: Frame, now: Instant) -> None:
         """What a neighbour has, or wants."""
         neighbour = link.neighbour
         assert neighbour is not None
@@ -76,10 +73,10 @@ class Exchange:
         for what, broker, incarnation, number in sync.has:
             if not self._concerns(neighbour, what):
                 continue
-            theirs, ours = (incarnation, number), self._network.age(what, broker)
+            theirs, ours = (incarnation, number), self._catalogue.age(what, broker)
             if ours is None or theirs > ours:
                 wants.append((what, broker))
-            elif theirs < ours and not self._network.in_reach(what, broker):
+            elif theirs < ours and not self._catalogue.in_reach(what, broker):
                 self._owe(neighbour, what, broker)
         self.ask(neighbour, wants)
         for what, broker in sync.wants:
@@ -88,7 +85,7 @@ class Exchange:
         self._answer(now)
 
     def _owe(self, neighbour: Neighbour, what: What, broker: int) -> None:
-        if self._network.age(what, broker) is not None:
+        if self._catalogue.age(what, broker) is not None:
             self._owed.setdefault(neighbour, {})[(what, broker)] = None
 
     def _answer(self, now: Instant) -> None:
@@ -97,7 +94,7 @@ class Exchange:
         while self._owed and room > 0:
             neighbour = next(iter(self._owed))
             items = self._owed.pop(neighbour)
-            if self._network.neighbours.get(neighbour.broker) is not neighbour:
+            if self._view.neighbours.get(neighbour.broker) is not neighbour:
                 continue
             item = next(iter(items))
             del items[item]
@@ -108,31 +105,18 @@ class Exchange:
             self._timers.set("owed", 0, self._answer)
 
     def _concerns(self, neighbour: Neighbour, what: What) -> bool:
-        return what not in INNER or neighbour.cluster == self._network.map.me.cluster
+        return what not in INNER or neighbour.cluster == self._view.map.me.cluster
 
     def send(self, neighbour: Neighbour, what: What, broker: int) -> int:
         """Tell the newest word about it, if there is one; how much that is."""
-        network = self._network
         if what in ("member", "gateway"):
-            records = network.map.members if what == "member" else network.map.gateways
+            records = self._view.map.members if what == "member" else self._view.map.gateways
             if broker in records:
-                network.updates_told += 1
-                network.put(neighbour, Kind.MAP, wire.encode(records[broker]))
+                self._teller.send_record(neighbour, wire.encode(records[broker]))
             return 1
-        bodies = self._interests(broker, what == "wide")
-        network.tell_interests(bodies, neighbour)
+        bodies = self._catalogue.interests_of(broker, what == "wide")
+        self._teller.tell_interests(bodies, neighbour)
         return 1 + sum(len(body.add) + len(body.add_groups) for body in bodies)
 
-    def _interests(self, broker: int, wide: bool) -> list[Interest]:
-        network = self._network
-        if broker == network.me:
-            voice = network.speaker.voice if wide else network.voice
-            return [] if voice is None else voice.snapshot()
-        age = network.interests.age(broker, wide)
-        if age is None:
-            return []
-        owner = network.interests.owners[(broker, wide)]
-        return snapshot_of(broker, wide, age, list(owner.filters), list(owner.groups))
-
     def _say(self, neighbour: Neighbour, sync: Sync) -> None:
-        self._network.put(neighbour, Kind.SYNC, wire.encode(sync))
+        self._teller.put(neighbour, Kind.SYNC, wire.encode(sync))

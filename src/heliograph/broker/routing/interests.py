@@ -3,7 +3,7 @@
 In:    our clients' filters as they come and go; other owners' interests as they are told.
 Out:   Wishes: whom a topic concerns; Interest bodies to tell.
 State: per owner what it wants and the number of its last change; two covering sets, our own and our cluster's.
-Not here: which way to an owner (map.py), telling neighbours (network.py), local subscriptions (subscriptions.py).
+Not here: which way to an owner (map.py), telling neighbours (advertising.py), local subscriptions (subscriptions.py).
 Paper: [grid] §1.2, destinations from interests; [resources] §3.2, covering.
 
 An owner is a broker of our cluster, or another part of a cluster. What a broker tells its cluster is reduced by
@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from heliograph.broker.contents import condition_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.matching import interests as matching
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
+from heliograph.matching.languages import condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
@@ -272,15 +272,23 @@ class Voice:
 
     __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "wide")
 
-    def __init__(self, broker: int, wide: bool, incarnation: int, filters_max: int) -> None:
+    def __init__(self, broker: int, wide: bool, incarnation: int, filters_max: int, number: int = 0) -> None:
         self.broker = broker
         self.wide = wide
-        self.age = (incarnation, 0)
+        self.age = (incarnation, number)
         self.filters: dict[Wanted, int] = {}  # as they were told last, and how many each stands for
         self._covers = matching.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
         self._depth = AS_IT_IS
+
+    def renew(self, incarnation: int) -> None:
+        """The same is said from now on under a newer incarnation."""
+        self.age = (incarnation, self.age[1])
+
+    def number_from(self, number: int) -> None:
+        """The last change has at least this number."""
+        self.age = (self.age[0], max(self.age[1], number))
 
     @property
     def is_settled(self) -> bool:

@@ -13,19 +13,19 @@ in a while, since two brokers of one name outbid each other as long as both live
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
-from heliograph.broker.links import Link
+from heliograph.broker.routing.advertising import Advertising
+from heliograph.broker.routing.announcements import Announcements
+from heliograph.broker.routing.exchange import Exchange
+from heliograph.broker.routing.ports import Port
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import NameContested
 from heliograph.wire.limits import AGE_MAX
 from heliograph.wire.network import Gateway, Interest, Record
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.network import Network
 
 RENEW_NS = 1_000_000_000  # between two of our lives: each costs every broker a few updates
 CONTESTED_NS = 60_000_000_000  # who had to be renewed so short a time ago is not alone under its name
@@ -34,26 +34,38 @@ CONTESTED_NS = 60_000_000_000  # who had to be renewed so short a time ago is no
 class Life:
     """Keeps this broker's word the newest about itself."""
 
-    def __init__(self, network: Network, timers: Timers) -> None:
-        self._network = network
+    def __init__(
+        self,
+        view: View,
+        advertising: Advertising,
+        announcements: Announcements,
+        exchange: Exchange,
+        teller: Teller,
+        timers: Timers,
+    ) -> None:
+        self._view = view
+        self._advertising = advertising
+        self._announcements = announcements
+        self._exchange = exchange
+        self._teller = teller
         self._timers = timers
         self._newest = 0  # incarnation of ours that others were told of
         self._renewed_at: Instant | None = None
 
-    def hear_record(self, record: Record, link: Link, now: Instant) -> None:
+    def hear_record(self, record: Record, link: Port, now: Instant) -> None:
         """Somebody has a record of us."""
-        network = self._network
-        me = network.map.me
+        me = self._view.map.me
         if not isinstance(record, Gateway):
             self._hear(record.age, me.age, now)
             return
-        self._hear(record.age, (me.incarnation, network.speaker.gateway_number), now)
+        self._hear(record.age, (me.incarnation, self._advertising.speaker.gateway_number), now)
         self._correct(record, link, now)
 
     def hear_interest(self, interest: Interest, now: Instant) -> None:
         """Somebody has words of ours about what we, or our cluster, want."""
-        network = self._network
-        ours = (network.map.me.incarnation, network.speaker.number) if interest.wide else network.voice.age
+        advertising = self._advertising
+        incarnation = self._view.map.me.incarnation
+        ours = (incarnation, advertising.speaker.number) if interest.wide else advertising.voice.age
         self._hear(interest.age, ours, now)
 
     def _hear(self, theirs: tuple[int, int], ours: tuple[int, int], now: Instant) -> None:
@@ -66,27 +78,24 @@ class Life:
             self._renew(now)
 
     def _renew(self, now: Instant) -> None:
-        network = self._network
+        known = self._view.map
         if self._renewed_at is not None and now < self._renewed_at + CONTESTED_NS:
-            network.refuse(Reason.NAME_TAKEN)
-            network.note(NameContested(network.map.me.name))
+            self._teller.refuse(Reason.NAME_TAKEN)
+            self._teller.note(NameContested(known.me.name))
         self._renewed_at = now
-        incarnation = max(self._newest, network.map.me.incarnation) + 1
+        incarnation = max(self._newest, known.me.incarnation) + 1
         if incarnation > AGE_MAX:
             return  # nothing is newer: it was counted, and somebody has to remove whoever says so
-        network.map.learn(replace(network.map.me, incarnation=incarnation, number=1))
-        network.voice.age = (incarnation, network.voice.age[1])
-        network.tell_interests(network.voice.snapshot(), None)
-        network.speaker.outlive(incarnation)
-        network.announce(now, anew=True)
-        if network.me in network.map.gateways:
-            network.speaker.announce_gateway(now, renew=True)
+        known.learn(replace(known.me, incarnation=incarnation, number=1))
+        self._advertising.renew(incarnation)
+        self._announcements.announce(now, anew=True)
+        if self._view.me in known.gateways:
+            self._advertising.speaker.announce_gateway(now, renew=True)
 
-    def _correct(self, record: Gateway, link: Link, now: Instant) -> None:
+    def _correct(self, record: Gateway, link: Port, now: Instant) -> None:
         """Somebody believes that we are still a gateway. What is out of reach is offered to nobody, so say it again."""
-        network = self._network
-        known = network.map.gateways.get(network.me)
+        known = self._view.map.gateways.get(self._view.me)
         if known is None:
-            network.speaker.announce_gateway(now, renew=True)
+            self._advertising.speaker.announce_gateway(now, renew=True)
         elif record.age < known.age and not known.outside and link.neighbour is not None:
-            network.exchange.send(link.neighbour, "gateway", network.me)
+            self._exchange.send(link.neighbour, "gateway", self._view.me)

@@ -3,7 +3,7 @@
 In:    records of brokers, our own among them, as links come up and neighbours pass them on.
 Out:   Paths: for each member of our cluster, and for each other cluster, the neighbour to go through and the cost.
 State: the newest record of every broker; paths, worked out when somebody asks after a change.
-Not here: telling records to neighbours (network.py), measuring costs (peering.py), interests (interests.py).
+Not here: telling records to neighbours (teller.py), measuring costs (peering.py), interests (interests.py).
 Paper: [grid] §1.1, the broker network map.
 
 Inside its cluster a broker knows every broker and link (Member records, told within the cluster). Of other clusters it
@@ -123,6 +123,10 @@ class NetworkMap:
         return (member is not None and other in member.links and member.incarnation >= incarnation) or (
             gateway is not None and other in gateway.outside and gateway.incarnation >= incarnation
         )
+
+    def touch(self) -> None:
+        """No way changed, but something that routing has to look at when it settles."""
+        self.version += 1
 
     def _changed(self) -> None:
         self.version += 1

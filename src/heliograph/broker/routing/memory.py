@@ -1,6 +1,6 @@
 """Memory: what is known of brokers to which no way leads, and of speakers that speak no more; kept for a while only.
 
-In:    the network room's tables, after each change of the map.
+In:    the catalogue, after each change of the map.
 Out:   what came back into reach; what is forgotten.
 State: since when each thing is out of reach.
 Not here: telling neighbours what came back (exchange.py).
@@ -12,26 +12,36 @@ everybody forgets it ``forget_ms`` after its own loss. What lives and comes back
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from heliograph.broker.routing.catalogue import Catalogue, Item
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.notes import BrokersLost, BrokersReached
 from heliograph.wire.network import What
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.network import Network
-
-Item = tuple[What, int]
-"""A record or an interest, by what it is and whose."""
 
 
 class Memory:
     """Knows what is out of reach, and since when."""
 
-    def __init__(self, network: Network, timers: Timers, forget_ms: int) -> None:
-        self._network = network
+    def __init__(
+        self,
+        view: View,
+        catalogue: Catalogue,
+        teller: Teller,
+        timers: Timers,
+        forget_ms: int,
+        settle: Callable[[Instant], None],
+        forget: Callable[[What, int], None],
+    ) -> None:
+        self._view = view
+        self._catalogue = catalogue
+        self._teller = teller
         self._timers = timers
+        self._settle = settle  # draw the consequences of what was heard so far
+        self._forget_item = forget  # drop a record or an interest for good
         self.keep_for(forget_ms)
         self._lost: dict[Item, Instant] = {}
         self._brokers_lost: dict[int, str] = {}
@@ -47,9 +57,8 @@ class Memory:
 
     def look(self, now: Instant) -> list[Item]:
         """Find out what went out of reach and what came back. Returns the latter."""
-        network = self._network
-        known = network.known()
-        lost = {item: self._lost.get(item, now) for item in known if not network.in_reach(*item)}
+        known = self._catalogue.known()
+        lost = {item: self._lost.get(item, now) for item in known if not self._catalogue.in_reach(*item)}
         came = [item for item in self._lost if item not in lost and item in known]
         if lost and lost.keys() != self._lost.keys():
             self._timers.set("forget", min(lost.values()) + self._forget_ns, self._forget)
@@ -59,23 +68,23 @@ class Memory:
 
     def _note(self) -> None:
         """Say which brokers were lost and reached again: partitions, as this broker sees them."""
-        network = self._network
-        lost = {broker: network.name_of(broker) for broker in network.map.out_of_reach()}
+        view = self._view
+        lost = {broker: view.name_of(broker) for broker in view.map.out_of_reach()}
         went = [name for broker, name in lost.items() if broker not in self._brokers_lost]
-        came = [name for broker, name in self._brokers_lost.items() if broker in network.paths.costs]
+        came = [name for broker, name in self._brokers_lost.items() if broker in view.paths.costs]
         self._brokers_lost = lost
         if went:
-            network.note(BrokersLost(went))
+            self._teller.note(BrokersLost(went))
         if came:
-            network.note(BrokersReached(came))
+            self._teller.note(BrokersReached(came))
 
     def _forget(self, now: Instant) -> None:
         """What has long been out of reach need not be kept: if it comes back, somebody offers it."""
-        self._network.settle(now)  # what was heard just now may have brought it back
+        self._settle(now)  # what was heard just now may have brought it back
         old = [item for item, since in self._lost.items() if now - since >= self._forget_ns]
         for item in old:
             del self._lost[item]
-            self._network.forget(*item)
+            self._forget_item(*item)
         if self._lost:
             at = min(self._lost.values()) + self._forget_ns
             self._timers.set("forget", max(at, now + NS_PER_MS), self._forget)

@@ -1,9 +1,10 @@
 """Parcels: publications on their way between brokers.
 
-In:    PARCEL and COUNT frames from neighbours; what a lost neighbour had not confirmed.
+In:    PARCEL frames from neighbours.
 Out:   parcels to the next neighbours; runs for our own clients; COUNT frames.
 State: what is not confirmed yet, in both directions (with each neighbour), and counters.
-Not here: whom a publication is for (network.py, where it enters), queues (broker/links.py).
+Not here: whom a publication is for (destinations.py, where it enters), what leaves from here (forwarding.py), queues
+          (broker/links.py).
 Paper: [grid] §1.2, dissemination along shortest paths, with traces against echoes.
 
 A broker on the way looks at the prefix only: it splits the targets by next neighbour and sends the frames on as they
@@ -16,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from heliograph.broker.links import GONE, Link, Links
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Run, Targets
-from heliograph.broker.routing.network import Network
-from heliograph.broker.routing.routes import Sink
+from heliograph.broker.routing.plans import Plans
+from heliograph.broker.routing.ports import GONE, HopSink, LinkWriter, Neighbour, Port, Sink
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.targets import Targets
+from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import SCAN, Frame, Kind, control, hops_of
 from heliograph.wire.limits import HEAD_BYTES, TRACE_MAX
@@ -35,7 +36,7 @@ _unpack = SCAN.unpack_from
 
 
 class Way:
-    """What a hop prefix means at this broker."""
+    """What a hop prefix means at this broker. _native.c reads all but trace, joins and joined."""
 
     __slots__ = ("groups", "inside", "is_here", "joined", "joins", "lost", "sinks", "trace")
 
@@ -50,31 +51,54 @@ class Way:
         self.lost = 0  # targets or neighbours that cannot be reached
 
 
-Arrive = Callable[[Link, bytes, Way, Instant], None]
+Arrive = Callable[[Port, bytes, Way, Instant], None]
 """Read frames for our clients: link, frames, way, now. Where the way joins, pass them on too."""
 
 
 class Parcels:
-    """Forwards parcels, and hands those that have arrived to the broker."""
+    """Forwards parcels, and hands those that have arrived to the broker. _native.c reads: _ways, forwarded, arrived."""
 
-    def __init__(self, network: Network, links: Links, timers: Timers) -> None:
-        self._network = network
+    __slots__ = (
+        "_arrive",
+        "_links",
+        "_plans",
+        "_relieve",
+        "_timers",
+        "_view",
+        "_ways",
+        "arrived",
+        "forwarded",
+        "unroutable",
+    )
+
+    def __init__(
+        self,
+        view: View,
+        plans: Plans,
+        links: LinkWriter,
+        timers: Timers,
+        relieve: Callable[[Neighbour, Instant], None],
+        arrive: Arrive,
+    ) -> None:
+        self._view = view
+        self._plans = plans
         self._links = links
         self._timers = timers
         self._ways: dict[tuple[int, int, int, bytes], Way] = {}  # what is of an older map is not found any more
-        self.arrive: Arrive
+        self._relieve = relieve  # a suspected neighbour was heard
+        self._arrive = arrive  # read frames that are for us
         self.forwarded = 0
         self.arrived = 0
-        self.replanned = 0
         self.unroutable = 0
 
-    def read(self, link: Link, neighbour: Neighbour, data: bytes, pos: int, now: Instant) -> int:
+    def read(self, link: Port, neighbour: Neighbour, data: bytes, pos: int, now: Instant) -> int:
         """Take whole parcels from ``pos`` on: keep what is for us, send the rest on. Where something else begins.
 
         This is the hot path between brokers, and flat for that reason. A parcel that is cut off, or whose lengths do
         not fit, is left to the broker, which gathers or refuses it; so one that is too long never comes here whole.
         """
         start = pos
+        heard = 0
         size = len(data)
         while size - pos >= HEAD_BYTES:
             length, word, members, number, hops_length = _unpack(data, pos)
@@ -86,12 +110,12 @@ class Parcels:
             way = self.known_way(word, members, hops)
             if way is None:
                 way = self._meet(Frame(data[pos:top]))
-                self._ways[(self._network.settled, word, members, hops)] = way
-            neighbour.heard_in = number
+                self._ways[(self._view.settled, word, members, hops)] = way
+            heard = number
             frames = data[top:end]
             if way.is_here:
                 self.arrived += 1
-                self.arrive(link, frames, way, now)
+                self._arrive(link, frames, way, now)
             self.forwarded += len(way.sinks)
             for sink in () if way.joins else way.sinks:
                 if sink.link.sink is sink:
@@ -105,9 +129,8 @@ class Parcels:
                 break
         if pos != start:
             if neighbour.suspected:
-                self._network.peering.relieve(neighbour, now)
-            neighbour.owed += pos - start + CONFIRM_EACH
-            if neighbour.owed > CONFIRM_BYTES:
+                self._relieve(neighbour, now)
+            if neighbour.heard(heard, pos - start + CONFIRM_EACH) > CONFIRM_BYTES:
                 self._confirm(neighbour)
             elif not neighbour.is_timed:
                 self._confirm_later(neighbour, now)
@@ -115,79 +138,52 @@ class Parcels:
 
     def known_way(self, word: int, members: int, hops: bytes) -> Way | None:
         """What a prefix means, if it came before."""
-        return self._ways.get((self._network.settled, word, members, hops))
+        return self._ways.get((self._view.settled, word, members, hops))
 
     def _meet(self, frame: Frame) -> Way:
         """Work out what a prefix means."""
         if len(self._ways) >= WAYS_MAX:
             self._ways.clear()
-        network = self._network
+        view = self._view
         parts, trace, groups = hops_of(frame)
         members = frame.origin
         inside = False
         if parts:
-            inside = any(network.is_here(part) for part in parts)
-            parts = tuple(part for part in parts if not network.is_here(part))
-        if members and frame.epoch != network.epoch:
+            inside = any(view.is_here(part) for part in parts)
+            parts = tuple(part for part in parts if not view.is_here(part))
+        if members and frame.epoch != view.epoch:
             inside, members = True, 0  # slots have changed hands since: find the members anew
-        bit = 1 << network.map.me.slot
-        way = Way(inside or bool(members & bit), inside, groups, (*trace, network.me)[-TRACE_MAX:])
+        bit = 1 << view.map.me.slot
+        way = Way(inside or bool(members & bit), inside, groups, (*trace, view.me)[-TRACE_MAX:])
         members &= ~bit
         if members or parts:
-            way.sinks, way.lost = network.plans.next_hops(Targets(members, parts, groups), frame.flags - 1, trace)
+            way.sinks, way.lost = self._plans.next_hops(Targets(members, parts, groups), frame.flags - 1, trace)
             way.joins = inside and not groups and bool(way.sinks)
         return way
+
+    def count_forwarded(self) -> None:
+        """The shortcut sent a parcel on."""
+        self.forwarded += 1
+
+    def count_arrived(self) -> None:
+        """The shortcut delivered what a parcel brought."""
+        self.arrived += 1
 
     def forget_ways(self) -> None:
         """The ways changed, or what is held back on them."""
         self._ways.clear()
 
-    def forward(
-        self, source: Link, targets: Targets, frames: bytes, ttl: int, trace: tuple[int, ...], now: Instant
-    ) -> bool:
-        """Send frames on to their targets; False if none of them can be reached."""
-        sinks, lost = self._network.plans.next_hops(targets, ttl, trace)
-        for sink in sinks:
-            self._links.deliver(source, sink, frames, now)
-        self.forwarded += len(sinks)
-        self.unroutable += lost
-        return bool(sinks)
-
     # -- confirmation ---------------------------------------------------------------------------------------------
 
     def _confirm_later(self, neighbour: Neighbour, now: Instant) -> None:
         """A timer that runs is left alone, so that there is one per neighbour and CONFIRM_MS, not one per count."""
-        neighbour.is_timed = True
+        neighbour.wait_to_confirm()
         at = now + CONFIRM_MS * NS_PER_MS
         self._timers.set(("confirm", neighbour.link.id), at, lambda _: self._confirm_timed(neighbour))
 
     def _confirm_timed(self, neighbour: Neighbour) -> None:
-        neighbour.is_timed = False
-        if neighbour.owed:
+        if neighbour.waited():
             self._confirm(neighbour)
 
     def _confirm(self, neighbour: Neighbour) -> None:
-        neighbour.owed = 0
-        self._links.put(neighbour.link, control(Kind.COUNT, neighbour.heard_in))
-
-    def receive_count(self, link: Link, frame: Frame, now: Instant) -> None:
-        """The neighbour has every parcel up to this number."""
-        assert link.neighbour is not None
-        link.neighbour.confirm(frame.sequence)
-
-    def plan_again(self, neighbour: Neighbour, now: Instant) -> int:
-        """A neighbour is gone or suspected: what it had not confirmed goes another way, under the same ids."""
-        waiting = self._links.abandon(neighbour.link)
-        sent = list(neighbour.sent)
-        neighbour.sent.clear()
-        neighbour.sent_bytes = 0
-        for _, _, chunks, sink in sent:
-            self._plan(neighbour, sink.run(b"".join(chunks), self._network.me), now)
-        for waiting_sink, frames in waiting:
-            assert isinstance(waiting_sink, HopSink)
-            self._plan(neighbour, waiting_sink.run(frames, self._network.me), now)
-        self.replanned += len(sent) + len(waiting)
-        return len(sent) + len(waiting)
-
-    def _plan(self, gone: Neighbour, run: Run, now: Instant) -> None:
-        self.forward(gone.link, run.targets, run.frames, run.ttl, run.trace, now)
+        self._links.put(neighbour.link, control(Kind.COUNT, neighbour.count()))

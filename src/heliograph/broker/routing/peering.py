@@ -1,9 +1,9 @@
 """Peering: how two brokers come to be neighbours, and how one notices that the other is gone.
 
 In:    addresses to dial; LINK, LINKED and PROOF frames; PONGs; time.
-Out:   neighbours that are up, suspected, relieved or down (told to network.py); dials, retried.
+Out:   neighbours that are up, suspected, relieved or down (told to routing.py); dials, retried.
 State: dials under way, handshakes under way, heartbeats.
-Not here: what neighbours tell each other (network.py), clients' handshakes (broker/sessions.py).
+Not here: what neighbours tell each other (routing.py), clients' handshakes (broker/sessions.py).
 Paper: [grid] §1.2, links and brokers that failed or are failure-suspected.
 
 A broker proves itself by a certificate with the role broker, or by the network key: each side answers the other's
@@ -18,10 +18,9 @@ from hmac import compare_digest
 from hmac import new as hmac
 from random import Random
 
-from heliograph.broker.config import LinkConfig, NetworkConfig
-from heliograph.broker.links import GONE, READY, WORDS_MAX, Link, Links, in_words
-from heliograph.broker.routing.neighbours import Neighbour
+from heliograph.broker.routing.ports import GONE, READY, WORDS_MAX, LinkWriter, Neighbour, Port, in_words
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.settings import LinkConfig, NetworkConfig
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
 from heliograph.model.identity import Role, network_in_words
@@ -46,7 +45,7 @@ class Aim:
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
         self.broker = 0  # who answers there, once known
-        self.link: Link | None = None
+        self.link: Port | None = None
         self.refused: tuple[Reason, str] | None = None  # why the broker there would not have us, the last time
         self.retry_ms = RETRY_MS
         self.reason = ""  # why there was no link the last time
@@ -71,10 +70,17 @@ class Peering:
         self,
         config: NetworkConfig,
         myself: Callable[[], LinkUp],
+        neighbours: dict[int, Neighbour],
+        is_full: Callable[[LinkUp, Instant], bool],
         seed: int,
-        links: Links,
+        links: LinkWriter,
         outbox: Outbox,
         timers: Timers,
+        *,
+        proven: Callable[[Port], None],
+        up: Callable[[Neighbour, Instant], None],
+        changed: Callable[[Neighbour, Instant], None],
+        down: Callable[[Neighbour, Instant], None],
     ) -> None:
         self._config = config
         self._myself = myself  # who we are now, with an empty nonce
@@ -86,17 +92,29 @@ class Peering:
         self._timers = timers
         self._aims: dict[tuple[str, int], Aim] = {}
         self._dials: dict[Ticket, Aim] = {}
-        self._greetings: dict[Link, Greeting] = {}
-        self.neighbours: dict[int, Neighbour] = {}
-        self.is_full: Callable[[LinkUp, Instant], bool]
-        self.proven: Callable[[Link], None]  # told of a link that a broker is at the other end of
-        self.up: Callable[[Neighbour, Instant], None]
-        self.down: Callable[[Neighbour, Instant], None]
-        self.changed: Callable[[Neighbour, Instant], None]
+        self._greetings: dict[Port, Greeting] = {}
+        self._neighbours = neighbours  # routing's table of them, which is kept here
+        self._is_full = is_full  # there is no place in its cluster for a broker, or none for us
+        self._proven = proven  # told of a link that a broker is at the other end of
+        self._up = up
+        self._changed = changed  # it costs more or less than was told, is suspected, or no longer
+        self._down = down
 
-    def reload(self, config: NetworkConfig) -> None:
-        """A new key counts for new links, new times from the next heartbeat on."""
-        self._config = config
+    def start(self, now: Instant) -> None:
+        """Dial whom we are to be linked to."""
+        for target in self._config.links:
+            self.aim(target, now)
+
+    def reload(self, config: NetworkConfig, now: Instant) -> None:
+        """Links of new settings are dialled, those that are no longer in them are ended. A new key counts for new
+        links, new times from the next heartbeat on."""
+        before, self._config = self._config, config
+        for target in before.links:
+            if target not in config.links:
+                self.drop(target)
+        for target in config.links:
+            if target not in before.links:
+                self.aim(target, now)
 
     # -- dialling -------------------------------------------------------------------------------------------------
 
@@ -113,7 +131,7 @@ class Peering:
         if aim is None:
             return False
         self._timers.cancel(("aim", target.host, target.port))
-        neighbour = self.neighbours.get(aim.broker)
+        neighbour = self._neighbours.get(aim.broker)
         if neighbour is not None:
             self._links.hang_up(neighbour.link, Reason.GOODBYE, "this link was removed")
         elif aim.link is not None:
@@ -135,7 +153,7 @@ class Peering:
         self._timers.set(("aim", *key), now + wait_ms * NS_PER_MS, lambda now: self._try_again(aim, now))
 
     def _try_again(self, aim: Aim, now: Instant) -> None:
-        if aim.broker in self.neighbours:  # it dialled us meanwhile: one link is enough
+        if aim.broker in self._neighbours:  # it dialled us meanwhile: one link is enough
             self._timers.set(
                 ("aim", aim.config.host, aim.config.port),
                 now + RETRY_MS_MAX * NS_PER_MS,
@@ -155,7 +173,7 @@ class Peering:
 
     # -- handshake ------------------------------------------------------------------------------------------------
 
-    def attach(self, link: Link, now: Instant) -> bool:
+    def attach(self, link: Port, now: Instant) -> bool:
         """A link came up; False if it is not one of our dials."""
         aim = self._dials.pop(link.peer.ticket, None) if link.peer.ticket is not None else None
         if aim is None:
@@ -170,11 +188,11 @@ class Peering:
         self._links.put(link, control(Kind.LINK, 0, encode(self._say(greeting.nonce))))
         return True
 
-    def _too_slow(self, link: Link) -> None:
+    def _too_slow(self, link: Port) -> None:
         if link.state not in (READY, GONE):
             self._links.hang_up(link, Reason.HANDSHAKE_TOO_SLOW, "the other broker did not answer in time")
 
-    def receive_link(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_link(self, link: Port, frame: Frame, now: Instant) -> None:
         """The first frame of a broker that dialled us."""
         if link.state == READY or link in self._greetings:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a LINK")
@@ -193,7 +211,7 @@ class Peering:
                 Reason.ROLE_MISSING, "a broker shows a certificate with the role broker, or a network key"
             )
 
-    def receive_linked(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_linked(self, link: Port, frame: Frame, now: Instant) -> None:
         """The answer of a broker that we dialled."""
         greeting = self._greetings.get(link)
         if greeting is None or greeting.aim is None or greeting.other is not None:
@@ -209,17 +227,17 @@ class Peering:
             self._links.put(link, control(Kind.PROOF, 0, encode(Proof(proof))))
         self._rise(link, other, True, now)
 
-    def receive_goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_goodbye(self, link: Port, frame: Frame, now: Instant) -> None:
         """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
         goodbye = bodies.decode(bodies.Goodbye, frame.payload)
         reason = bodies.reason_of(goodbye.code)
-        link.ended = in_words(reason.word, goodbye.text)
+        link.say_why(in_words(reason.word, goodbye.text))
         greeting = self._greetings.get(link)
         if greeting is not None and greeting.aim is not None:
             greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:WORDS_MAX]}")
         self._links.hang_up(link, Reason.GOODBYE)
 
-    def receive_proof(self, link: Link, frame: Frame, now: Instant) -> None:
+    def receive_proof(self, link: Port, frame: Frame, now: Instant) -> None:
         """The dialling broker's proof."""
         greeting = self._greetings.get(link)
         if greeting is None or greeting.aim is not None or greeting.other is None or link.state == READY:
@@ -237,9 +255,9 @@ class Peering:
         self._check_network(other)
         if other.broker == self._myself().broker:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
-        if len(self.neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self.neighbours:
+        if len(self._neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self._neighbours:
             raise ProtocolError(Reason.LINKS_OVER_LIMIT, f"this broker has {LINKS_PER_BROKER_MAX} neighbours")
-        if self.is_full(other, now):  # before either side tells anybody that there is a link
+        if self._is_full(other, now):  # before either side tells anybody that there is a link
             raise ProtocolError(Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
 
     def _check_network(self, other: LinkUp) -> None:
@@ -253,10 +271,10 @@ class Peering:
             f"{network_in_words(ours)}; to link them, set the same network.name at both",
         )
 
-    def _rise(self, link: Link, other: LinkUp, dialled: bool, now: Instant) -> None:
+    def _rise(self, link: Port, other: LinkUp, dialled: bool, now: Instant) -> None:
         """Both sides are proven: the link is between brokers from now on."""
         me = self._myself().broker
-        known = self.neighbours.get(other.broker)
+        known = self._neighbours.get(other.broker)
         if known is not None and known.link is not link:
             ours, theirs = (me, other.broker)
             new_dialler = ours if dialled else theirs
@@ -269,16 +287,14 @@ class Peering:
         neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
         if now > greeting.asked_at:  # the answer to our greeting shows the way's length before the first pong does
             self._measure(neighbour, now - greeting.asked_at)
-            neighbour.told_cost = neighbour.cost
-        link.neighbour = neighbour
-        link.state = READY
-        link.name = other.name
+            neighbour.tell_cost()
+        link.rise(neighbour)
         self._timers.cancel(("handshake", link.id))
-        self.proven(link)
-        self.neighbours[other.broker] = neighbour
+        self._proven(link)
+        self._neighbours[other.broker] = neighbour
         self._beat(neighbour, now)
         self._watch(neighbour, now)
-        self.up(neighbour, now)
+        self._up(neighbour, now)
 
     def _nonce(self) -> str:
         self._nonces += 1
@@ -312,18 +328,18 @@ class Peering:
             self._links.hang_up(link, Reason.SILENT, "nothing was heard of this broker")
             return
         if quiet >= suspect_ns and not neighbour.suspected:
-            neighbour.suspected = True
+            neighbour.suspect()
             self._outbox.note(NeighbourSuspected(neighbour.name))
-            self.changed(neighbour, now)
+            self._changed(neighbour, now)
         at = link.heard_at + (dead_ns if neighbour.suspected else suspect_ns)
         self._timers.set(("watch", link.id), at, lambda now: self._watch(neighbour, now))
 
     def relieve(self, neighbour: Neighbour, now: Instant) -> None:
         """A suspected neighbour was heard again."""
-        neighbour.suspected = False
+        neighbour.relieve()
         self._outbox.note(NeighbourRelieved(neighbour.name))
         self._watch(neighbour, now)
-        self.changed(neighbour, now)
+        self._changed(neighbour, now)
 
     def pong(self, neighbour: Neighbour, sent_at: int, now: Instant) -> None:
         """An echo of our own ping: how long it took is what the link costs."""
@@ -335,14 +351,14 @@ class Peering:
                 aim.retry_ms = RETRY_MS  # the link stands: if it breaks, it is worth while to try again soon
         first = not neighbour.round_trip_ns
         if self._measure(neighbour, round_trip) or first:
-            self.changed(neighbour, now)
+            self._changed(neighbour, now)
 
     def _measure(self, neighbour: Neighbour, round_trip_ns: int) -> bool:
         return neighbour.measure(round_trip_ns, neighbour.cluster != self._myself().cluster)
 
     def stand_back(self, cluster: str) -> None:
         """This cluster has no room for us: end our links in it, and do not try again soon."""
-        for neighbour in list(self.neighbours.values()):
+        for neighbour in list(self._neighbours.values()):
             if neighbour.cluster == cluster:
                 for aim in self._aims.values():
                     if aim.link is neighbour.link:
@@ -351,7 +367,7 @@ class Peering:
 
     # -- going ----------------------------------------------------------------------------------------------------
 
-    def leave(self, link: Link, reason: Reason, now: Instant) -> None:
+    def leave(self, link: Port, reason: Reason, now: Instant) -> None:
         """A link is gone; if it was one of our aims, dial again."""
         greeting = self._greetings.pop(link, None)
         self.lose(link, now)
@@ -367,18 +383,18 @@ class Peering:
             aim.refused = None
             self._dial_later(aim, why, now, detail)
 
-    def lose(self, link: Link, now: Instant) -> None:
+    def lose(self, link: Port, now: Instant) -> None:
         """A neighbour's link is gone, or about to be: nothing goes that way any more."""
         neighbour = link.neighbour
-        if neighbour is not None and self.neighbours.get(neighbour.broker) is neighbour:
-            del self.neighbours[neighbour.broker]
-            self.down(neighbour, now)
+        if neighbour is not None and self._neighbours.get(neighbour.broker) is neighbour:
+            del self._neighbours[neighbour.broker]
+            self._down(neighbour, now)
 
     def report(self) -> list[dict[str, str]]:
         """The addresses that links are kept to, and why there is none to one of them."""
         return [
             {"address": aim.config.address, "state": LINKED, "broker": neighbour.name, "reason": ""}
-            if (neighbour := self.neighbours.get(aim.broker)) is not None
+            if (neighbour := self._neighbours.get(aim.broker)) is not None
             else {"address": aim.config.address, "state": DIALLING, "broker": "", "reason": aim.reason}
             for aim in self._aims.values()
         ]
@@ -388,5 +404,5 @@ def _is_equal(wanted: str, proof: str) -> bool:
     return compare_digest(wanted.encode(), proof.encode())  # as bytes: of strings it takes ASCII only
 
 
-def _is_certified(link: Link) -> bool:
+def _is_certified(link: Port) -> bool:
     return link.peer.identity is not None and link.peer.identity.has(Role.BROKER) and link.state != GONE

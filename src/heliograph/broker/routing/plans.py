@@ -3,7 +3,8 @@
 In:    targets, with the time to live and the trace of the parcel that has to reach them.
 Out:   a sink per neighbour; how many targets cannot be reached.
 State: splits of targets that were asked for, until the ways change; which destinations were in use lately.
-Not here: which way is shortest (map.py), how one way is left for another (changeover.py), sending (parcels.py).
+Not here: which way is shortest (map.py), how one way is left for another (changeover.py), what is sent (forwarding.py,
+          parcels.py).
 
 Everything for one destination (a member of our cluster, or a part of another) goes to one neighbour, whoever else
 wants it: this is what publisher order rests on.
@@ -12,20 +13,20 @@ wants it: this is what publisher order rests on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.neighbours import HopSink, Neighbour, Run, Targets
-from heliograph.machine import Instant
+from heliograph.broker.routing.holds import Holds
+from heliograph.broker.routing.map import Paths
+from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
+from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.view import View
+from heliograph.machine import Instant, Timers
 from heliograph.wire.limits import CLUSTERS_MAX, TRACE_MAX
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.network import Network
 
 TTL = 64  # hops; a trace and the shortest way end a loop long before
 PLANS_MAX = 16_384  # remembered splits of targets
 VISITS_MAX = 1  # where views differ while a change spreads, a parcel would turn back: it waits (eddies.py) …
 VISITS_TROUBLED_MAX = 3  # … but not so soon after a loss, when it may have to; nor for ever
+TROUBLED_NS = 2_000_000_000  # after a loss; by then everybody knows, and what was on its way has arrived
 IN_USE_NS = 2_000_000_000  # what was sent longer ago has arrived, unless a link on its way has failed
 
 Split = list[tuple[Neighbour, Targets]]
@@ -34,23 +35,30 @@ Split = list[tuple[Neighbour, Targets]]
 class Plans:
     """Splits targets by the neighbour that leads to them."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
+    def __init__(
+        self, view: View, holds: Holds, links: LinkWriter, timers: Timers, forget_all: Callable[[], None]
+    ) -> None:
+        self._view = view
+        self._holds = holds
+        self._links = links
+        self._timers = timers
+        self._forget_all = forget_all  # every route and way that was worked out leads elsewhere
+        self.is_troubled = False  # a link was lost a short while ago
         self._splits: dict[object, Split] = {}
         self._used: dict[int, Instant] = {}  # destination -> when it last was in use, of ways that were forgotten
 
     def hops(self, targets: Targets) -> list[HopSink]:
         """The sinks of a publication that enters the network here."""
-        network = self._network
-        return [neighbour.sink(some, TTL, network.epoch, (network.me,)) for neighbour, some in self.split(targets)]
+        view = self._view
+        return [neighbour.sink(some, TTL, view.epoch, (view.me,)) for neighbour, some in self.split(targets)]
 
     def next_hops(
         self, targets: Targets, ttl: int, trace: tuple[int, ...], turns_back: bool = False
     ) -> tuple[list[HopSink], int]:
         """The sinks of a parcel that has passed these brokers, and how many ways are closed."""
-        network = self._network
-        visits_max = VISITS_TROUBLED_MAX if network.is_troubled else VISITS_MAX
-        passed = (*trace, network.me)[-TRACE_MAX:]
+        view = self._view
+        visits_max = VISITS_TROUBLED_MAX if self.is_troubled else VISITS_MAX
+        passed = (*trace, view.me)[-TRACE_MAX:]
         reached_members = 0
         reached_parts = 0
         lost = 0
@@ -59,18 +67,18 @@ class Plans:
             reached_members |= some.members
             reached_parts += len(some.parts)
             if not turns_back and trace.count(neighbour.broker) >= visits_max:
-                neighbour = network.eddies.neighbour
+                neighbour = self._holds.eddy
             if ttl <= 0:
                 lost += 1
             else:
-                sinks.append(neighbour.sink(some, ttl, network.epoch, passed))
+                sinks.append(neighbour.sink(some, ttl, view.epoch, passed))
         if reached_members != targets.members or reached_parts != len(targets.parts):
             lost += 1
         return sinks, lost
 
     def split(self, targets: Targets, trace: tuple[int, ...] = ()) -> Split:
         """Targets by the neighbour that leads to them. Those that nobody leads to are left out."""
-        if trace and self._network.changeover.holds:
+        if trace and self._holds.changing:
             return self._split(targets, trace)  # by where it was: some parcels are not held
         split = self._splits.get(targets.key)
         if split is None:
@@ -80,8 +88,8 @@ class Plans:
         return split
 
     def _split(self, targets: Targets, trace: tuple[int, ...]) -> Split:
-        network = self._network
-        paths = network.paths
+        view = self._view
+        paths = view.paths
         members: dict[Neighbour, int] = {}
         parts: dict[Neighbour, list[int]] = {}
         mask = targets.members
@@ -89,11 +97,11 @@ class Plans:
             bit = mask & -mask
             mask ^= bit
             broker = paths.members.get(bit.bit_length() - 1)
-            neighbour = None if broker is None else self._way_to(broker, paths.steps.get(broker), trace)
+            neighbour = None if broker is None else self._holds.way_to(broker, paths.steps.get(broker), trace)
             if neighbour is not None:
                 members[neighbour] = members.get(neighbour, 0) | bit
         for part in targets.parts:
-            neighbour = self._way_to(paths.part_named(part), paths.next_to_part(part), trace)
+            neighbour = self._holds.way_to(paths.part_named(part), paths.next_to_part(part), trace)
             if neighbour is not None:
                 parts.setdefault(neighbour, []).append(part)
         found: Split = []
@@ -105,20 +113,15 @@ class Plans:
                 found.append((neighbour, Targets(mask, some, targets.groups)))
         return found
 
-    def _way_to(self, destination: int, step: int | None, trace: tuple[int, ...]) -> Neighbour | None:
-        if destination in self._network.eddies.destinations:
-            return self._network.eddies.neighbour
-        return self._network.changeover.way_to(destination, step, trace)
-
     def destinations(self, targets: Targets) -> list[int]:
         """Members and parts, by their present names."""
-        paths = self._network.paths
+        paths = self._view.paths
         members = [broker for slot, broker in paths.members.items() if targets.members >> slot & 1]
         return [*members, *(paths.part_named(part) for part in targets.parts)]
 
     def sort(self, targets: Targets, waits: Callable[[int], bool]) -> tuple[Targets | None, Targets | None]:
         """Targets whose destinations have to wait, and those that need not."""
-        paths = self._network.paths
+        paths = self._view.paths
         members = 0
         for slot, broker in paths.members.items():
             if targets.members >> slot & 1 and waits(broker):
@@ -130,41 +133,53 @@ class Plans:
         free = Targets(targets.members & ~members, others, targets.groups)
         return Targets(members, parts, targets.groups), free if free.members or others else None
 
-    def send(self, run: Run, source: Link, links: Links, now: Instant, turns_back: bool = False) -> int:
+    def send(self, run: Run, source: Port, now: Instant, turns_back: bool = False) -> int:
         """Send a run on as it is planned now. Returns how many ways are closed."""
         sinks, lost = self.next_hops(run.targets, run.ttl, run.trace, turns_back)
         for sink in sinks:
-            links.deliver(source, sink, run.frames, now)
+            self._links.deliver(source, sink, run.frames, now)
         return lost
 
     # -- what is in use -------------------------------------------------------------------------------------------
 
-    def forget(self, members: dict[int, int], now: Instant) -> None:
+    def lost(self, now: Instant) -> None:
+        """A link is gone, here or elsewhere: for a while parcels may have to turn back."""
+        self.is_troubled = True
+        self._timers.set("troubled", now + TROUBLED_NS, self._calm_down)
+
+    def _calm_down(self, now: Instant) -> None:
+        self.is_troubled = False
+        self.forget_ways(self._view.paths, now)
+
+    def forget_ways(self, before: Paths, now: Instant) -> None:
+        """The ways, or what is held back on them, are others from now on than they were ``before``."""
+        self._forget(before.members, now)
+        self._forget_all()
+
+    def _forget(self, members: dict[int, int], now: Instant) -> None:
         """The ways change. ``members``: which broker had which slot until now."""
         self._splits.clear()
         used = {each: at for each, at in self._used.items() if now - at < IN_USE_NS}
-        for neighbour in self._network.neighbours.values():
+        for neighbour in self._view.neighbours.values():
             mask, parts = neighbour.forget_sinks()
             used.update((broker, now) for slot, broker in members.items() if mask >> slot & 1)
             used.update((part, now) for part in parts)
         self._used = used
-        network = self._network
-        for stand_in in (network.changeover.detour, network.eddies.neighbour):
-            stand_in.forget_sinks()  # nothing went there
+        self._holds.forget_sinks()
 
     def members_in_use(self, now: Instant) -> dict[int, None]:
         """The members of our cluster to which something may be on its way from here."""
-        network = self._network
+        view = self._view
         mask = 0
-        for neighbour in network.neighbours.values():
+        for neighbour in view.neighbours.values():
             mask |= neighbour.aimed_members
         return {
             broker: None
-            for slot, broker in network.paths.members.items()
+            for slot, broker in view.paths.members.items()
             if mask >> slot & 1
             or self.is_used(broker, now)
-            or broker in network.changeover.holds
-            or broker in network.eddies.destinations
+            or broker in self._holds.changing
+            or broker in self._holds.turning
         }
 
     def is_used(self, destination: int, now: Instant) -> bool:

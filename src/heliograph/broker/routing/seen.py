@@ -24,7 +24,10 @@ NS_PER_MS = 1_000_000
 
 
 class Seen:
-    """What one origin has published. ``next`` is above every number that came."""
+    """What one origin has published. ``next`` is above every number that came.
+
+    _native.c reads or writes: origin, next, accepted; and calls admit.
+    """
 
     __slots__ = ("_firsts", "_lasts", "accepted", "duplicates", "gaps_closed", "gaps_max", "late", "next", "origin")
 
@@ -54,6 +57,10 @@ class Seen:
             self.late += 1
         self.accepted += 1
         return True
+
+    def take_back(self, count: int) -> None:
+        """The last numbers were not worked off: they are new if they come again."""
+        self.next -= count
 
     @property
     def gaps(self) -> list[tuple[int, int]]:

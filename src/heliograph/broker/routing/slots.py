@@ -12,18 +12,17 @@ take the same one, and a cluster whose brokers all began at once needs one round
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from heliograph.broker.routing.announcements import Announcements
 from heliograph.broker.routing.seen import NS_PER_MS
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.notes import SlotChanged
 from heliograph.wire.network import MEMBERS_MAX, LinkUp, Member
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.network import Network
 
 OUTSIDE_MS = 60_000  # who found no slot comes back after so long: each time costs every member some updates
 
@@ -31,41 +30,51 @@ OUTSIDE_MS = 60_000  # who found no slot comes back after so long: each time cos
 class Slots:
     """This broker's place in its cluster."""
 
-    def __init__(self, network: Network, timers: Timers) -> None:
-        self._network = network
+    def __init__(
+        self,
+        view: View,
+        announcements: Announcements,
+        teller: Teller,
+        timers: Timers,
+        stand_back: Callable[[str], None],
+    ) -> None:
+        self._view = view
+        self._announcements = announcements
+        self._teller = teller
         self._timers = timers
+        self._leave = stand_back  # end our links in this cluster
         self._outside_until: Instant = 0
 
     def is_full(self, other: LinkUp, now: Instant) -> bool:
         """True if this one must not become a member with us: there is no room for it, or none for us."""
-        if other.cluster != self._network.map.me.cluster:
+        if other.cluster != self._view.map.me.cluster:
             return False
-        cluster = self._network.paths.cluster
+        cluster = self._view.paths.cluster
         return now < self._outside_until or (other.broker not in cluster and len(cluster) >= MEMBERS_MAX)
 
     def settle(self, now: Instant) -> None:
         """The map changed: move if an older member has our slot, leave if there is none."""
-        network = self._network
-        me, slot = network.map.me, self._due()
+        known = self._view.map
+        me, slot = known.me, self._due()
         if slot == me.slot:
             return
         if slot is None:
             self._timers.set("stand back", now, self._stand_back)  # not while consequences are drawn
             return
-        network.note(SlotChanged(me.slot, slot))
-        epoch = (network.map.paths.epoch + 1) & 0xFFFF
-        network.map.learn(replace(me, slot=slot, epoch=epoch, number=me.number + 1))
-        network.announce(now, anew=True)
+        self._teller.note(SlotChanged(me.slot, slot))
+        epoch = (known.paths.epoch + 1) & 0xFFFF
+        known.learn(replace(me, slot=slot, epoch=epoch, number=me.number + 1))
+        self._announcements.announce(now, anew=True)
 
     def _due(self) -> int | None:
         """The slot that is ours, as things are."""
-        me, cluster = self._network.map.me, self._network.map.paths.cluster
+        me, cluster = self._view.map.me, self._view.map.paths.cluster
         return shared_out(cluster.values())[me.broker]
 
     def _stand_back(self, now: Instant) -> None:
         if self._due() is None:
             self._outside_until = now + OUTSIDE_MS * NS_PER_MS
-            self._network.peering.stand_back(self._network.map.me.cluster)
+            self._leave(self._view.map.me.cluster)
 
 
 def shared_out(members: Iterable[Member]) -> dict[int, int | None]:

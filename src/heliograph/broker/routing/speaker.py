@@ -3,7 +3,7 @@
 In:    changes of the map, of our own interests and of other members'.
 Out:   the part's interests to everybody, while this broker speaks; its Gateway record, if it has links outside.
 State: who speaks, as far as was heard; the part's voice and whose interests are in it; our numbers.
-Not here: what one broker says for itself (network.py), covering (interests.py), shortest ways (map.py).
+Not here: what one broker says for itself (advertising.py), covering (interests.py), shortest ways (map.py).
 Paper: [grid] §1.1 and §1.2; docs/decisions/0006.
 
 The member with the lowest slot is to speak, once there is a gateway through which it could be heard. It begins when it
@@ -13,16 +13,15 @@ as long as one of them does: so other clusters never hear of a speaker before th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from heliograph.broker.routing.interests import Difference, Owner, Voice, snapshot_of
 from heliograph.broker.routing.pace import Pace
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
 from heliograph.machine import Instant
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.wire.network import Gateway
-
-if TYPE_CHECKING:
-    from heliograph.broker.routing.network import Network
 
 COARSE = 8  # a cost between gateways that changed by less than an eighth is not told to anybody
 
@@ -35,10 +34,20 @@ def inbox_of(broker: int) -> bytes:
 class Speaker:
     """Speaks for our part of the cluster, if that is ours to do, and knows who does if not."""
 
-    def __init__(self, network: Network, interests_max: int) -> None:
-        self._network = network
+    def __init__(
+        self,
+        view: View,
+        teller: Teller,
+        own: Voice,
+        interests_max: int,
+        look_whether_settled: Callable[[], None],
+    ) -> None:
+        self._view = view
+        self._teller = teller
+        self._own = own  # what we want ourselves
         self._interests_max = interests_max
-        self.broker = network.me  # who speaks: alone, a broker speaks for itself
+        self._look_whether_settled = look_whether_settled  # if there is more to tell, ``tell_more`` is to be called
+        self.broker = view.me  # who speaks: alone, a broker speaks for itself
         self.voice: Voice | None = None  # our part's voice, while we speak
         self._number = 0  # of the last word that we said for our part
         self._included: dict[int, None] = {}  # members whose interests are in the voice
@@ -55,24 +64,24 @@ class Speaker:
         self.broker = self._who()
         if self.voice is not None:
             self._go_on()
-        elif self.broker == self._network.me and self._network.gateways_here() and self._is_ready(self.broker):
+        elif self.broker == self._view.me and self._view.gateways_here() and self._is_ready(self.broker):
             self._begin()
 
     def _who(self) -> int:
         """The lowest slot; but the one before it, until that one speaks for all of us."""
-        network = self._network
-        paths, before = network.paths, self.broker
+        view = self._view
+        paths, before = view.paths, self.broker
         if paths.speaker == before or self._is_ready(paths.speaker):
             return paths.speaker
         # A speaker that left is named for a while: nobody else was heard yet. One that speaks for others is not ours.
-        return before if before in network.map.members and before not in paths.parts else paths.speaker
+        return before if before in view.map.members and before not in paths.parts else paths.speaker
 
     def _is_ready(self, broker: int) -> bool:
-        network = self._network
-        cluster, interests = network.paths.cluster, network.interests
-        if not network.gateways_here():
+        view = self._view
+        cluster, interests = view.paths.cluster, view.interests
+        if not view.gateways_here():
             return True  # nobody outside can hear anything
-        if broker == network.me:
+        if broker == view.me:
             return self.voice is not None or all(interests.age(other, False) for other in self._others())
         age = interests.age(broker, True)
         if age is None or age[0] != cluster[broker].incarnation:
@@ -80,22 +89,21 @@ class Speaker:
         return all(interests.includes(broker, inbox_of(member) + b"/0") for member in cluster)
 
     def _others(self) -> dict[int, None]:
-        return {broker: None for broker in self._network.paths.cluster if broker != self._network.me}
+        return {broker: None for broker in self._view.paths.cluster if broker != self._view.me}
 
     def _begin(self) -> None:
-        network = self._network
-        me, incarnation = network.me, network.map.me.incarnation
-        voice = self.voice = Voice(me, True, incarnation, self._interests_max)
-        voice.age = (incarnation, self._number)
-        voice.change(list(network.voice.filters), [], network.voice.groups, [])
+        view = self._view
+        me, incarnation = view.me, view.map.me.incarnation
+        voice = self.voice = Voice(me, True, incarnation, self._interests_max, self._number)
+        voice.change(list(self._own.filters), [], self._own.groups, [])
         self._included = self._others()
         for broker in self._included:
-            owner = network.interests.owners.get((broker, False))
+            owner = view.interests.owners.get((broker, False))
             if owner is not None:
                 voice.change(list(owner.filters), [], list(owner.groups), [])
-        voice.age = (incarnation, max(voice.age[1], self._number + 1))
-        network.tell_interests(voice.snapshot(), None)
-        network.look_whether_settled()
+        voice.number_from(self._number + 1)
+        self._teller.tell_interests(voice.snapshot())
+        self._look_whether_settled()
 
     def _go_on(self) -> None:
         """Members came or went. Once another is to speak, whoever comes is told by that one."""
@@ -103,28 +111,28 @@ class Speaker:
             self._end()
             return
         others = self._others()
-        if self._network.paths.speaker != self._network.me:
+        if self._view.paths.speaker != self._view.me:
             others = {broker: None for broker in self._included if broker in others}
         difference = Difference()
         for broker in [*self._included, *others]:
             came, went = broker in others, broker in self._included
             if came is went:
                 continue
-            owner = self._network.interests.owners.get((broker, False)) or Owner(broker, False)
+            owner = self._view.interests.owners.get((broker, False)) or Owner(broker, False)
             if came:
-                difference.came += owner.filters
-                difference.groups_came += owner.groups
+                difference.came.extend(owner.filters)
+                difference.groups_came.extend(owner.groups)
             else:
-                difference.went += owner.filters
-                difference.groups_went += owner.groups
+                difference.went.extend(owner.filters)
+                difference.groups_went.extend(owner.groups)
         self._included = others
         self._change(difference)
 
     def _is_done(self) -> bool:
         """True if another speaks, and all gateways say so: what comes from other clusters is matched with its words."""
-        network = self._network
-        named = [gateway.speaker for broker, gateway in network.gateways_here().items() if broker != network.me]
-        return network.me not in (self.broker, *named)
+        view = self._view
+        named = [gateway.speaker for broker, gateway in view.gateways_here().items() if broker != view.me]
+        return view.me not in (self.broker, *named)
 
     def _end(self) -> None:
         assert self.voice is not None
@@ -132,21 +140,21 @@ class Speaker:
         self._number = number + 1
         self.voice = None
         self._included = {}
-        network = self._network
-        network.tell_interests(snapshot_of(network.me, True, (incarnation, self._number), [], []), None)
+        view = self._view
+        self._teller.tell_interests(snapshot_of(view.me, True, (incarnation, self._number), [], []))
 
     def due_for(self, broker: int) -> tuple[int, int, int] | tuple[()] | None:
         """If it is ours to speak: our words, by their number, once they include this member; empty until then."""
-        network = self._network
-        if network.map.paths.speaker != network.me or not network.gateways_here():
+        view = self._view
+        if view.map.paths.speaker != view.me or not view.gateways_here():
             return None
-        if self.voice is None or not (broker == network.me or broker in self._included):
+        if self.voice is None or not (broker == view.me or broker in self._included):
             return ()
-        return (network.me, *self.voice.age)
+        return (view.me, *self.voice.age)
 
     def hear(self, broker: int, difference: Difference) -> None:
         """A member of our cluster, or this broker itself, wants more or less than before."""
-        if self.voice is not None and (broker == self._network.me or broker in self._included):
+        if self.voice is not None and (broker == self._view.me or broker in self._included):
             self._change(difference)
 
     def _change(self, difference: Difference) -> None:
@@ -154,8 +162,8 @@ class Speaker:
         assert voice is not None
         change = voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
         if change is not None:
-            self._network.tell_interests(voice.bodies(change), None)
-        self._network.look_whether_settled()
+            self._teller.tell_interests(voice.bodies(change))
+        self._look_whether_settled()
 
     @property
     def is_settled(self) -> bool:
@@ -171,15 +179,15 @@ class Speaker:
         """We have a newer incarnation: what was said under the old one is said again."""
         self.gateway_number = 0
         if self.voice is not None:
-            self.voice.age = (incarnation, self.voice.age[1])
-            self._network.tell_interests(self.voice.snapshot(), None)
+            self.voice.renew(incarnation)
+            self._teller.tell_interests(self.voice.snapshot())
 
     def announce_gateway(self, now: Instant, renew: bool = False) -> None:
         """Tell our links to other clusters, if there are any or were, and if anything about them is new."""
-        network = self._network
-        me = network.map.me
-        known = network.map.gateways.get(me.broker)
-        outside = network.linked(inside=False)
+        view = self._view
+        me = view.map.me
+        known = view.map.gateways.get(me.broker)
+        outside = view.linked(inside=False)
         if not (renew or outside or (known is not None and known.outside)):
             return
         self.gateway_number += 1
@@ -193,14 +201,14 @@ class Speaker:
             outside=outside,
             inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
-            lives=network.lives(outside),
+            lives=view.lives(outside),
         )
         if not renew and not self._is_due(record, known, now):
             self.gateway_number -= 1
             return
         self._pace.told(now)
-        network.tell_record(record, None)
-        network.map.learn(record)
+        self._teller.tell_record(record, None)
+        view.map.learn(record)
 
     def _is_due(self, record: Gateway, known: Gateway | None, now: Instant) -> bool:
         """True if it is new, and is to be told now. The first one waits too: who begins finds its own cluster first."""
@@ -209,14 +217,14 @@ class Speaker:
         if known is not None and (_says(known) == _says(record) or _is_worse(record, known)):
             return _says(known) != _says(record)
         if now < self._pace.next_at:
-            self._network.look_again(self._pace.next_at)
+            self._view.look_again(self._pace.next_at)
             return False
         return True
 
     def _ways_inside(self, told: dict[int, int]) -> dict[int, int]:
-        network = self._network
-        costs = network.map.paths.costs
-        others = [broker for broker in network.gateways_here() if broker != network.me]
+        view = self._view
+        costs = view.map.paths.costs
+        others = [broker for broker in view.gateways_here() if broker != view.me]
         return {broker: coarse(costs[broker], told.get(broker, 0)) for broker in others}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.broker.config import NetworkConfig
-from heliograph.broker.routing.neighbours import UNCONFIRMED_BYTES_MAX
+from heliograph.broker.routing.ports import UNCONFIRMED_BYTES_MAX
 from heliograph.sim.checkers.base import Checker
 from heliograph.wire.limits import PARCEL_BYTES_MAX
 from heliograph.wire.network import MEMBERS_MAX

@@ -1,7 +1,7 @@
 """Routes: from a topic to the links that get it, remembered per access profile.
 
 In:    topics, and word of every subscription that comes or goes.
-Out:   Route (who gets a run) and Sink (one link with the subscription numbers that matched).
+Out:   Route: who gets a run.
 State: per profile a bounded cache topic → Route, and which topics are in it, so that a change touches only what it
        concerns.
 Not here: finding subscriptions (matching/topics.py), queues and writes (broker/links.py).
@@ -15,54 +15,24 @@ publication anew.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heliograph.broker import hot
 from heliograph.broker.access import Profile
+from heliograph.broker.contents import Content
+from heliograph.broker.routing.ports import Port, Sink
+from heliograph.broker.routing.targets import Targets
 from heliograph.matching.topics import TopicSet
 from heliograph.model.topics import is_wild
-from heliograph.wire.frames import BODY_BYTES, HEAD, LENGTH
-from heliograph.wire.limits import DELIVERY_BYTES
 
 if TYPE_CHECKING:
     from heliograph.broker import _native
-    from heliograph.broker.contents import Content
-    from heliograph.broker.links import Link
-    from heliograph.broker.routing.neighbours import Neighbour, Targets
 
 FORGET_STEPS_MAX = 4_096  # a filter that touches more is cheaper to serve by forgetting everything
 EVICTED_AT_ONCE = 1_024
 SHARED_MAX = 4_096
-
-_pack_length = LENGTH.pack
-
-
-class Sink:
-    """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow."""
-
-    __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "numbers", "own")
-    bytes_max = DELIVERY_BYTES
-    neighbour: Neighbour | None = None  # a broker, where it is the next hop
-
-    def __init__(self, link: Link, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
-        self.link = link
-        self.numbers = numbers  # the client's own, packed u32, ascending
-        # What the link itself gets of what it publishes: True: the same; a Sink: fewer numbers; False: nothing.
-        self.own = own
-        self.holds = holds
-        self.disconnects = disconnects
-        self._dropped = -1  # for what count of dropped publications ``_rest`` is right
-        self._rest = b""  # of the prefix, after its length
-        self._length = BODY_BYTES + len(numbers)
-
-    def prefix(self, size: int, chunks: list[bytes]) -> bytes:
-        """What stands before these chunks of whole frames, ``size`` bytes together, on the wire."""
-        dropped = self.link.dropped
-        if dropped != self._dropped:
-            self._dropped = dropped
-            self._rest = HEAD.pack(0, 3, 0, 0, dropped, 0, len(self.numbers))[4:] + self.numbers
-        return _pack_length(self._length + size) + self._rest
 
 
 class Share:
@@ -76,7 +46,7 @@ class Share:
         self.elsewhere = elsewhere  # brokers and clusters that have members, nearest first
         self.turns = turns  # whose turn it is, per share; it outlives cached routes
 
-    def member(self, publisher: Link) -> Sink | None:
+    def member(self, publisher: Port) -> Sink | None:
         """The member here whose turn it is: not one that is slow while another is not, not the publisher itself."""
         members = self.members
         turn = self.turns.get(self.id, 0)
@@ -95,7 +65,7 @@ class Share:
 
 class Route:
     """Who gets publications of one topic. ``only`` is the only sink where that is all there is to know; ``one`` is the
-    same where it does not matter who publishes."""
+    same where it does not matter who publishes. _native.c reads these two."""
 
     __slots__ = ("content", "denied", "one", "only", "shares", "sinks")
 
@@ -104,7 +74,7 @@ class Route:
         sinks: tuple[Sink, ...],
         denied: bool = False,
         shares: tuple[Share, ...] = (),
-        content: Content | None = None,
+        content: Content[Any, Any, Route] | None = None,
     ) -> None:
         self.sinks = sinks
         self.denied = denied
@@ -144,16 +114,26 @@ if hot.is_native:
 
 
 class RouteTable:
-    """The cached routes of one profile. ``routes`` is handed to the scan and never replaced."""
+    """The cached routes of one profile. ``routes`` is handed to the scan, read by _native.c, and never replaced."""
 
     __slots__ = ("_shared", "_topics", "links", "profile", "routes")
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, resolve: Callable[[RouteTable, bytes], Route | None]) -> None:
         self.profile = profile
         self.routes = Routes()
+        self.routes.resolve = partial(resolve, self)
         self.links = 0  # how many links use this table
         self._topics = TopicSet()
         self._shared: dict[tuple[Sink, ...], Route] = {}
+
+    def join(self) -> None:
+        """One more link uses this table."""
+        self.links += 1
+
+    def leave(self) -> int:
+        """One link less; how many are left."""
+        self.links -= 1
+        return self.links
 
     def keep(
         self,
@@ -163,7 +143,7 @@ class RouteTable:
         *,
         denied: bool = False,
         shares: tuple[Share, ...] = (),
-        content: Content | None = None,
+        content: Content[Any, Any, Route] | None = None,
     ) -> Route:
         """Remember a topic's route. Topics with the same sinks share one Route, so that their frames form one run."""
         if len(self.routes) >= routes_max:
@@ -193,7 +173,7 @@ class RouteTable:
                 made[old] = self._with(old, sink)
             self._put(topic, made[old])
 
-    def dismiss(self, pattern: bytes, link: Link, numbers: bytes) -> None:
+    def dismiss(self, pattern: bytes, link: Port, numbers: bytes) -> None:
         """A subscription went: what its filter matches no longer goes to that link, if this was the only reason."""
         made: dict[Route, Route | None] = {}
         for topic in self._touched(pattern):
@@ -210,7 +190,7 @@ class RouteTable:
             return None
         return self._route((*old.sinks, sink))
 
-    def _without(self, old: Route, link: Link, numbers: bytes) -> Route | None:
+    def _without(self, old: Route, link: Port, numbers: bytes) -> Route | None:
         """The route without the link; None if the link has other reasons to be in it."""
         if old.shares or old.content or any(one.link is link and one.numbers != numbers for one in old.sinks):
             return None

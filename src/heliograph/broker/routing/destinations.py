@@ -1,0 +1,88 @@
+"""Destinations: whom a topic concerns besides a broker's own clients, and which neighbours lead to them.
+
+In:    topics, and interests that a publication's content has met.
+Out:   targets; the sinks of their next hops; who has members of groups that share a topic.
+State: none; the view has the interests and the ways.
+Not here: what is sent there (forwarding.py, parcels.py), our own clients (broker/subscriptions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from heliograph.broker.routing.interests import Owner, Wish
+from heliograph.broker.routing.plans import Plans
+from heliograph.broker.routing.ports import HopSink
+from heliograph.broker.routing.targets import Targets
+from heliograph.broker.routing.view import View
+from heliograph.model.subscription import Wanted, filter_of
+
+
+def group_id(wanted: Wanted, group: str) -> int:
+    """The number under which a shared subscription travels in a parcel."""
+    asked = b"" if isinstance(wanted, bytes) else f"\0{wanted.language}\0{wanted.where}".encode()
+    return int.from_bytes(sha256(filter_of(wanted) + asked + b"\0" + group.encode()).digest()[:8], "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where a topic goes besides a broker's own clients."""
+
+    hops: tuple[HopSink, ...] = ()
+    shares: dict[int, list[Targets]] = field(default_factory=dict)  # group -> who has members, nearest first
+
+
+class Destinations:
+    """Finds out where a topic goes."""
+
+    def __init__(self, view: View, plans: Plans) -> None:
+        self._view = view
+        self._plans = plans
+
+    def elsewhere(self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()) -> Elsewhere:
+        """Where a topic goes besides our own clients, together with those who want it for its content."""
+        if not self._view.interests:
+            return Elsewhere()
+        targets, groups = self.targets_of(topic, inside, wishes)
+        shares = {share: [self._share(share, owner) for owner in owners] for share, owners in groups.items()}
+        return Elsewhere(tuple(self._plans.hops(targets)), shares)
+
+    def targets_of(
+        self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()
+    ) -> tuple[Targets, dict[int, list[Owner]]]:
+        """Whom a topic concerns besides our own clients, and who has members of which groups that share it.
+
+        ``inside``: it came from another cluster, whose broker has seen to all clusters; ours is left.
+        """
+        members = 0
+        parts: dict[int, None] = {}
+        groups: dict[int, list[Owner]] = {}
+        paths = self._view.paths
+        for wish in [*self._view.interests.match(topic), *wishes]:
+            owner = wish.owner
+            if owner.wide and (inside or owner.broker not in paths.parts):
+                continue
+            if not owner.wide and (owner.broker not in paths.cluster or owner.broker == self._view.me):
+                continue
+            if wish.group is not None:
+                owners = groups.setdefault(group_id(wish.wanted, wish.group), [])
+                if owner not in owners:
+                    owners.append(owner)
+            elif owner.wide:
+                parts[owner.broker] = None
+            else:
+                members |= 1 << paths.cluster[owner.broker].slot
+        for owners in groups.values():
+            owners.sort(key=lambda owner: (self._cost_of(owner), owner.broker))
+        return Targets(members, tuple(sorted(parts))), groups
+
+    def _share(self, share: int, owner: Owner) -> Targets:
+        if owner.wide:
+            return Targets(0, (owner.broker,), (share,))
+        return Targets(1 << self._view.paths.cluster[owner.broker].slot, (), (share,))
+
+    def _cost_of(self, owner: Owner) -> int:
+        paths = self._view.paths
+        return paths.costs[paths.parts[owner.broker] if owner.wide else owner.broker]

@@ -1,0 +1,507 @@
+"""Ports, sinks and neighbours: what routing knows of links, and of the brokers at their other ends.
+
+In:    parcels on their way out, counts and pongs on their way in.
+Out:   prefixes of deliveries and parcels; parcels that a lost neighbour has not confirmed; a cost.
+State: per link its output; per neighbour its parcels since the last confirmed one, and smoothed round-trip times.
+Not here: making a link (peering.py), choosing a neighbour (plans.py), queues (broker/links.py).
+
+A port leads to its neighbour, a neighbour to its port and its sinks, and a sink to its port: that is why they are in
+one file. _native.c reads and writes attributes of all of them by name; broker/twins.py compares the names
+when it loads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import Protocol
+
+from heliograph.broker.routing.targets import Run, Targets
+from heliograph.errors import Reason
+from heliograph.machine import Instant, LinkId, Peer
+from heliograph.model.identity import ANONYMOUS, Identity
+from heliograph.wire.frames import BODY_BYTES, HEAD, LENGTH, Kind, hop_headers
+from heliograph.wire.limits import DELIVERY_BYTES, PARCEL_BYTES_MAX
+
+NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
+NOTE_EVERY_NS = 1_000_000_000
+VOIDS_MAX = 64  # empty entries in a backlog before it is swept
+WORDS_MAX = 200  # characters that are kept of why a link ended
+UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
+UNMEASURED_COST = 1_000  # until the first pong
+OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
+SMOOTHING = 8  # a new round trip counts for one part in eight
+SINKS_MAX = 4_096  # remembered per neighbour
+FIXED = Struct("<BBHQ")  # of a hop prefix: kind, ttl, epoch, members
+VARYING = Struct("<I12sQ")  # its length, what is fixed, its number
+OUTLIER = 4  # a round trip counts as at most so many times what is usual: after a stall, one or two are long
+NOTICED = 4  # a cost that changed by less than a quarter is not told to anybody
+
+_pack_length = LENGTH.pack
+
+Taker = Callable[["Sink", bytes, Instant], None]
+"""Takes runs: sink, whole frames, now."""
+
+
+class Waiting:
+    """A run (or, without a sink, control frames) in a backlog. ``start`` moves when the oldest frames are dropped."""
+
+    __slots__ = ("chunk", "frames", "sink", "start")
+
+    def __init__(self, sink: Sink | None, chunk: bytes, frames: int) -> None:
+        self.sink = sink
+        self.chunk = chunk
+        self.frames = frames
+        self.start = 0
+
+    def drop_first(self, end: int) -> int:
+        """Drop its first frame, which ends there; how many bytes that were."""
+        size = end - self.start
+        self.start = end
+        self.frames -= 1
+        if not self.frames:
+            self.chunk = b""
+        return size
+
+
+class Port:
+    """The end of a link as writing to it and routing see it. The broker's Link (broker/links.py) adds what a client's
+    session needs. Only Links writes what is under "writing", by assignment, since that is done for every run; the hot
+    paths append to ``out`` while ``sink`` is theirs.
+
+    _native.c reads: id, state, neighbour, heard_at, touched, deliveries, pressed, backlog, dropped.
+    """
+
+    __slots__ = (
+        "backlog",
+        "backlog_bytes",
+        "backlog_frames",
+        "deliveries",
+        "droppable",
+        "dropped",
+        "dropped_bytes",
+        "ended",
+        "heard_at",
+        "held_by",
+        "holding",
+        "id",
+        "identity",
+        "mark",
+        "may_be_held",
+        "name",
+        "neighbour",
+        "noted_at",
+        "noted_dropped",
+        "noted_dropped_bytes",
+        "out",
+        "peer",
+        "pressed",
+        "progress_at",
+        "sink",
+        "state",
+        "taker",
+        "told",
+        "touched",
+        "voids",
+    )
+
+    def __init__(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        self.id = link
+        self.peer = peer
+        self.state = NEW
+        self.identity: Identity = ANONYMOUS
+        self.name = ""
+        self.ended = ""  # why, by whoever ended it first
+        self.heard_at = now
+        self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
+        self.neighbour: Neighbour | None = None  # the broker at the other end, once proven
+        # writing
+        self.out: list[bytes] = []
+        self.sink: Sink | None = None  # of the delivery being gathered in ``out``, whose prefix goes to ``mark``
+        self.mark = 0
+        self.touched = False
+        self.deliveries = 0
+        # slow
+        self.pressed = False
+        self.backlog: deque[Waiting] = deque()
+        self.backlog_bytes = 0
+        self.backlog_frames = 0
+        self.droppable: deque[Waiting] = deque()
+        self.voids = 0  # entries of the backlog of which everything was dropped
+        self.dropped = self.dropped_bytes = 0
+        self.noted_dropped = self.noted_dropped_bytes = 0
+        self.noted_at = -NOTE_EVERY_NS
+        self.progress_at = now
+        self.taker: Taker | None = None  # in place of a peer, on a link that is always pressed
+        self.may_be_held = False
+        self.holding: dict[Port, None] = {}  # publishers that wait for this link
+        self.held_by: dict[Port, None] = {}  # slow links for which this one waits
+
+    @property
+    def is_pipe(self) -> bool:
+        """True if a service of this node is at the other end."""
+        return self.peer.transport == "pipe"
+
+    @property
+    def is_client(self) -> bool:
+        """True unless a service or a proven broker is at the other end."""
+        return self.neighbour is None and not self.is_pipe
+
+    # -- slow: what waits behind a pressed driver, oldest first
+
+    def press(self, pressed: bool, now: Instant) -> None:
+        """The driver's buffer is full, or has room again."""
+        self.pressed = pressed
+        self.progress_at = now
+
+    def progress(self, now: Instant) -> None:
+        """From now on it is watched whether it takes something."""
+        self.progress_at = now
+
+    def queue(self, waiting: Waiting) -> None:
+        """Let a run or a control frame wait."""
+        self.backlog.append(waiting)
+        self.backlog_bytes += len(waiting.chunk)
+        self.backlog_frames += waiting.frames
+
+    def unqueue(self) -> Waiting | None:
+        """The next that waits; None if it is one of which everything was dropped."""
+        waiting = self.backlog.popleft()
+        if not waiting.frames:
+            self.voids -= 1
+            return None
+        if self.droppable and self.droppable[0] is waiting:
+            self.droppable.popleft()
+        self.backlog_bytes -= len(waiting.chunk) - waiting.start
+        self.backlog_frames -= waiting.frames
+        return waiting
+
+    def clear_backlog(self) -> None:
+        """Give up what waits."""
+        self.backlog.clear()
+        self.droppable.clear()
+        self.backlog_bytes = self.backlog_frames = 0
+
+    def take_back(self) -> list[tuple[Sink, bytes]]:
+        """The runs that wait, so that they can go another way; control frames stay."""
+        runs = [
+            (waiting.sink, waiting.chunk[waiting.start :])
+            for waiting in self.backlog
+            if waiting.sink is not None and waiting.frames
+        ]
+        self.backlog = deque(waiting for waiting in self.backlog if waiting.sink is None)
+        self.droppable.clear()
+        self.backlog_bytes = sum(len(waiting.chunk) for waiting in self.backlog)
+        self.backlog_frames = len(self.backlog)
+        return runs
+
+    def is_over(self, bytes_max: int, frames_max: int) -> bool:
+        """True if more waits than may."""
+        return self.backlog_bytes > bytes_max or self.backlog_frames > frames_max
+
+    def drop_oldest(self, ends: list[int], bytes_max: int, frames_max: int) -> tuple[int, int]:
+        """Drop frames of the oldest droppable run, which end there, until the bounds are kept or none is left.
+
+        Returns how many, and how many bytes.
+        """
+        waiting, frames, size = self.droppable[0], 0, 0
+        for end in ends:
+            dropped = waiting.drop_first(end)
+            frames, size = frames + 1, size + dropped
+            self.backlog_bytes -= dropped
+            self.backlog_frames -= 1
+            if not self.is_over(bytes_max, frames_max):
+                break
+        self.dropped += frames
+        self.dropped_bytes += size
+        if not waiting.frames:  # it keeps its place in the backlog for now, but not its bytes
+            self.voids += 1
+            self.droppable.popleft()
+        return frames, size
+
+    def sweep(self) -> None:
+        """Take out entries of which everything was dropped, once they are many."""
+        if self.voids > VOIDS_MAX and 2 * self.voids > len(self.backlog):
+            self.backlog = deque(waiting for waiting in self.backlog if waiting.frames)
+            self.voids = 0
+
+    def unnoted_drops(self, now: Instant) -> tuple[int, int] | None:
+        """What was dropped since that was last noted: publications and bytes; None if there is nothing to note yet."""
+        lost = self.dropped - self.noted_dropped
+        if not lost or now - self.noted_at < NOTE_EVERY_NS:
+            return None
+        lost_bytes = self.dropped_bytes - self.noted_dropped_bytes
+        self.noted_at = now
+        self.noted_dropped, self.noted_dropped_bytes = self.dropped, self.dropped_bytes
+        return lost, lost_bytes
+
+    # -- its end and its uses
+
+    def end(self, why: str) -> None:
+        """It is over; why, unless the other side said so before."""
+        self.ended = self.ended or why
+
+    def forget_output(self) -> None:
+        """It is gone: nothing more is written."""
+        self.backlog.clear()
+        self.droppable.clear()
+        self.out = []
+        self.sink = None
+
+    def count_delivery(self) -> None:
+        """Something was written to it."""
+        self.deliveries += 1
+
+    def say_why(self, why: str) -> None:
+        """Why it ends, in the words of whoever ends it."""
+        self.ended = why
+
+    def rise(self, neighbour: Neighbour) -> None:
+        """A broker has proven itself at the other end."""
+        self.neighbour = neighbour
+        self.name = neighbour.name
+        self.state = READY
+
+
+class Sink:
+    """One link that gets a publication, with the subscriptions for which it gets it and what they ask for when slow.
+
+    _native.c reads: link, own, bytes_max, neighbour, _dropped, _rest, _length.
+    """
+
+    __slots__ = ("_dropped", "_length", "_rest", "disconnects", "holds", "link", "numbers", "own")
+    bytes_max = DELIVERY_BYTES
+    neighbour: Neighbour | None = None  # a broker, where it is the next hop
+
+    def __init__(self, link: Port, numbers: bytes, own: Sink | bool, holds: bool, disconnects: bool) -> None:
+        self.link = link
+        self.numbers = numbers  # the client's own, packed u32, ascending
+        # What the link itself gets of what it publishes: True: the same; a Sink: fewer numbers; False: nothing.
+        self.own = own
+        self.holds = holds
+        self.disconnects = disconnects
+        self._dropped = -1  # for what count of dropped publications ``_rest`` is right
+        self._rest = b""  # of the prefix, after its length
+        self._length = BODY_BYTES + len(numbers)
+
+    def prefix(self, size: int, chunks: list[bytes]) -> bytes:
+        """What stands before these chunks of whole frames, ``size`` bytes together, on the wire."""
+        dropped = self.link.dropped
+        if dropped != self._dropped:
+            self._dropped = dropped
+            self._rest = HEAD.pack(0, 3, 0, 0, dropped, 0, len(self.numbers))[4:] + self.numbers
+        return _pack_length(self._length + size) + self._rest
+
+
+class LinkWriter(Protocol):
+    """What routing asks of whoever writes to links (broker/links.py)."""
+
+    def put(self, link: Port, frame: bytes) -> None:
+        """Send a control frame, in order with the deliveries."""
+
+    def deliver(self, publisher: Port, sink: Sink, chunk: bytes, now: Instant) -> None:
+        """Send whole frames to a sink, or queue them behind what it has not taken yet."""
+
+    def abandon(self, link: Port) -> list[tuple[Sink, bytes]]:
+        """Take back what waits for a link, so that it can go another way."""
+        ...
+
+    def hang_up(self, link: Port, reason: Reason, text: str = "") -> None:
+        """Say goodbye and end the link."""
+
+    def count(self, reason: Reason) -> None:
+        """Something was refused or ended for this reason."""
+
+
+class Neighbour:
+    """A linked broker.
+
+    _native.c reads or writes: suspected, is_timed, owed, heard_in, sent, sent_bytes, sent_number.
+    """
+
+    __slots__ = (
+        "aimed_members",
+        "aimed_parts",
+        "broker",
+        "cluster",
+        "cost",
+        "counts",
+        "dialled",
+        "given_up",
+        "heard_in",
+        "incarnation",
+        "is_timed",
+        "link",
+        "name",
+        "owed",
+        "round_trip_ns",
+        "sent",
+        "sent_at",
+        "sent_bytes",
+        "sent_number",
+        "sinks",
+        "suspected",
+        "told_cost",
+    )
+
+    def __init__(self, link: Port, broker: int, name: str, cluster: str, incarnation: int, dialled: bool) -> None:
+        self.link = link
+        self.broker = broker
+        self.name = name
+        self.cluster = cluster
+        self.incarnation = incarnation
+        self.dialled = dialled
+        self.suspected = False
+        self.counts = False  # whether both ends say that the link is there
+        self.cost = self.told_cost = UNMEASURED_COST
+        self.round_trip_ns = 0
+        self.sent_at: Instant = 0
+        self.sent_number = 0
+        self.sent: deque[Sent] = deque()  # not confirmed, oldest first
+        self.sent_bytes = 0
+        self.given_up = 0  # parcels that would not be planned again
+        self.heard_in = 0  # the number of the last parcel that came
+        self.owed = 0  # what has come since the last count that we sent, as parcels.py counts it
+        self.is_timed = False  # a timer runs, after which we confirm
+        self.sinks: dict[tuple[object, ...], HopSink] = {}  # until the ways change
+        self.aimed_members = 0  # slots and parts for which there was a sink, since then
+        self.aimed_parts: dict[int, None] = {}
+
+    def suspect(self) -> None:
+        """It is silent: ways around it are taken."""
+        self.suspected = True
+
+    def relieve(self) -> None:
+        """It was heard again."""
+        self.suspected = False
+
+    def tell_cost(self) -> None:
+        """What it costs now is what others are told."""
+        self.told_cost = self.cost
+
+    def begins_or_ends(self, names_us: bool) -> bool:
+        """True if the link begins or ends to count; ``names_us``: the other end says that it is there."""
+        counts = names_us and not self.suspected
+        if counts == self.counts:
+            return False
+        self.counts = counts
+        return True
+
+    def heard(self, number: int, size: int) -> int:
+        """Parcels up to this number came in one read; returns what is owed since the last count that we sent."""
+        self.heard_in = number
+        self.owed += size
+        return self.owed
+
+    def wait_to_confirm(self) -> None:
+        """A timer runs, after which we confirm."""
+        self.is_timed = True
+
+    def waited(self) -> bool:
+        """That timer is over; True if there is something to confirm."""
+        self.is_timed = False
+        return bool(self.owed)
+
+    def count(self) -> int:
+        """We confirm what came: up to which number that is."""
+        self.owed = 0
+        return self.heard_in
+
+    def take_back(self) -> list[Sent]:
+        """What was sent and not confirmed, so that it can go another way."""
+        sent = list(self.sent)
+        self.sent.clear()
+        self.sent_bytes = 0
+        return sent
+
+    def confirm(self, number: int) -> None:
+        """Every parcel up to this number has arrived."""
+        sent = self.sent
+        while sent and sent[0][0] <= number:
+            self.sent_bytes -= sent.popleft()[1]
+
+    def give_up(self) -> None:
+        """More is unconfirmed than is kept: forget the oldest, but not the newest."""
+        while self.sent_bytes > UNCONFIRMED_BYTES_MAX and len(self.sent) > 1:
+            self.sent_bytes -= self.sent.popleft()[1]
+            self.given_up += 1
+
+    def measure(self, round_trip_ns: int, outside: bool) -> bool:
+        """A pong came; True if the cost is now so different that others should know."""
+        if self.round_trip_ns:
+            self.round_trip_ns += (min(round_trip_ns, OUTLIER * self.round_trip_ns) - self.round_trip_ns) // SMOOTHING
+        else:
+            self.round_trip_ns = round_trip_ns
+        self.cost = max(1, self.round_trip_ns // 2_000) + (OUTSIDE_COST if outside else 0)
+        return abs(self.cost - self.told_cost) * NOTICED > max(self.told_cost, 200)
+
+    def sink(self, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> HopSink:
+        """The sink for what goes to these targets this way; what has come the same way shares one."""
+        key = (targets.key, ttl, trace)
+        sink = self.sinks.get(key)
+        if sink is None:
+            if len(self.sinks) >= SINKS_MAX:
+                self.sinks.clear()
+            sink = self.sinks[key] = HopSink(self, targets, ttl, epoch, trace)
+            self.aimed_members |= targets.members
+            self.aimed_parts.update(dict.fromkeys(targets.parts))
+        return sink
+
+    def forget_sinks(self) -> tuple[int, dict[int, None]]:
+        """The ways change: let nothing new take an old sink. Returns for whom there was one: slots and parts."""
+        aimed = (self.aimed_members, self.aimed_parts)
+        self.sinks.clear()
+        self.aimed_members, self.aimed_parts = 0, {}
+        return aimed
+
+
+class HopSink(Sink):
+    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first: broker links hold nobody."""
+
+    __slots__ = ("_fixed", "_hops", "neighbour", "targets", "trace", "ttl")
+    bytes_max = PARCEL_BYTES_MAX
+
+    def __init__(self, neighbour: Neighbour, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> None:
+        super().__init__(neighbour.link, b"", True, holds=False, disconnects=False)
+        self.neighbour: Neighbour = neighbour
+        self.targets = targets
+        self.ttl = ttl
+        self.trace = trace
+        hops = hop_headers(targets.parts, trace, targets.groups)
+        self._fixed = FIXED.pack(Kind.PARCEL, ttl, epoch, targets.members)
+        self._hops = LENGTH.pack(len(hops)) + hops
+        self._length = BODY_BYTES + len(hops)
+
+    def prefix(self, size: int, chunks: list[bytes]) -> bytes:
+        """The hop prefix of a parcel, which is numbered and kept until it is confirmed."""
+        neighbour = self.neighbour
+        number = neighbour.sent_number = neighbour.sent_number + 1
+        neighbour.sent.append((number, size, chunks, self))
+        neighbour.sent_bytes += size
+        if neighbour.sent_bytes > UNCONFIRMED_BYTES_MAX:
+            neighbour.give_up()
+        return VARYING.pack(self._length + size, self._fixed, number) + self._hops
+
+    def run(self, frames: bytes, me: int) -> Run:
+        """These frames, to be planned anew at this broker."""
+        trace = self.trace
+        return Run(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
+
+
+def stand_in(taker: Taker) -> Neighbour:
+    """A neighbour that is nobody: its link is always pressed, so that all that is sent there comes to the taker."""
+    link = Port(0, Peer("stand-in", ""), 0)
+    link.state = READY
+    link.pressed = True
+    link.taker = taker
+    return Neighbour(link, 0, "", "", 0, False)
+
+
+Sent = tuple[int, int, list[bytes], HopSink]
+"""A parcel that a neighbour has not confirmed: its number, its size, its frames, and whom it is for."""
+
+
+def in_words(reason: str, text: str) -> str:
+    """Why a link ended, for people. The other side may have chosen the words, so there are not too many."""
+    return (f"{reason}: {text}" if text else reason)[:WORDS_MAX]

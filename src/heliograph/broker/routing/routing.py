@@ -1,0 +1,348 @@
+"""Routing: this broker as one of many. It keeps a map of the network and says where a topic goes from here.
+
+In:    neighbours that come, change and go; their frames (MAP, INTEREST, SYNC, WAVE, MARKED, COUNT; MARKs in parcels);
+       what our own clients want; time.
+Out:   frames to neighbours; word to the route cache when a filter or all ways are to be forgotten; where a topic goes;
+       reports.
+State: the view, and what each part keeps.
+Not here: making links (peering.py), reading parcels (parcels.py), and the parts: announcements, advertising and its
+          speaker (what we tell), exchange and memory (what each side lacks, what is forgotten), slots, life, waves,
+          plans, changeover and eddies (which way parcels take), forwarding, destinations.
+Paper: [grid] §1.1 and §1.2.
+
+What is learned is passed on at once, as the bytes that came, to every neighbour but the one it came from: Member
+records and brokers' interests within the cluster, Gateway records and clusters' interests everywhere. When a link
+begins to count, both sides offer what they have; that is also how a healed partition merges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from heliograph.broker.routing.advertising import Advertising
+from heliograph.broker.routing.announcements import Announcements
+from heliograph.broker.routing.catalogue import Catalogue
+from heliograph.broker.routing.changeover import Changeover
+from heliograph.broker.routing.destinations import Destinations
+from heliograph.broker.routing.eddies import Eddies
+from heliograph.broker.routing.exchange import Exchange
+from heliograph.broker.routing.forwarding import Forwarding
+from heliograph.broker.routing.holds import Holds
+from heliograph.broker.routing.interests import Wish
+from heliograph.broker.routing.life import Life
+from heliograph.broker.routing.map import Paths
+from heliograph.broker.routing.memory import Memory
+from heliograph.broker.routing.plans import Plans
+from heliograph.broker.routing.ports import LinkWriter, Neighbour, Port, Sink
+from heliograph.broker.routing.settings import NetworkConfig
+from heliograph.broker.routing.slots import Slots
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
+from heliograph.broker.routing.waves import Waves
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Outbox, Timers
+from heliograph.matching.contents import Field
+from heliograph.model.subscription import Subscription
+from heliograph.notes import NeighbourLinked, NeighbourLost
+from heliograph.wire import network as wire
+from heliograph.wire.frames import VERSION, Frame, Kind
+from heliograph.wire.network import MEMBERS_MAX, LinkUp, Member, Record, What, broker_id
+
+SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all …
+SETTLE_EACH_NS = 10_000  # … or, where more is known, so soon for each link: nobody thinks more than it works
+COSTS_NS = 50_000_000  # … and where only costs changed, so soon: no way is closed, and none is new
+
+
+class Routing:
+    """This broker as one of many."""
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        config: NetworkConfig,
+        links: LinkWriter,
+        outbox: Outbox,
+        timers: Timers,
+        *,
+        forget: Callable[[bytes], None],
+        forget_all: Callable[[], None],
+        stand_back: Callable[[str], None],
+    ) -> None:
+        me = broker_id(name)
+        slot = config.slot if config.slot is not None else me % MEMBERS_MAX
+        self.network_name = config.name  # another one needs a restart
+        self._timers = timers
+        self._forget_pattern = forget  # what a filter matches may go elsewhere from now on
+        view = self.view = View(Member(me, name, config.cluster, slot, 0, incarnation, 1, {}), timers)
+        teller = self._teller = Teller(view, links, outbox)
+        self.announcements = Announcements(view, teller)
+        self.advertising = Advertising(view, teller, config.interests_max, timers)
+        self.catalogue = Catalogue(view, self.advertising)
+        self.memory = Memory(view, self.catalogue, teller, timers, config.forget_ms, self.settle, self._forget)
+        self._exchange = Exchange(view, self.catalogue, teller, timers)
+        self._slots = Slots(view, self.announcements, teller, timers, stand_back)
+        self._life = Life(view, self.advertising, self.announcements, self._exchange, teller, timers)
+        self._holds = Holds(view, self._hold_back, self._turn_back)
+        self.plans = Plans(view, self._holds, links, timers, forget_all)
+        self.changeover = Changeover(view, self._holds, self.plans, teller, links, timers)
+        self.eddies = Eddies(view, self._holds, self.plans, timers)
+        self.waves = Waves(view, self.advertising.speaker, teller, timers)
+        self.forwarding = Forwarding(view, self.plans, links)
+        self.destinations = Destinations(view, self.plans)
+        self._settle_at: Instant = 0  # not before, unless it is urgent
+        self._settle_timer: Instant | None = None
+        self._costs_version = -1  # of the map, if nothing but costs changed since it was settled …
+        self._costs_at: Instant = 0  # … and when that is to be settled
+        self._ways: tuple[object, ...] = ()
+        self._losses = 0  # of the map, when the ways were worked out
+        self._updates_heard = 0
+        self._times_settled = 0
+        self._times_changed = 0  # the ways
+        self.handlers: dict[int, Callable[[Port, Frame, Instant], None]] = {  # of frames from neighbours
+            Kind.COUNT: self.forwarding.receive_count,
+            Kind.MAP: self._receive_map,
+            Kind.INTEREST: self._receive_interest,
+            Kind.SYNC: self._exchange.receive,
+            Kind.WAVE: self.waves.receive,
+            Kind.MARKED: self.changeover.receive,
+        }
+
+    def reload(self, config: NetworkConfig) -> None:
+        """Put new times in force."""
+        self.memory.keep_for(config.forget_ms)
+
+    def myself(self) -> LinkUp:
+        """Who we are now, with an empty nonce."""
+        me = self.view.map.me
+        return LinkUp([VERSION], me.broker, me.name, me.cluster, me.incarnation, "", network=self.network_name)
+
+    def is_full(self, other: LinkUp, now: Instant) -> bool:
+        """True if this broker must not become a member of our cluster with us."""
+        return self._slots.is_full(other, now)
+
+    def local_change(self, came: list[Subscription], went: list[Subscription]) -> None:
+        """Our own clients' subscriptions changed."""
+        self.advertising.local_change(came, went)
+
+    def when_known(self, done: Callable[[Instant], None], now: Instant) -> None:
+        """Call ``done`` once every broker in reach knows what we told before this."""
+        self.waves.when_known(done, now)
+
+    def fields(self, topic: bytes) -> tuple[Field[Wish], ...]:
+        """Where to look for those elsewhere whom a publication of this topic concerns by what else it has."""
+        return self.view.interests.fields(topic)
+
+    def addresses(self, count: int) -> list[str]:
+        """Where clients could go instead: other brokers' addresses, nearest first, our own cluster before others."""
+        paths = self.view.paths
+        near = sorted((paths.costs[broker], member.address) for broker, member in paths.cluster.items())
+        far = sorted(
+            (paths.costs[broker], gateway.address)
+            for broker, gateway in self.view.map.gateways.items()
+            if broker in paths.costs and broker not in paths.cluster
+        )
+        own = self.view.map.me.address
+        found = dict.fromkeys(address for _, address in [*near, *far] if address and address != own)
+        return list(found)[:count]
+
+    def refuse(self, reason: Reason) -> None:
+        """Count that something that came from other brokers was not believed."""
+        self._teller.refuse(reason)
+
+    def _hold_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
+        self.changeover.hold_back(sink, frames, now)
+
+    def _turn_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
+        self.eddies.take(sink, frames, now)
+
+    # -- neighbours -----------------------------------------------------------------------------------------------
+
+    def neighbour_up(self, neighbour: Neighbour, now: Instant) -> None:
+        """A neighbour is there: tell everybody, soon."""
+        self._teller.note(NeighbourLinked(neighbour.link.id, neighbour.name, neighbour.cluster))
+        self.announcements.announce_soon()
+
+    def neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
+        """A neighbour costs more or less than was told, is suspected, or no longer."""
+        neighbour.tell_cost()
+        if neighbour.suspected:
+            self.announcements.announce(now)
+            self.settle(now)
+            self.forwarding.plan_again(neighbour, now)
+        else:
+            self.announcements.announce_soon()
+
+    def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
+        """A neighbour is gone: tell the others, let no wave wait for it, and send what it had another way."""
+        self.announcements.announce(now)
+        self.waves.look_again(neighbour, now)
+        self.settle(now)
+        replanned = self.forwarding.plan_again(neighbour, now)
+        self._teller.note(NeighbourLost(neighbour.name, replanned))
+
+    # -- what neighbours tell -------------------------------------------------------------------------------------
+
+    def receive(self, link: Port, frame: Frame, now: Instant) -> None:
+        """A frame from a neighbour, of a kind that ``handlers`` names. ProtocolError if it breaks the rules."""
+        self.handlers[frame.kind](link, frame, now)
+
+    def _receive_map(self, link: Port, frame: Frame, now: Instant) -> None:
+        """A record of somebody's links."""
+        record = wire.decode_record(frame.payload)
+        known = self.view.map
+        self._updates_heard += 1
+        if record.broker != broker_id(record.name):
+            raise ProtocolError(Reason.BODY_MALFORMED, "a broker's id follows from its name")
+        if isinstance(record, Member):
+            self._check_inside(link)
+            if record.cluster != known.me.cluster:
+                raise ProtocolError(Reason.BODY_MALFORMED, "a member of another cluster")
+        if record.broker == self.view.me:
+            self._life.hear_record(record, link, now)
+            return
+        if not known.has_room(record):
+            self._teller.refuse(Reason.BROKERS_OVER_LIMIT)
+            return
+        is_cost = self._is_cost(record)
+        if known.learn(record):
+            if is_cost:
+                self._costs_version = known.version
+            self._teller.tell_record(record, link, frame.payload)
+
+    def _check_inside(self, link: Port) -> None:
+        """What a cluster says among itself is heard from its own brokers only."""
+        if link.neighbour is None or link.neighbour.cluster != self.view.map.me.cluster:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "this is for members of the cluster to say")
+
+    def _is_cost(self, record: Record) -> bool:
+        """True if nothing but costs would be new, by this record and since the map was settled."""
+        known = self.view.map
+        if known.version not in (self.view.settled, self._costs_version):
+            return False
+        if isinstance(record, Member):
+            member = known.members.get(record.broker)
+            return member is not None and _shape(member, member.links) == _shape(record, record.links)
+        gateway = known.gateways.get(record.broker)
+        return (
+            gateway is not None
+            and gateway.inside.keys() == record.inside.keys()
+            and _shape(gateway, gateway.outside) == _shape(record, record.outside)
+        )
+
+    def _receive_interest(self, link: Port, frame: Frame, now: Instant) -> None:
+        """What somebody wants."""
+        interest = wire.decode_interest(frame.payload)
+        view, speaker = self.view, self.advertising.speaker
+        self._updates_heard += 1
+        if not interest.wide:
+            self._check_inside(link)
+        if interest.owner == view.me:
+            self._life.hear_interest(interest, now)
+            return
+        before = view.interests.age(interest.owner, interest.wide)
+        if before is not None and interest.age <= before:
+            return
+        difference = view.interests.learn(interest)
+        if difference is None:
+            neighbour = link.neighbour
+            assert neighbour is not None
+            self._exchange.ask(neighbour, [("wide" if interest.wide else "narrow", interest.owner)])
+            return
+        if difference.is_cut:
+            self._teller.refuse(Reason.SUBSCRIPTIONS_OVER_LIMIT)
+        for pattern in difference.patterns:
+            self._forget_pattern(pattern)
+        self._teller.pass_on(interest.wide, frame.payload, link)
+        if interest.wide:
+            self.waves.look_again(None, now)
+        else:
+            speaker.hear(interest.owner, difference)
+        if before is None or (interest.wide and speaker.broker != view.paths.speaker):
+            view.map.touch()  # no way changed, but somebody may be ready to speak, or has to be forgotten one day
+
+    def _forget(self, what: What, broker: int) -> None:
+        """It is out of reach for good."""
+        if what == "member" or what == "gateway":
+            self.view.map.forget(what, broker)
+            return
+        for pattern in self.view.interests.forget((broker, what == "wide")).patterns:
+            self._forget_pattern(pattern)
+
+    # -- after a change of the map --------------------------------------------------------------------------------
+
+    def settle_soon(self, now: Instant) -> None:
+        """Something changed. Draw the consequences at once or, where that was done just now, together with others'."""
+        at = self._settle_at
+        if self.view.map.version == self._costs_version:
+            at = max(at, self._costs_at)
+        if now >= at:
+            self.settle(now)
+        elif self._settle_timer is None or at < self._settle_timer:
+            self._settle_timer = at
+            self._timers.set("settle", at, self.settle)
+
+    def settle(self, now: Instant) -> None:
+        """Draw the consequences of what changed in the map since the last time."""
+        view, speaker = self.view, self.advertising.speaker
+        self._settle_timer = None
+        self._times_settled += 1
+        before = view.paths_so_far
+        self.announcements.announce_due(now)
+        while not view.is_settled:
+            view.settle()
+            self._slots.settle(now)
+            speaker.settle()
+            speaker.announce_gateway(now)
+        paths = view.paths
+        self._settle_at = now + max(SETTLE_NS, SETTLE_EACH_NS * paths.links)
+        self._costs_at = now + COSTS_NS
+        ways = (paths.steps, paths.members, paths.parts, view.epoch, tuple(view.neighbours))
+        if ways != self._ways or self._losses != view.map.losses:
+            self._ways = ways
+            self._change_ways(before, now)
+        self._look_at_links(now)
+        self._exchange.offer(self.memory.look(now))
+        self.waves.look_again(None, now)
+
+    def _change_ways(self, before: Paths | None, now: Instant) -> None:
+        """A way that is lost is left at once, and nobody waits for what was on it; others are left in order."""
+        self._times_changed += 1
+        is_lossy, self._losses = self._losses != self.view.map.losses, self.view.map.losses
+        if is_lossy:
+            self.plans.lost(now)
+        self.plans.forget_ways(before or self.view.paths, now)
+        if is_lossy:
+            self.changeover.release_all(now)
+        elif before is not None:
+            self.changeover.begin(before, now)
+        self.eddies.release(now)
+
+    def _look_at_links(self, now: Instant) -> None:
+        """A link that begins to count brings news to both sides. One that ends to count need not be broken: its
+        neighbour says that it does not hear us, and what it has not confirmed does not wait until the link ends."""
+        view = self.view
+        for neighbour in list(view.neighbours.values()):
+            names_us = view.map.names(neighbour.broker, view.me, neighbour.incarnation)
+            if not neighbour.begins_or_ends(names_us):
+                continue
+            if neighbour.counts:
+                self._exchange.greet(neighbour)
+            elif not names_us:
+                self.forwarding.plan_again(neighbour, now)
+
+    def report(self) -> dict[str, Any]:
+        """How much was heard and told, and how often that had consequences."""
+        return {
+            "updates_heard": self._updates_heard,
+            "updates_told": self._teller.told,
+            "times_settled": self._times_settled,
+            "times_changed": self._times_changed,
+        }
+
+
+def _shape(record: Record, links: dict[int, int]) -> tuple[object, ...]:
+    """What a record says beside costs."""
+    place = (record.slot, record.epoch) if isinstance(record, Member) else (record.speaker,)
+    return (record.incarnation, record.address, record.lives, links.keys(), *place)

@@ -1,0 +1,33 @@
+"""Targets: whom publications on their way between brokers are for.
+
+In:    slots of this cluster, parts of clusters, groups.
+Out:   values that plans, sinks and parcels share.
+State: none.
+Not here: which way leads to them (plans.py), the prefix in which they travel (ports.py).
+"""
+
+from __future__ import annotations
+
+
+class Targets:
+    """Whom a parcel is for: slots of this cluster, parts of clusters, and the groups that alone may have it."""
+
+    __slots__ = ("groups", "key", "members", "parts")
+
+    def __init__(self, members: int, parts: tuple[int, ...] = (), groups: tuple[int, ...] = ()) -> None:
+        self.members = members
+        self.parts = parts
+        self.groups = groups
+        self.key = (members, parts, groups)  # equal targets have equal keys
+
+
+class Run:
+    """Frames that have the same targets, and how far they have come."""
+
+    __slots__ = ("frames", "targets", "trace", "ttl")
+
+    def __init__(self, targets: Targets, ttl: int, trace: tuple[int, ...], frames: bytes) -> None:
+        self.targets = targets
+        self.ttl = ttl
+        self.trace = trace  # without us
+        self.frames = frames

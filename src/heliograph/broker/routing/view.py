@@ -1,0 +1,95 @@
+"""The view: what one broker knows of the network, shared by all parts of routing.
+
+In:    records and interests that the parts learn; neighbours that peering makes and loses.
+Out:   the map, the interests of others, the neighbours, and the ways in force.
+State: all of that; no part keeps a copy.
+Not here: telling others (teller.py), drawing conclusions (routing.py, settle), shortest ways (map.py).
+
+The map may be newer than the ways in force: ``settle`` puts the ways of the newest map in force, so that all parts
+change over together. Parts read the view as they like. They change it by its methods and by those of what it holds.
+"""
+
+from __future__ import annotations
+
+from heliograph.broker.routing.interests import Interests
+from heliograph.broker.routing.map import NetworkMap, Paths
+from heliograph.broker.routing.ports import Neighbour
+from heliograph.machine import Instant, Timers
+from heliograph.wire.network import Gateway, Member, Record
+
+
+class View:
+    """What this broker knows. _native.c reads: settled."""
+
+    __slots__ = ("_paths", "_timers", "interests", "map", "me", "neighbours", "settled")
+
+    def __init__(self, me: Member, timers: Timers) -> None:
+        self.me = me.broker
+        self.map = NetworkMap(me)
+        self.interests = Interests()
+        self.neighbours: dict[int, Neighbour] = {}  # linked brokers by id; peering.py puts them in and takes them out
+        self.settled = -1  # the version of the map whose ways are in force
+        self._paths: Paths | None = None
+        self._timers = timers
+
+    @property
+    def is_settled(self) -> bool:
+        """True if nothing changed in the map since its ways were put in force."""
+        return self.settled == self.map.version
+
+    @property
+    def paths(self) -> Paths:
+        """The ways in force."""
+        if self._paths is None:
+            self._paths = self.map.paths
+        return self._paths
+
+    @property
+    def paths_so_far(self) -> Paths | None:
+        """The same; None if nobody has asked for any yet."""
+        return self._paths
+
+    def settle(self) -> None:
+        """Put the ways of the newest map in force."""
+        self.settled = self.map.version
+        self._paths = self.map.paths
+
+    def look_again(self, at: Instant) -> None:
+        """Settle at that time, whatever comes: something waits to be told."""
+        self._timers.set(("look again", at), at, self._look_again)
+
+    def _look_again(self, _: Instant) -> None:
+        self.map.touch()
+
+    @property
+    def epoch(self) -> int:
+        """The slots' present meaning: the highest epoch of anybody in our part of the cluster."""
+        return self.paths.epoch
+
+    def linked(self, inside: bool) -> dict[int, int]:
+        """Our neighbours of our own cluster, or of others, and what they cost."""
+        cluster = self.map.me.cluster
+        return {
+            neighbour.broker: neighbour.told_cost
+            for neighbour in self.neighbours.values()
+            if not neighbour.suspected and (neighbour.cluster == cluster) is inside
+        }
+
+    def lives(self, linked: dict[int, int]) -> dict[int, int]:
+        """In which lives these neighbours are."""
+        return {broker: self.neighbours[broker].incarnation for broker in linked}
+
+    def gateways_here(self) -> dict[int, Gateway]:
+        """The gateways of our part of the cluster, this broker included."""
+        cluster, gateways = self.map.paths.cluster, self.map.gateways
+        return {broker: gateways[broker] for broker in cluster if broker in gateways and gateways[broker].outside}
+
+    def name_of(self, broker: int) -> str:
+        """A broker's name, as far as it is known."""
+        record: Record | None = self.map.members.get(broker) or self.map.gateways.get(broker)
+        return f"{broker:016x}" if record is None else record.name
+
+    def is_here(self, part: int) -> bool:
+        """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
+        # A part is named after its speaker. If that one has left, parcels are still on their way under its name.
+        return part in self.paths.cluster or (part in self.map.members and part not in self.paths.parts)
