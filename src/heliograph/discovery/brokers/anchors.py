@@ -15,6 +15,7 @@ from heliograph.discovery.brokers.config import DirectoryConfig, address_of
 from heliograph.discovery.brokers.messages import ADVERTISEMENT_TOPIC, RELAY_TOPIC
 from heliograph.errors import Reason
 from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.model.identity import Role
 from heliograph.services.speaker import Speaker
 
 NS_PER_MS = 1_000_000
@@ -64,10 +65,13 @@ class Anchors:
         self._tend(now)
 
     def learn(self, address: Address) -> None:
-        """Keep a link to this broker too, if we have something to show there and links to spare."""
+        """Keep a link to this broker too, if links are secure and there are links to spare.
+
+        Anybody may advertise a broker at any address. Only TLS proves that the party there is a broker of ours, so
+        without TLS a learned broker is not dialled.
+        """
         learned = len(self._wanted) - len(self._config.links)
-        credible = bool(self._config.token) or self._config.links_secure
-        if credible and address not in self._wanted and learned < self._config.links_learned_max:
+        if self._config.links_secure and address not in self._wanted and learned < self._config.links_learned_max:
             self._wanted.append(address)
 
     def forget(self, address: Address) -> None:
@@ -100,10 +104,16 @@ class Anchors:
         if address is not None:
             self._links[address] = link
         config = self._config
-        speaker.hello(config.name, "" if pipe else config.entity, "" if pipe else config.token)
+        has_token = address is not None and self._may_see_token(address, peer)
+        speaker.hello(config.name, config.entity if has_token else "", config.token if has_token else "")
         for topic in (ADVERTISEMENT_TOPIC, RELAY_TOPIC + config.name.encode(), *map(str.encode, config.topics)):
             speaker.subscribe(topic, self._heard)
         return True
+
+    def _may_see_token(self, address: Address, peer: Peer) -> bool:
+        """True for a broker that the settings name, and for a learned one that its certificate calls a broker."""
+        named = self._wanted[: len(self._config.links)]
+        return address in named or (peer.identity is not None and peer.identity.has(Role.BROKER))
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
         """What a broker says; False if the link is none of ours."""

@@ -6,7 +6,7 @@ State: at most ``brokers_max`` of them until they expire; per island those that 
 Not here: who is near a requester (landmarks.py), hearing and pinging them (directory.py).
 Paper: [brokers] §2.3 (filters), §4 (closest and farthest).
 
-An advertisement may be a lie. So a broker is known by name and host together, and nobody takes another's place; a
+An advertisement may be a lie. So a broker is known by name, host and port together, and nobody takes another's place; a
 request goes only to those that have answered a ping from there (*proven*), and an old advertisement renews nothing.
 """
 
@@ -27,7 +27,8 @@ MISSES_MAX = 4  # pings in a row without an answer before a broker counts as awa
 SMOOTH = 4  # a new round trip counts a quarter
 NAMED_MAX = 2  # networks in a refusal, which has 200 characters
 
-Key = tuple[str, str]
+Key = tuple[str, str, int]
+"""A broker's name, its host and the UDP port that it advertises (0: none)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,16 +86,14 @@ class KnownBrokers:
         return list(self._by_key.values())
 
     def get(self, key: Key) -> Known | None:
-        """The broker of that name and host."""
+        """The broker of that name, host and port."""
         return self._by_key.get(key)
 
     def add(self, advertisement: BrokerAdvertisement, source: Address | None, cookie: bytes, now: Instant) -> Known:
         """Keep an advertisement. ProtocolError if it is unwanted, not newer than what is known, or one too many."""
         self._check_wanted(advertisement)
-        host = advertisement.host or (source[0] if source else "")
-        port = advertisement.ports.get("udp", 0)
+        key = _, host, port = _key(advertisement, source)
         address = source if source and source[1] else (host, port) if host and port else None
-        key = (advertisement.broker, host)
         expires = now + min(advertisement.lifetime_s, LIFETIME_S_MAX) * NS_PER_S
         known = self._by_key.get(key)
         if known is None:
@@ -153,7 +152,7 @@ class KnownBrokers:
         proven: bool,
     ) -> None:
         """A broker goes. If it is not proven, it says so on its link, or with the cookie that only it and we know."""
-        known = self._by_key.get((advertisement.broker, advertisement.host or (source[0] if source else "")))
+        known = self._by_key.get(_key(advertisement, source))
         if known is None or advertisement.incarnation < known.advertisement.incarnation:
             raise ProtocolError(Reason.ADVERTISEMENT_STALE, "it is not known, or was started again since")
         same = (link is not None and link == known.link) or (any(cookie) and cookie == known.cookie)
@@ -298,3 +297,8 @@ class KnownBrokers:
         """The nearest broker of each island, nearest first."""
         firsts = sorted(island[0] for island in list(self._islands.values())[:count])
         return [self._by_key[key] for _, key in firsts]
+
+
+def _key(advertisement: BrokerAdvertisement, source: Address | None) -> Key:
+    host = advertisement.host or (source[0] if source else "")
+    return advertisement.broker, host, advertisement.ports.get("udp", 0)
