@@ -32,7 +32,7 @@ from heliograph.evaluation.stage import BY_DIRECTORY, Stage
 from heliograph.machine import SocketOpened, Timers
 from heliograph.node import DIRECTORY
 from tests.discovery.brokers.test_directory import Talk, advertisement, injected
-from tests.discovery.brokers.test_finder import Talk as FinderTalk
+from tests.discovery.brokers.test_search import Talk as FinderTalk
 
 MS = 1_000_000
 Place = tuple[float, float]
@@ -255,8 +255,8 @@ def test_landmarks_that_a_directory_invents_cost_a_search_little() -> None:
             if message.kind is Kind.PING and to[0] != "203.0.113.1":
                 talk.hear(to, messages.write(Pong(messages.decode(Ping, message.body).sent_ns), message.cookie))
     assert pings == 8 * PINGS
-    assert talk.finder.result is not None
-    assert talk.finder.result.broker == "b0"
+    assert talk.search.result is not None
+    assert talk.search.result.broker == "b0"
 
 
 def test_a_stranger_in_the_group_cannot_make_a_search_ping_others() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from heliograph.discovery.brokers.config import ResponderConfig, address_of
 from heliograph.discovery.brokers.messages import Announcement, BrokerAdvertisement
-from heliograph.discovery.brokers.standing import Standing
+from heliograph.discovery.brokers.status import BrokerStatus
 from heliograph.machine import Address, Instant
 
 NS_PER_S = 1_000_000_000
@@ -88,7 +88,7 @@ class Advertiser:
         """True if this is a directory to which we make ourselves known."""
         return source in self._configured or source in self._found or self._announced.get(source, now) > now
 
-    def next(self, standing: Standing, *, withdrawn: bool = False) -> BrokerAdvertisement:
+    def next(self, status: BrokerStatus, *, withdrawn: bool = False) -> BrokerAdvertisement:
         """The next advertisement, or the last one."""
         self._number += 1
         config = self._config
@@ -98,13 +98,13 @@ class Advertiser:
             number=self._number,
             lifetime_s=config.lifetime_s,
             host=config.advertise_host,
-            ports=standing.ports,
-            address=standing.address,
-            island=standing.island,
-            brokers=standing.brokers,
+            ports=status.ports,
+            address=status.address,
+            island=status.island,
+            brokers=status.brokers,
             geography=config.geography,
             institution=config.institution,
             withdrawn=withdrawn,
-            distances=standing.distances,
-            network=standing.network,
+            distances=status.distances,
+            network=status.network,
         )

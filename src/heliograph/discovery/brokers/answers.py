@@ -4,7 +4,7 @@ In:    RESPONSE messages as they came, from brokers or through directories; chai
 Out:   candidates; which chains are missing; how long to go on waiting.
 State: at most ``answers_max`` candidates, and as many late ones, ones of other networks and ones whose signer is not
        known yet.
-Not here: asking (finder.py, asking.py), judging candidates (selection.py).
+Not here: asking (search.py, asked.py), judging candidates (selection.py).
 Paper: [brokers] §6. The requester's cost does not grow with the number of brokers.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from heliograph.discovery.brokers import messages, selection
-from heliograph.discovery.brokers.asking import Asking
+from heliograph.discovery.brokers.asked import AskedParties
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig
 from heliograph.discovery.brokers.messages import Certificate, DiscoveryResponse, Message
@@ -40,14 +40,14 @@ class Answers:
         id: bytes,
         config: DiscoveryConfig,
         signing: Signing,
-        asking: Asking,
+        parties: AskedParties,
         counts: Counter[str],
         ask_for_chain: Callable[[bytes, Address], None],
     ) -> None:
         self._id = id
         self._config = config
         self._signing = signing
-        self._asking = asking
+        self._parties = parties
         self._counts = counts
         self._ask_for_chain = ask_for_chain
         self.sent_at: dict[int, Instant] = {}  # attempt -> when it left first
@@ -89,7 +89,7 @@ class Answers:
         known = self.candidates.get(key)
         if wanted is not None and candidate.response.network != wanted:
             self._counts["other_network"] += 1
-            self._asking.answered(heard_from)
+            self._parties.answered(heard_from)
             self._keep(self.others, key, candidate)
         elif known is not None and (candidate.relayed or not known.relayed):
             self._counts["repeated"] += 1
@@ -103,7 +103,7 @@ class Answers:
                 before = sum(one.name == candidate.name for one in self.candidates.values())
                 self._marks.add(messages.mark_of(candidate.name, before))
             self.candidates[key] = candidate
-            self._asking.answered(heard_from)
+            self._parties.answered(heard_from)
             return True
         return False
 
@@ -158,10 +158,10 @@ class Answers:
             return 0
         least_ns = config.patience_ms_min * NS_PER_MS
         limit_ns = int(config.timeout_ms * NS_PER_MS * AWAITED)
-        awaited_ns = max(0, self._asking.awaited_until(min(self.sent_at.values()), least_ns, limit_ns) - now)
-        if 0 < self._expected() <= len(candidates) and not self._asking.silent:
+        awaited_ns = max(0, self._parties.awaited_until(min(self.sent_at.values()), least_ns, limit_ns) - now)
+        if 0 < self._expected() <= len(candidates) and not self._parties.silent:
             return awaited_ns
-        last_ns = max(*(candidate.elapsed_ns for candidate in candidates), self._asking.slowest_ns(self._marks))
+        last_ns = max(*(candidate.elapsed_ns for candidate in candidates), self._parties.slowest_ns(self._marks))
         wait_ns = max(least_ns, int(config.patience * last_ns))
         usual_ns = wait_ns if self._is_good else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
         return max(usual_ns, awaited_ns)
@@ -172,6 +172,6 @@ class Answers:
         for candidate in self.candidates.values():
             island = candidate.response.island
             islands[island] = max(islands.get(island, 0), candidate.response.brokers)
-        if not self._asking.informed and max(islands.values()) == 1:
+        if not self._parties.informed and max(islands.values()) == 1:
             return 0  # unlinked brokers know only themselves
-        return max(len(self.candidates) + self._asking.missing(self._marks), sum(islands.values()))
+        return max(len(self.candidates) + self._parties.missing(self._marks), sum(islands.values()))

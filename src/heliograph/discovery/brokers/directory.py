@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, Any
 from heliograph.broker.shares import Shares, source_of
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.anchors import Anchors
-from heliograph.discovery.brokers.buckets import Buckets
 from heliograph.discovery.brokers.config import FIXED, SOCKET, DirectoryConfig, address_of, written
-from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.known import Known, KnownBrokers
 from heliograph.discovery.brokers.messages import (
     ANNOUNCEMENT_TOPIC,
@@ -53,8 +51,10 @@ from heliograph.discovery.brokers.messages import (
 )
 from heliograph.discovery.brokers.questions import NAME as QUESTIONS_NAME
 from heliograph.discovery.brokers.questions import Questions
-from heliograph.discovery.brokers.repeats import Repeats
 from heliograph.discovery.brokers.signing import Signing
+from heliograph.discovery.buckets import Buckets
+from heliograph.discovery.cookies import Cookies
+from heliograph.discovery.repeats import Repeats
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from heliograph.discovery.brokers.config import DirectoryConfig
-from heliograph.discovery.brokers.landmarks import BROKERS_MIN, Landmarks
+from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LandmarkTable
 from heliograph.discovery.brokers.messages import LIFETIME_S_MAX, NO_COOKIE, BrokerAdvertisement
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant, LinkId
@@ -66,7 +66,7 @@ class KnownBrokers:
         self._expiries: list[tuple[Instant, Key]] = []  # a heap; entries of renewed brokers are stale
         self._islands: dict[str, list[tuple[int, Key]]] = {}  # measured brokers, nearest first
         self._turn = 0
-        self.landmarks = Landmarks()
+        self.landmarks = LandmarkTable()
         self.measured = 0  # how many answer pings
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ SCAN_MAX = 256  # brokers that are compared: where more are so close together, a
 Cell = tuple[int, int]
 
 
-class Landmarks:
+class LandmarkTable:
     """The landmarks of one directory."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages: what finders, directories and brokers say to each other, in datagrams, on topics and on links.
+"""Messages: what searches, directories and brokers say to each other, in datagrams, on topics and on links.
 
 In:    fields, or bytes from anybody.
 Out:   bytes, or a Message; ProtocolError where the bytes are none.
@@ -42,7 +42,7 @@ DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 l
 LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
 CHALLENGE_BYTES = 128  # three times this has room for a signed request with its cookie, which answers a challenge
-RESPONSE_BYTES = 640  # three times this has room for six pings: so many a finder may lose before the first pong
+RESPONSE_BYTES = 640  # three times this has room for six pings: so many a search may lose before the first pong
 LIFETIME_S_MAX = 600  # of a broker advertisement: a directory forgets a broker that is silent for longer
 
 DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links

@@ -2,8 +2,8 @@
 
 In:    datagrams (requests, pings, what a directory spreads); the topics of broker discovery; samples of usage (tell).
 Out:   responses straight to the requester; requests on the topic; broker advertisements; pongs.
-State: the last request ids, how often each source asked, the broker's standing.
-Not here: who is answered (policy.py), what is said of the broker (standing.py), the directory (directory.py).
+State: the last request ids, how often each source asked, the broker's status.
+Not here: who is answered (policy.py), what is said of the broker (status.py), the directory (directory.py).
 Paper: [brokers] §4 and §5.
 
 Whoever asks by datagram gets nothing but a cookie until it has shown that cookie: then its address is proven, the
@@ -22,9 +22,7 @@ from msgspec.structs import replace as replace_body
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser, DirectoriesFound, Withdraw
-from heliograph.discovery.brokers.buckets import Buckets
 from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
-from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
     ANNOUNCEMENT_TOPIC,
@@ -47,12 +45,14 @@ from heliograph.discovery.brokers.messages import (
     Relay,
     Spread,
 )
-from heliograph.discovery.brokers.policy import Policy, is_among
-from heliograph.discovery.brokers.repeats import Repeats
+from heliograph.discovery.brokers.policy import AnswerPolicy, is_among
 from heliograph.discovery.brokers.signing import Signing
-from heliograph.discovery.brokers.standing import Standing, UsageSample
+from heliograph.discovery.brokers.status import BrokerStatus, UsageSample
 from heliograph.discovery.brokers.surveyor import Surveyor
 from heliograph.discovery.brokers.uplinks import Uplinks
+from heliograph.discovery.buckets import Buckets
+from heliograph.discovery.cookies import Cookies
+from heliograph.discovery.repeats import Repeats
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -97,8 +97,8 @@ class Responder:
         self._buckets = Buckets(config.rate_per_s, config.burst, config.sources_max)
         self._repeats: Repeats[None] = Repeats(config.requests_remembered)
         self._signing = Signing(keyring, required=False)
-        self._policy = Policy(config)
-        self._standing = Standing()
+        self._policy = AnswerPolicy(config)
+        self._status = BrokerStatus()
         self._advertiser = Advertiser(config, broker, incarnation)
         links = [address for text in config.directory_links if (address := address_of(text)) is not None]
         self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
@@ -142,7 +142,7 @@ class Responder:
             self._uplinks.detach(link)
             return
         self._speaker = None
-        self._standing.willing = False
+        self._status.willing = False
         self._timers.cancel("sample")
         self._timers.cancel("advertise")
 
@@ -164,16 +164,16 @@ class Responder:
     def _sample(self, now: Instant) -> None:
         if self._speaker is not None:
             self._speaker.order({"do": "report", "question": "usage"}, self._sampled)
-            wait_ms = self._config.sample_ms if self._standing.ports else FIRST_SAMPLE_MS
+            wait_ms = self._config.sample_ms if self._status.ports else FIRST_SAMPLE_MS
             self._timers.set("sample", now + wait_ms * NS_PER_MS, self._sample)
 
     def _sampled(self, report: Any, now: Instant) -> None:
-        before = (self._standing.willing, self._standing.island, dict(self._standing.ports))
-        self._standing.heard(report, self._port, now)
+        before = (self._status.willing, self._status.island, dict(self._status.ports))
+        self._status.heard(report, self._port, now)
         if isinstance(report, dict) and report["draining"]:
             self._withdraw(now)
             return
-        if (self._standing.willing, self._standing.island, self._standing.ports) != before:
+        if (self._status.willing, self._status.island, self._status.ports) != before:
             self._advertise(now)  # it is new, or stands elsewhere: directories should not wait for the renewal
 
     def _serve(self, frame: Frame, now: Instant) -> None:
@@ -215,7 +215,7 @@ class Responder:
                     self._send_chain(source, self._chain(message))
                 case Kind.CERTIFICATE:
                     chain = messages.decode(Certificate, message.body).chain
-                    self._signing.learn(chain, self._standing.wall_ns(now))
+                    self._signing.learn(chain, self._status.wall_ns(now))
                 case _:
                     raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
         except ProtocolError as error:
@@ -273,51 +273,51 @@ class Responder:
         claimed = self._signing.glance(message, DiscoveryRequest)
         if not self._repeats.is_new(claimed.id, claimed.attempt):
             raise ProtocolError(Reason.REQUEST_REPEATED)
-        wall_ns = self._standing.wall_ns(now)
+        wall_ns = self._status.wall_ns(now)
         request, holder = self._signing.read(message, DiscoveryRequest, wall_ns)
         self._signing.check_fresh(request, holder, wall_ns)
         self._repeats.add(request.id, request.attempt, None)
-        other = bool(request.network) and request.network != self._standing.network
+        other = bool(request.network) and request.network != self._status.network
         if onward and not other and self._speaker is not None:
             whole = replace(self._signing.opened(message), chain=self._signing.chain_for(message))
             spread = replace_body(spread, request=messages.bare(whole))
             self._speaker.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
             self._counts["spread"] += 1
         self._policy.check(spread.host, holder)
-        if not self._standing.willing or self._withdrawn:
+        if not self._status.willing or self._withdrawn:
             raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
         if other and request.role == "broker":
             raise ProtocolError(Reason.NETWORK_OTHER, "it could not be linked")
         if request.role == "broker" and request.requester == self._broker:
             raise ProtocolError(Reason.NAME_TAKEN, "a broker does not join itself")
         if not spread.last and not is_among(
-            request.id, request.attempt, self._broker, self._standing.brokers, request.budget
+            request.id, request.attempt, self._broker, self._status.brokers, request.budget
         ):
             raise ProtocolError(Reason.BUDGET_SPENT)
         self._respond(request, holder, spread, now)
 
     def _respond(self, request: DiscoveryRequest, holder: Holder | None, spread: Spread, now: Instant) -> None:
-        timestamp_ns, error_ns = self._standing.network_ns(now)
-        standing, config = self._standing, self._config
+        timestamp_ns, error_ns = self._status.network_ns(now)
+        status, config = self._status, self._config
         response = DiscoveryResponse(
             id=request.id,
             attempt=request.attempt,
             broker=self._broker,
             incarnation=self._incarnation,
             host=config.advertise_host,
-            ports=standing.ports,
-            address=standing.address,
+            ports=status.ports,
+            address=status.address,
             geography=config.geography,
             institution=config.institution,
             timestamp_ns=timestamp_ns,
             error_ns=error_ns,
-            usage=standing.usage,
-            island=standing.island,
-            brokers=standing.brokers,
-            distances=standing.distances,
-            network=standing.network,
-            settling=standing.is_settling(now),
-            before=standing.before(now),
+            usage=status.usage,
+            island=status.island,
+            brokers=status.brokers,
+            distances=status.distances,
+            network=status.network,
+            settling=status.is_settling(now),
+            before=status.before(now),
         )
         message = self._signing.message(response, recipient=holder if request.sealed else None)
         self._counts["answered"] += 1
@@ -353,7 +353,7 @@ class Responder:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
 
     def _surveyed(self, now: Instant) -> None:
-        self._standing.distances = dict(self._surveyor.distances)
+        self._status.distances = dict(self._surveyor.distances)
         self._advertise(now)
 
     # -- chains -----------------------------------------------------------------------------------------------------
@@ -371,9 +371,9 @@ class Responder:
     def _advertise(self, now: Instant) -> None:
         """Say where we are to every directory: by datagram to those we know, on topics to the others."""
         self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
-        if self._standing.ports and self._speaker is not None and not self._withdrawn:
+        if self._status.ports and self._speaker is not None and not self._withdrawn:
             self._advertised_at = now
-            self._tell_directories(self._advertiser.next(self._standing), now)
+            self._tell_directories(self._advertiser.next(self._status), now)
             self._counts["advertised"] += 1
 
     def _withdraw(self, now: Instant) -> None:
@@ -382,7 +382,7 @@ class Responder:
             return
         self._withdrawn = True
         if self._counts["advertised"]:
-            self._tell_directories(self._advertiser.next(self._standing, withdrawn=True), now)
+            self._tell_directories(self._advertiser.next(self._status, withdrawn=True), now)
 
     def _tell_directories(self, advertisement: BrokerAdvertisement, now: Instant) -> None:
         assert self._speaker is not None
@@ -399,7 +399,7 @@ class Responder:
         """A private directory is there; we may make ourselves known to it."""
         try:
             message = messages.unpack(payload, padded=False)
-            announcement, _ = self._signing.read(message, Announcement, self._standing.wall_ns(now))
+            announcement, _ = self._signing.read(message, Announcement, self._status.wall_ns(now))
         except ProtocolError as error:
             self._count(error)
             return
@@ -412,7 +412,7 @@ class Responder:
         """UsageSample, DirectoriesFound, Withdraw; SocketOpened and SocketFailed from the driver."""
         match command:
             case UsageSample():
-                self._standing.sampled(command, now)
+                self._status.sampled(command, now)
             case DirectoriesFound(addresses):
                 if self._advertiser.found(addresses):
                     self._advertise(now)
@@ -428,7 +428,7 @@ class Responder:
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """What the wall clock says."""
-        self._standing.clock(wall_ns, now)
+        self._status.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
@@ -454,9 +454,9 @@ class Responder:
             raise UsageError("a responder reports its overview only")
         return {
             "broker": self._broker,
-            "willing": self._standing.willing and not self._withdrawn,
-            "island": self._standing.island,
-            "brokers": self._standing.brokers,
+            "willing": self._status.willing and not self._withdrawn,
+            "island": self._status.island,
+            "brokers": self._status.brokers,
             "remembered": len(self._repeats),
             "sources": len(self._buckets),
             "counts": dict(sorted(self._counts.items())),

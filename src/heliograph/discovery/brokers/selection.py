@@ -3,7 +3,7 @@
 In:    candidates; weights and limits of the config.
 Out:   the same candidates with delay, usage and score; a target set; a ranking.
 State: none: functions only.
-Not here: asking and pinging (finder.py), the reasons in words (verdicts.py), the outcome (result.py).
+Not here: asking and pinging (search.py), the reasons in words (verdicts.py), the outcome (result.py).
 Paper: [brokers] §6 and §9. Its weight adds megabytes to ratios; here every quantity is a number from 0 to 1.
 
 The delay of an answer is its arrival less its timestamp, less the difference of our clock and the network's. That

@@ -1,4 +1,4 @@
-"""Standing: where a broker is and how busy, as it tells others.
+"""BrokerStatus: where a broker is and how busy, as it tells others.
 
 In:    samples of the computer (UsageSample), the broker's own report "usage" with its network time, the wall clock.
 Out:   usage, ports and place for responses and broker advertisements.
@@ -38,7 +38,7 @@ class UsageSample:
     memory_used: int
 
 
-class Standing:
+class BrokerStatus:
     """What a responder knows of its own broker."""
 
     def __init__(self) -> None:

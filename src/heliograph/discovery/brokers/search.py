@@ -1,9 +1,9 @@
-"""The finder: looks for the nearest broker that will have us, and ends with a Result.
+"""The search: looks for the nearest broker that will have us, and ends with a SearchResult.
 
 In:    datagrams and links of directories and brokers; time.
 Out:   requests, pings; at the end ``result``, and the effect ``stop``.
 State: one socket, whom it asked, what came back; bounded, however many brokers there are.
-Not here: whom to ask (asking.py), what counts as an answer (answers.py), judging (selection.py), measuring
+Not here: whom to ask (asked.py), what counts as an answer (answers.py), judging (selection.py), measuring
        (pinging.py), by which socket messages leave and how many to strangers (sending.py), the file of remembered
        brokers.
 Paper: [brokers] §3, §6, §7.
@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.brokers import messages, networks, selection, verdicts
 from heliograph.discovery.brokers.answers import Answers
-from heliograph.discovery.brokers.asking import DIRECTORY, LINK, MULTICAST, NEIGHBOUR, STATIC, Ask, Asking
+from heliograph.discovery.brokers.asked import DIRECTORY, LINK, MULTICAST, NEIGHBOUR, STATIC, AskedParties, AskedParty
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import SOCKET, SOCKET6, DiscoveryConfig, address_of, written
+from heliograph.discovery.brokers.landmark_round import LandmarkRound, finer
 from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import (
     COOKIE_BYTES,
@@ -44,13 +45,12 @@ from heliograph.discovery.brokers.messages import (
     Pong,
     Relay,
 )
-from heliograph.discovery.brokers.nearing import Nearing, finer
 from heliograph.discovery.brokers.pinging import Pinging
 from heliograph.discovery.brokers.remembered import Remembered
-from heliograph.discovery.brokers.restraint import Restraint
-from heliograph.discovery.brokers.result import Result, result_of
+from heliograph.discovery.brokers.result import SearchResult, result_of
 from heliograph.discovery.brokers.sending import Sending, is_six
 from heliograph.discovery.brokers.signing import SEALED_ID, Signing
+from heliograph.discovery.restraint import Restraint
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -84,7 +84,7 @@ ATTEMPTS_MAX = 64  # what a request can count
 FROM_ASKED = (Kind.ACKNOWLEDGEMENT, Kind.RELAY)  # datagrams in which others are named: only from those that we asked
 
 
-class Finder:
+class BrokerSearch:
     """A machine that lives for one search."""
 
     def __init__(
@@ -108,13 +108,13 @@ class Finder:
         self._directory_chain = directory_chain
         self._secret = sha256(f"{seed}/finder".encode()).digest()
         self._id = sha256(b"id" + self._secret).digest()[:16]
-        self._asking = Asking(config, remembered)
+        self._parties = AskedParties(config, remembered)
         self._restraint = Restraint()
         self._outbox = Outbox()
         self._timers = Timers()
         self._pinging: Pinging | None = None
         self._splitters: dict[LinkId, Splitter] = {}
-        self._dials: dict[Ticket, Ask] = {}
+        self._dials: dict[Ticket, AskedParty] = {}
         self._wall_offset_ns: int | None = None
         self._attempt = 0
         self._rounds = 0
@@ -124,11 +124,13 @@ class Finder:
         self._marks: dict[str, Instant] = {}
         self._counts: Counter[str] = Counter()
         self._sending = Sending(self._outbox, self._restraint, self._counts)
-        self._answers = Answers(self._id, config, self._signing, self._asking, self._counts, self._ask_for_chain)
+        self._answers = Answers(self._id, config, self._signing, self._parties, self._counts, self._ask_for_chain)
         self._candidates = self._answers.candidates
         self._measuring = Measuring(self._secret, self._timers, self._sending.send, self._measured)
-        self._nearing = Nearing(config, self._candidates, self._measuring, self._timers, self._ask_one, self._ask_all)
-        self.result: Result | None = None
+        self._landmark_round = LandmarkRound(
+            config, self._candidates, self._measuring, self._timers, self._ask_one, self._ask_all
+        )
+        self.result: SearchResult | None = None
 
     @staticmethod
     def sockets(config: DiscoveryConfig, host: str, interface: str) -> tuple[Socket, ...]:
@@ -151,7 +153,7 @@ class Finder:
                 if name == SOCKET:
                     self._begin(now)
             case _:
-                raise UsageError(f"a finder does not know the command {command!r}")
+                raise UsageError(f"a search does not know the command {command!r}")
 
     def _begin(self, now: Instant) -> None:
         config = self._config
@@ -162,44 +164,44 @@ class Finder:
         self._attempt = 1
         self._widen(now)
         self._wait_for_answers(now)
-        if not self._asking.asked:
+        if not self._parties.asked:
             self._give_up(now)
 
     def _widen(self, now: Instant) -> None:
         """Ask the next ones, while nobody answers."""
         if self._candidates:
             return
-        for ask in self._asking.widen():
+        for ask in self._parties.widen():
             self._restraint.prove(ask.address)
             ask.nonce = sha256(self._secret + b"ask" + written(ask.address).encode()).digest()[:COOKIE_BYTES]
             self._ask(ask, now)
-        if self._asking.more:
-            at = now + self._config.fallback_ms * NS_PER_MS if self._asking.asked else now
+        if self._parties.more:
+            at = now + self._config.fallback_ms * NS_PER_MS if self._parties.asked else now
             self._timers.set("widen", at, self._widen)
 
     def _wait_for_answers(self, now: Instant) -> None:
         """Set when to ask again: not before those who spoke to us could have passed the request on."""
         config = self._config
         wait_ms = min(config.retry_ms_max, config.retry_ms * BACK_OFF**self._rounds)
-        known = [ask.round_trip_ns for ask in self._asking.asked if ask.round_trip_ns is not None]
+        known = [ask.round_trip_ns for ask in self._parties.asked if ask.round_trip_ns is not None]
         slow_ns = min(SLOW_NS_MAX, 3 * max(known, default=0))
         self._timers.set("again", now + max(int(wait_ms * NS_PER_MS), slow_ns), self._again)
 
     def _again(self, now: Instant) -> None:
         if self._candidates or self.result is not None:
             return
-        if self._nearing.active:
+        if self._landmark_round.active:
             self._wait_for_answers(now)
             return
         self._rounds += 1
         if self._spread and self._attempt < ATTEMPTS_MAX:  # else a repeat of the same attempt is the same to all
             self._attempt += 1
             self._spread = False
-        for ask in self._asking.due():
+        for ask in self._parties.due():
             self._ask(ask, now)
         self._wait_for_answers(now)
 
-    def _ask(self, ask: Ask, now: Instant) -> None:
+    def _ask(self, ask: AskedParty, now: Instant) -> None:
         self._answers.sent_at.setdefault(self._attempt, now)
         if ask.how == LINK and ask.link is None:
             self._dial(ask)
@@ -221,18 +223,18 @@ class Finder:
         else:
             self._sending.ask(ask.address, message)
 
-    def _dial(self, ask: Ask) -> None:
+    def _dial(self, ask: AskedParty) -> None:
         if ask not in self._dials.values():
             self._dials[self._outbox.dial(Dial(*ask.address))] = ask
 
-    def _reader(self, ask: Ask, now: Instant) -> Holder | None:
+    def _reader(self, ask: AskedParty, now: Instant) -> Holder | None:
         """Whose eyes a request is for, where it is sealed. ProtocolError if the chain in our settings is not good."""
         if not self._directory_chain or ask.how not in (DIRECTORY, LINK):
             return None
         return self._signing.learn(self._directory_chain, self._wall_ns(now))
 
-    def _request(self, ask: Ask, now: Instant) -> DiscoveryRequest:
-        config, wall_ns, distances = self._config, self._wall_ns(now), self._nearing.distances_for(ask)
+    def _request(self, ask: AskedParty, now: Instant) -> DiscoveryRequest:
+        config, wall_ns, distances = self._config, self._wall_ns(now), self._landmark_round.distances_for(ask)
         return DiscoveryRequest(
             id=self._id,
             attempt=self._attempt,
@@ -244,7 +246,7 @@ class Finder:
             relay=ask.how == LINK
             or (self._attempt > 1 and not distances),  # nothing came directly: perhaps nothing can
             sealed=self._sealed,
-            measures=ask.how == DIRECTORY and not self._nearing.begun and self._attempt == 1,
+            measures=ask.how == DIRECTORY and not self._landmark_round.begun and self._attempt == 1,
             distances=distances,
             issued_ms=0 if wall_ns is None else wall_ns // NS_PER_MS,
             network=config.network or "",
@@ -258,14 +260,14 @@ class Finder:
             message = messages.unpack(data)
             self._counts["received"] += 1
             self._restraint.heard(source, len(data))
-            ask = self._asking.of(source)
+            ask = self._parties.of(source)
             if message.kind in FROM_ASKED and (ask is None or message.cookie != ask.cookie):
                 raise ProtocolError(Reason.SENDER_UNPROVEN, "it does not show its cookie")
             self._hear(message, source, ask, now)
         except ProtocolError as error:
             self._count(error)
 
-    def _hear(self, message: Message, source: Address, ask: Ask | None, now: Instant) -> None:
+    def _hear(self, message: Message, source: Address, ask: AskedParty | None, now: Instant) -> None:
         if self.result is not None:
             return
         match message.kind:
@@ -297,7 +299,7 @@ class Finder:
         id = challenge.id
         if self._answers.enough or (id != self._id and not (self._directory_chain and id == SEALED_ID)):
             return
-        ask = self._asking.challenged(source)
+        ask = self._parties.challenged(source)
         if ask is None or ask.cookie == message.cookie:
             return
         if ask.how != NEIGHBOUR and challenge.shown not in (ask.nonce, ask.cookie):
@@ -306,7 +308,7 @@ class Finder:
         self._restraint.keep(source)
         ask.heard(now)
         ask.cookie = message.cookie
-        ask.waits = ask.how == NEIGHBOUR and self._asking.shown > NEIGHBOURS_AT_ONCE
+        ask.waits = ask.how == NEIGHBOUR and self._parties.shown > NEIGHBOURS_AT_ONCE
         if ask.waits:
             self._timers.set("neighbours", now + NEIGHBOURS_NS, self._ask_waiting)
         else:
@@ -317,11 +319,11 @@ class Finder:
     def _ask_waiting(self, now: Instant) -> None:
         """Those of the group that are not linked to the first ones: these have not told them of us."""
         if self._pinging is None and self.result is None:
-            for ask in self._asking.waiting():
+            for ask in self._parties.waiting():
                 ask.waits = False
                 self._ask(ask, now)
 
-    def _receive_acknowledgement(self, message: Message, ask: Ask | None, now: Instant) -> None:
+    def _receive_acknowledgement(self, message: Message, ask: AskedParty | None, now: Instant) -> None:
         if ask is None or ask.how == NEIGHBOUR:
             return
         said = messages.decode(Acknowledgement, message.body)
@@ -332,10 +334,10 @@ class Finder:
             ask.heard(now)
             ask.acknowledged(said, now)
             if self._pinging is None:
-                self._nearing.acknowledged(ask, said, now)
+                self._landmark_round.acknowledged(ask, said, now)
             self._consider(now)
 
-    def _receive_relay(self, message: Message, ask: Ask | None, now: Instant) -> None:
+    def _receive_relay(self, message: Message, ask: AskedParty | None, now: Instant) -> None:
         """An answer that a directory passes on, with what it saw of the broker's address."""
         if ask is None or ask.acknowledged_at is None:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory that was asked")
@@ -353,13 +355,13 @@ class Finder:
 
     def _ask_for_chain(self, hash: bytes, source: Address) -> None:
         """By datagram; from a directory that we have a link to on that, where any chain fits."""
-        link = self._asking.link_to(source)
+        link = self._parties.link_to(source)
         if link is None:
             self._sending.send(source, messages.write(CertificateRequest(hash)))
         else:
             self._sending.write(link, messages.write(CertificateRequest(hash), pad=False))
 
-    def _give_chain(self, message: Message, ask: Ask | None, now: Instant) -> None:
+    def _give_chain(self, message: Message, ask: AskedParty | None, now: Instant) -> None:
         """Somebody to whom we showed only the hash of our chain asks for it: it gets that, and the request again."""
         chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
         data = messages.write(Certificate(chain or b""))
@@ -369,7 +371,7 @@ class Finder:
                 ask.has_chain = True
                 self._ask(ask, now)
 
-    def _ask_one(self, ask: Ask, now: Instant) -> int:
+    def _ask_one(self, ask: AskedParty, now: Instant) -> int:
         """Ask this one anew, whatever became of what it was asked before."""
         self._attempt = min(ATTEMPTS_MAX, self._attempt + 1)
         self._ask(ask, now)
@@ -377,14 +379,14 @@ class Finder:
 
     def _ask_all(self, now: Instant) -> None:
         self._attempt = min(ATTEMPTS_MAX, self._attempt + 1)
-        for ask in self._asking.due():
+        for ask in self._parties.due():
             self._ask(ask, now)
         self._wait_for_answers(now)
         self._consider(now)
 
     def _measured(self, now: Instant) -> None:
         self._mark("measured", now)
-        self._nearing.measured(now)
+        self._landmark_round.measured(now)
 
     # -- collecting -------------------------------------------------------------------------------------------------
 
@@ -392,7 +394,7 @@ class Finder:
         """Is it time to choose?"""
         if self._pinging is not None or not self._candidates:
             return
-        wait_ns = self._nearing.wait_ns(now) if self._nearing.active else self._answers.wait_ns(now)
+        wait_ns = self._landmark_round.wait_ns(now) if self._landmark_round.active else self._answers.wait_ns(now)
         if wait_ns is not None and not self._answers.enough:
             wait_ns = max(wait_ns, self._start + self._config.collect_ms_min * NS_PER_MS - now)
         if wait_ns == 0:
@@ -423,7 +425,7 @@ class Finder:
         candidates = list(self._candidates.values())
         selection.judge(candidates, self._config)
         left = [candidate for candidate in candidates if not candidate.target and candidate.datagrams is not None]
-        targets = self._nearing.targets(left) if self._pinging is None else []
+        targets = self._landmark_round.targets(left) if self._pinging is None else []
         if targets:
             self._config = finer(self._config)
         else:
@@ -444,7 +446,7 @@ class Finder:
     def _refuse_several(self, now: Instant) -> bool:
         """End without a choice if brokers of several networks have answered, and nobody said which is meant."""
         everybody = (*self._candidates.values(), *self._answers.late.values())
-        refusal = networks.refusal(everybody, self._config, listed=self._asking.has_list)
+        refusal = networks.refusal(everybody, self._config, listed=self._parties.has_list)
         if refusal is not None:
             self._finish(now, refusal)
         return refusal is not None
@@ -491,26 +493,26 @@ class Finder:
             else:
                 self._take_estimate(now)
             return
-        if self._asking.reachable:
+        if self._parties.reachable:
             self._finish_listed(now)
             return
-        what = "no broker answered" if self._asking.asked else "there is nobody to ask"
+        what = "no broker answered" if self._parties.asked else "there is nobody to ask"
         text = f"{what}; name a directory or a broker, or start one in reach of multicast"
         if self._answers.others:
             others = list(self._answers.others.values())
             text = networks.none_of(self._config.network or "", others, self._config.transports)
-        self._finish(now, Result(reason=Reason.BROKER_NOT_FOUND, text=text))
+        self._finish(now, SearchResult(reason=Reason.BROKER_NOT_FOUND, text=text))
 
     def _take_listed(self, now: Instant) -> None:
         """Nobody has said a word for long enough: a listed broker that takes links will do."""
         waited_ns = now - self._start
-        if self._asking.quiet and self.result is None and waited_ns >= self._config.listed_ms * NS_PER_MS:
+        if self._parties.quiet and self.result is None and waited_ns >= self._config.listed_ms * NS_PER_MS:
             self._finish_listed(now)
 
     def _finish_listed(self, now: Instant) -> None:
-        urls = tuple(f"heliograph://{written(address)}" for address in self._asking.reachable)
+        urls = tuple(f"heliograph://{written(address)}" for address in self._parties.reachable)
         text = "unproven: nobody answered the search, but this broker of the static list takes links"
-        self._finish(now, Result(urls=urls, text=text))
+        self._finish(now, SearchResult(urls=urls, text=text))
 
     def _end(self, now: Instant, ranked: list[Candidate], proven: bool) -> None:
         if self._refuse_several(now):
@@ -519,10 +521,10 @@ class Finder:
         rest.sort(key=lambda candidate: (not candidate.target, -candidate.score, candidate.name))
         self._finish(now, result_of(ranked, rest, self._config, self._wall_ns(now), proven=proven))
 
-    def _finish(self, now: Instant, result: Result) -> None:
+    def _finish(self, now: Instant, result: SearchResult) -> None:
         self._mark("total", now)
         times = {mark: (at - self._start) / 1e6 for mark, at in self._marks.items()}
-        tried = self._asking.words(self._start)
+        tried = self._parties.words(self._start)
         self.result = replace(result, tried=tried, times_ms=times, counts=dict(sorted(self._counts.items())))
         for link in self._splitters:
             self._outbox.hang_up(link, Reason.GOODBYE)
@@ -541,12 +543,12 @@ class Finder:
                 ask.takes_links = ask.how == STATIC
                 self._take_listed(now)
             return
-        self._asking.linked(ask, link)
+        self._parties.linked(ask, link)
         self._ask(ask, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """What a directory says over its link; answers among it are relayed ones."""
-        ask, splitter = self._asking.on(link), self._splitters.get(link)
+        ask, splitter = self._parties.on(link), self._splitters.get(link)
         if ask is None or splitter is None:
             return
         for raw in splitter.split(data):
@@ -562,9 +564,9 @@ class Finder:
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
         """It is gone; if nobody has answered by then, it is dialled again."""
         self._splitters.pop(link, None)
-        ask = self._asking.on(link)
+        ask = self._parties.on(link)
         if ask is not None:
-            self._asking.linked(ask, None)
+            self._parties.linked(ask, None)
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
         """A directory could not be dialled; the next round tries again."""
@@ -593,11 +595,11 @@ class Finder:
     def report(self, question: str) -> Any:
         """How far the search is."""
         if question != "overview":
-            raise UsageError("a finder reports its overview only")
+            raise UsageError("a search reports its overview only")
         return {
             "candidates": len(self._candidates),
             "attempt": self._attempt,
-            "asked": [ask.words(self._start) for ask in self._asking.asked],
+            "asked": [ask.words(self._start) for ask in self._parties.asked],
             "ended": self.result is not None,
         }
 

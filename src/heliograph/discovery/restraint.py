@@ -3,7 +3,7 @@
 In:    what came from which address, and which addresses are proven or were given to us.
 Out:   whether a datagram may be sent.
 State: per unproven address the bytes that it may still get; of strangers at most STRANGERS_MAX.
-Not here: how an address is proven (finder.py), machines that answer each datagram by a shorter one (responder.py,
+Not here: how an address is proven (search.py), machines that answer each datagram by a shorter one (responder.py,
        directory.py): these need no table.
 
 The source of a datagram may be somebody else's address. Until an address is proven, it gets at most three times the
