@@ -363,7 +363,7 @@ def test_ten_thousand_brokers_of_one_island_cost_a_request_no_more_than_ten() ->
     known = KnownBrokers(DirectoryConfig())
     for number in range(10_000):
         one = known.add(advertisement(f"b{number}", island="main"), (f"h{number}", 1), NO_COOKIE, 0)
-        known.ponged(one, (number * 7_919) % 10_000 + 1)
+        known.ponged(one, (number * 7_919) % 10_000 + 1, 0)
     assert [one.round_trip_ns for one in known.ends(50)] == [1, 10_000]
     assert len(known.several(50)) <= 100
     assert known.measured == 10_000
@@ -376,7 +376,7 @@ def test_the_islands_agree_with_the_brokers_whatever_comes(steps: list[tuple[int
     for number, (name, island, action, time) in enumerate(steps):
         now += time * SECOND // 10
         body = advertisement(f"b{name}", island=f"i{island}", number=number, lifetime_s=3)
-        if len(known) == 5 and known.get((f"b{name}", f"h{name}")) is None:
+        if len(known) == 5 and known.get((f"b{name}", f"h{name}", DEFAULT_PORT)) is None:
             with pytest.raises(ProtocolError):
                 known.add(body, (f"h{name}", 1), NO_COOKIE, now)
             continue
@@ -384,7 +384,7 @@ def test_the_islands_agree_with_the_brokers_whatever_comes(steps: list[tuple[int
         if action == 0:
             known.missed(one)
         elif action < 3:
-            known.ponged(one, time)
+            known.ponged(one, time, now)
         known.expire(now)
         measured = [one for one in known.all() if one.round_trip_ns is not None]
         assert known.measured == len(measured)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from heliograph.discovery.brokers import landmarks as rules
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, MulticastConfig, ResponderConfig, written
-from heliograph.discovery.brokers.known import Known, KnownBrokers
+from heliograph.discovery.brokers.known import KnownBrokers
+from heliograph.discovery.brokers.known_broker import KnownBroker
 from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LANDMARKS_MAX
 from heliograph.discovery.brokers.measuring import LIMIT_NS, PINGS, apart
 from heliograph.discovery.brokers.messages import (
@@ -51,10 +52,10 @@ class Plane:
             for name in self.places:
                 self.renew(name, number)
 
-    def renew(self, name: str, number: int) -> Known:
+    def renew(self, name: str, number: int) -> KnownBroker:
         said = advertisement(name, number=number, distances=self.distances(self.places[name]))
         known = self.known.add(said, (name, 4717), b"c" * 16, now=0)
-        self.known.ponged(known, 1 + int(dist(self.places[name], (0, 0)) * MS))
+        self.known.ponged(known, 1 + int(dist(self.places[name], (0, 0)) * MS), now=0)
         return known
 
     def distances(self, place: Place) -> dict[str, int]:

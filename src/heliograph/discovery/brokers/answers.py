@@ -50,13 +50,17 @@ class Answers:
         self._parties = parties
         self._counts = counts
         self._ask_for_chain = ask_for_chain
-        self.sent_at: dict[int, Instant] = {}  # attempt -> when it left first
+        self._sent_at: dict[int, Instant] = {}  # attempt -> when it left first
         self.candidates: dict[str, Candidate] = {}
         self._marks: set[bytes] = set()  # of the candidates, as directories list them
         self._unread: dict[bytes, Unread] = {}  # by the chain that they need
         self.late: dict[str, Candidate] = {}  # they came while others were pinged, and count for their network only
         self.others: dict[str, Candidate] = {}  # of networks that nobody asked for
-        self.closed = False  # those who are there are being pinged: others are too late
+        self._closed = False  # those who are there are being pinged: others are too late
+
+    def asked(self, attempt: int, now: Instant) -> None:
+        """A request of this attempt leaves."""
+        self._sent_at.setdefault(attempt, now)
 
     def take(
         self, message: Message, source: Address, via: Address | None, wall_ns: int | None, arrived: Instant
@@ -71,7 +75,7 @@ class Answers:
             self._unread.setdefault(hash, (message, source, via, wall_ns, arrived))
             self._ask_for_chain(hash, via or source)
             return False
-        sent_at = self.sent_at.get(response.attempt)
+        sent_at = self._sent_at.get(response.attempt)
         if response.id != self._id or sent_at is None:
             raise ProtocolError(Reason.STALE, "an answer to another request")
         raw_ns = None if wall_ns is None else wall_ns - response.timestamp_ns
@@ -93,7 +97,7 @@ class Answers:
             self._keep(self.others, key, candidate)
         elif known is not None and (candidate.relayed or not known.relayed):
             self._counts["repeated"] += 1
-        elif self.closed or self.enough:
+        elif self._closed or self.enough:
             self._counts["late"] += 1
             self._keep(self.late, key, candidate)
         elif not candidate.urls(self._config.transports):
@@ -131,7 +135,11 @@ class Answers:
         """None of them is there any more: begin anew."""
         self.candidates.clear()
         self._marks.clear()
-        self.closed = False
+        self._closed = False
+
+    def close(self) -> None:
+        """The candidates are being pinged: later answers count for their network only."""
+        self._closed = True
 
     # -- are they enough? -------------------------------------------------------------------------------------------
 
@@ -158,7 +166,7 @@ class Answers:
             return 0
         least_ns = config.patience_ms_min * NS_PER_MS
         limit_ns = int(config.timeout_ms * NS_PER_MS * AWAITED)
-        awaited_ns = max(0, self._parties.awaited_until(min(self.sent_at.values()), least_ns, limit_ns) - now)
+        awaited_ns = max(0, self._parties.awaited_until(min(self._sent_at.values()), least_ns, limit_ns) - now)
         if 0 < self._expected() <= len(candidates) and not self._parties.silent:
             return awaited_ns
         last_ns = max(*(candidate.elapsed_ns for candidate in candidates), self._parties.slowest_ns(self._marks))

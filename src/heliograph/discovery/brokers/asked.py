@@ -47,6 +47,44 @@ class AskedParty:
     takes_links: bool = False  # STATIC: it may be a broker that answers no searches
     waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
 
+    def introduced(self, nonce: bytes) -> None:
+        """The number that its first request shows it."""
+        self.nonce = nonce
+
+    def asked(self, now: Instant) -> None:
+        """A request leaves for it."""
+        self.sent += 1
+        self.sent_at = now
+
+    def challenged(self, cookie: bytes, *, waits: bool) -> None:
+        """It wants to see this cookie; ``waits``: it is shown later."""
+        self.cookie, self.waits = cookie, waits
+
+    def stop_waiting(self) -> None:
+        """It is asked now, or has answered."""
+        self.waits = False
+
+    def refused(self, text: str) -> None:
+        """It cannot be asked, or does not want to be."""
+        self.refusal = text
+
+    def takes_chain(self) -> bool:
+        """It asked for our certificates; True the first time."""
+        first, self.has_chain = not self.has_chain, True
+        return first
+
+    def accepted_link(self) -> None:
+        """STATIC: it accepted a link."""
+        self.takes_links = True
+
+    def linked(self, link: LinkId | None) -> None:
+        """LINK: its link is there, or gone."""
+        self.link = link
+
+    def answered(self) -> None:
+        """A broker answered, found by way of this party."""
+        self.answers += 1
+
     def heard(self, now: Instant) -> None:
         """It said something."""
         took = now - self.sent_at
@@ -114,7 +152,7 @@ class AskedParties:
     def due(self) -> list[AskedParty]:
         """Who is asked again: all who have not refused."""
         for ask in self.asked:
-            ask.waits = False
+            ask.stop_waiting()
         return [ask for ask in self.asked if not ask.refusal]
 
     def of(self, source: Address) -> AskedParty | None:
@@ -138,16 +176,16 @@ class AskedParties:
         """A broker answered: to its own credit, and to the group's if it was found there."""
         ask = self._by_address.get(source)
         if ask is not None:
-            ask.answers += 1
-            ask.waits = False
+            ask.answered()
+            ask.stop_waiting()
         if ask is not None and ask.how == NEIGHBOUR:
-            next(ask for ask in self.asked if ask.how == MULTICAST).answers += 1
+            next(ask for ask in self.asked if ask.how == MULTICAST).answered()
 
     def linked(self, ask: AskedParty, link: LinkId | None) -> None:
         """A directory's link is there, or gone."""
         if ask.link is not None:
             self._by_link.pop(ask.link, None)
-        ask.link = link
+        ask.linked(link)
         if link is not None:
             self._by_link[link] = ask
 

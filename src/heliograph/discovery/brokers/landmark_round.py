@@ -117,10 +117,9 @@ class LandmarkRound:
         for candidate in candidates:
             took = self._measuring.took(candidate.source)
             if took and not candidate.target:
-                candidate.target, candidate.pings = True, PINGS
-                candidate.round_trips_ns = list(took)
+                candidate.measured_as_landmark(took, PINGS)
             far = apart(self._distances, candidate.response.distances)
-            candidate.apart_ns = None if far is None else int(far * 1_000)
+            candidate.compared(None if far is None else int(far * 1_000))
         pinged = sum(candidate.target for candidate in candidates)
         return selection.nearest(candidates, self._config.targets_max - pinged)
 

@@ -69,7 +69,7 @@ class Pinging:
         """Ping all."""
         self._timers.set("pinging", now + self._config.ping_ms * NS_PER_MS, self._end)
         for candidate in self._targets:
-            candidate.target = True
+            candidate.chosen_to_ping()
             self._ping_some(candidate, now)
         self._look(now)
 
@@ -86,12 +86,12 @@ class Pinging:
         if address != candidate.datagrams and address != candidate.named:
             return True  # from where it is not measured any more
         if address == candidate.named and not candidate.at_named:
-            candidate.at_named, candidate.round_trips_ns = True, []  # late, but it does answer
+            candidate.name_answers()  # late, but it does
         if self._is_first_there(candidate, address, now - sent):
             self._ping_some(candidate, now)
             self._look(now)
             return True
-        candidate.round_trips_ns.append(now - sent)
+        candidate.ponged(now - sent)
         if len(candidate.round_trips_ns) >= self._pings or self._is_farther(candidate):
             self._rest(candidate)
         elif candidate.pings < self._pings or self._waiting.get(candidate) == sent:  # else others are under way
@@ -107,8 +107,7 @@ class Pinging:
             return first
         if candidate.named is None or candidate.seen_ns is not None or candidate in self._unheard:
             return False
-        candidate.seen_ns = took_ns
-        candidate.at_named = True
+        candidate.answered_where_seen(took_ns)
         self._prove(candidate.named)
         return True
 
@@ -119,7 +118,7 @@ class Pinging:
             return
         self._count += 1
         nonce = sha256(self._secret + self._count.to_bytes(4, "big")).digest()[:COOKIE_BYTES]
-        candidate.pings += 1
+        candidate.pinged()
         self._open[nonce] = (candidate, address, now)
         self._waiting[candidate] = now
         self._send(address, messages.write(Ping(now), nonce))

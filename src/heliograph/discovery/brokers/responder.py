@@ -142,7 +142,7 @@ class Responder:
             self._uplinks.detach(link)
             return
         self._speaker = None
-        self._status.willing = False
+        self._status.stopped()
         self._timers.cancel("sample")
         self._timers.cancel("advertise")
 
@@ -353,7 +353,7 @@ class Responder:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
 
     def _surveyed(self, now: Instant) -> None:
-        self._status.distances = dict(self._surveyor.distances)
+        self._status.surveyed(self._surveyor.distances)
         self._advertise(now)
 
     # -- chains -----------------------------------------------------------------------------------------------------

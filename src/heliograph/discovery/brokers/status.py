@@ -8,6 +8,7 @@ Not here: reading CPU and memory (live/), keeping time (timekeeping/), sending a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
 from typing import Any
@@ -67,6 +68,14 @@ class BrokerStatus:
         self._cpu_permille += weight * (cpu_permille - self._cpu_permille)
         self._sampled_at = now
         self._sample = UsageSample(round(self._cpu_permille), max(0, sample.memory_total), max(0, sample.memory_used))
+
+    def stopped(self) -> None:
+        """The broker is gone: it takes no clients."""
+        self.willing = False
+
+    def surveyed(self, distances: Mapping[str, int]) -> None:
+        """The broker's distances to landmarks were measured."""
+        self.distances = dict(distances)
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The wall clock was looked at."""
