@@ -1,14 +1,15 @@
-"""The responder: a service at each broker that answers those who look for one, and makes the broker known.
+"""The responder: a service at each broker that answers requests for a broker, and advertises its own broker.
 
 In:    datagrams (requests, pings, what a directory spreads); the topics of broker discovery; samples of usage (tell).
 Out:   responses straight to the requester; requests on the topic; broker advertisements; pongs.
-State: the last request ids, how often each source asked, the broker's status.
-Not here: who is answered (policy.py), what is said of the broker (status.py), the directory (directory.py).
+State: the last request ids, how often each source asked; its parts have the rest.
+Not here: which requesters are answered (policy.py), writing answers (response_sender.py), what is said of the broker
+       (status.py), advertisements (advertisement_sender.py), the directory (directory.py).
 Paper: [brokers] §4 and §5.
 
-Whoever asks by datagram gets nothing but a cookie until it has shown that cookie: then its address is proven, the
-request spreads on the topic, and every broker that hears it there answers straight to that address. What a broker hears
-on the topic was proven by whoever put it there, and only brokers and directories may.
+A party that asks by datagram gets only a cookie until it has shown that cookie: then its address is proven, the request
+spreads on the topic, and every broker that hears it there answers straight to that address. The address of a request on
+the topic was proven by the party that published it, and only brokers and directories may publish there.
 """
 
 from __future__ import annotations
@@ -22,30 +23,28 @@ from msgspec.structs import replace as replace_body
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser, DirectoriesFound, Withdraw
+from heliograph.discovery.brokers.advertisement_sender import AdvertisementSender
 from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
     ANNOUNCEMENT_TOPIC,
     GROUP_BYTES,
     ON_TOPIC,
-    RELAY_TOPIC,
     REQUEST_TOPIC,
     Announcement,
-    BrokerAdvertisement,
     Certificate,
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    DiscoveryResponse,
     Kind,
     Landmarks,
     Message,
     Ping,
     Pong,
-    Relay,
     Spread,
 )
 from heliograph.discovery.brokers.policy import AnswerPolicy, is_among
+from heliograph.discovery.brokers.response_sender import ResponseSender
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.discovery.brokers.status import BrokerStatus, UsageSample
 from heliograph.discovery.brokers.surveyor import Surveyor
@@ -72,7 +71,6 @@ from heliograph.services.speaker import Speaker
 from heliograph.wire.frames import Frame
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
-    from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
 NAME = "discovery"
@@ -91,6 +89,7 @@ class Responder:
         self._incarnation = incarnation
         self._outbox = Outbox()
         self._timers = Timers()
+        self._counts: Counter[str] = Counter()
         self._secret = sha256(f"{seed}/{incarnation}/responder".encode()).digest()
         self._cookies = Cookies(seed, "requester")
         self._directory_cookies = Cookies(seed, "directory")
@@ -104,10 +103,16 @@ class Responder:
         self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
         self._speaker: Speaker | None = None
-        self._advertised_at: Instant = 0
-        self._withdrawn = False  # the broker goes: it takes nobody any more
         self._port = 0  # of our datagram socket; 0: it is not open
-        self._counts: Counter[str] = Counter()
+        topics = ([ADVERTISEMENT_TOPIC] if config.public else []) + [topic.encode() for topic in config.topics]
+        self._advertisements = AdvertisementSender(
+            *(self._advertiser, self._status, self._signing, self._directory_cookies, self._uplinks),
+            *(self._outbox, self._timers, self._counts, lambda: self._speaker, tuple(topics)),
+        )
+        self._responses = ResponseSender(
+            *(config, broker, incarnation, self._status, self._signing, self._outbox, self._counts),
+            lambda: self._speaker,
+        )
 
     @staticmethod
     def sockets(config: ResponderConfig) -> tuple[Socket, ...]:
@@ -125,11 +130,11 @@ class Responder:
         """The broker is there: listen on the topics of discovery. Or a directory that we dialled."""
         if peer.transport != "pipe":
             self._uplinks.attach(link, peer)
-            self._advertise(now)
+            self._advertisements.advertise(now)
             return
         speaker = self._speaker = Speaker(link, self._outbox, self._secret)
         speaker.serve = self._serve
-        speaker.warned = self._withdraw
+        speaker.warned = self._advertisements.withdraw
         speaker.hello(NAME)
         speaker.subscribe(REQUEST_TOPIC, self._heard_request)
         speaker.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
@@ -171,10 +176,12 @@ class Responder:
         before = (self._status.willing, self._status.island, dict(self._status.ports))
         self._status.heard(report, self._port, now)
         if isinstance(report, dict) and report["draining"]:
-            self._withdraw(now)
+            self._advertisements.withdraw(now)
             return
         if (self._status.willing, self._status.island, self._status.ports) != before:
-            self._advertise(now)  # it is new, or stands elsewhere: directories should not wait for the renewal
+            self._advertisements.advertise(
+                now
+            )  # at once: directories should know where it is
 
     def _serve(self, frame: Frame, now: Instant) -> None:
         """A request of a client to this service: a chain of certificates that does not fit a datagram."""
@@ -208,9 +215,10 @@ class Responder:
                     self._receive_spread(source, message, now)
                 case Kind.LANDMARKS:
                     self._check_directory(source, message, now)
-                    self._measure(messages.decode(Landmarks, message.body), now)
+                    self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
                 case Kind.PONG:
-                    self._receive_pong(message, now)
+                    if not self._surveyor.receive(message.cookie, now):
+                        raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
                 case Kind.CERTIFICATE_REQUEST:
                     self._send_chain(source, self._chain(message))
                 case Kind.CERTIFICATE:
@@ -256,7 +264,7 @@ class Responder:
             spread = messages.decode(Spread, message.body)
             self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
         elif message.kind is Kind.LANDMARKS:
-            self._measure(messages.decode(Landmarks, message.body), now)
+            self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
         else:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
@@ -284,7 +292,7 @@ class Responder:
             self._speaker.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
             self._counts["spread"] += 1
         self._policy.check(spread.host, holder)
-        if not self._status.willing or self._withdrawn:
+        if not self._status.willing or self._advertisements.withdrawn:
             raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
         if other and request.role == "broker":
             raise ProtocolError(Reason.NETWORK_OTHER, "it could not be linked")
@@ -294,48 +302,7 @@ class Responder:
             request.id, request.attempt, self._broker, self._status.brokers, request.budget
         ):
             raise ProtocolError(Reason.BUDGET_SPENT)
-        self._respond(request, holder, spread, now)
-
-    def _respond(self, request: DiscoveryRequest, holder: Holder | None, spread: Spread, now: Instant) -> None:
-        timestamp_ns, error_ns = self._status.network_ns(now)
-        status, config = self._status, self._config
-        response = DiscoveryResponse(
-            id=request.id,
-            attempt=request.attempt,
-            broker=self._broker,
-            incarnation=self._incarnation,
-            host=config.advertise_host,
-            ports=status.ports,
-            address=status.address,
-            geography=config.geography,
-            institution=config.institution,
-            timestamp_ns=timestamp_ns,
-            error_ns=error_ns,
-            usage=status.usage,
-            island=status.island,
-            brokers=status.brokers,
-            distances=status.distances,
-            network=status.network,
-            settling=status.is_settling(now),
-            before=status.before(now),
-        )
-        message = self._signing.message(response, recipient=holder if request.sealed else None)
-        self._counts["answered"] += 1
-        self._send((spread.host, spread.port), messages.pack(message))
-        if spread.relay:
-            self._relay(request.id, message, spread)
-
-    def _relay(self, id: bytes, message: Message, spread: Spread) -> None:
-        """The requester hears nothing from brokers: let the directory that it does hear pass the answer on."""
-        self._counts["relayed"] += 1
-        data = messages.write(Relay(id, messages.bare(message)))
-        address = address_of(spread.relay)
-        if address is None and self._speaker is not None:
-            self._speaker.publish(RELAY_TOPIC + spread.by.encode(), data)
-        elif address is not None:
-            fits = len(data) <= messages.DATAGRAM_BYTES_MAX
-            brief = replace(message, chain=b"")  # whoever needs the chain asks the directory for it
-            self._send(address, data if fits else messages.write(Relay(id, messages.bare(brief))))
+        self._responses.send(request, holder, spread, now)
 
     def _receive_ping(self, source: Address, message: Message, now: Instant) -> None:
         self._advertiser.heard(source, now)
@@ -343,18 +310,9 @@ class Responder:
         self._counts["pinged"] += 1
         self._send(source, messages.write(Pong(ping.sent_ns, self._broker), message.cookie))
 
-    # -- landmarks --------------------------------------------------------------------------------------------------
-
-    def _measure(self, told: Landmarks, now: Instant) -> None:
-        self._surveyor.told(told.landmarks, now)
-
-    def _receive_pong(self, message: Message, now: Instant) -> None:
-        if not self._surveyor.receive(message.cookie, now):
-            raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
-
     def _surveyed(self, now: Instant) -> None:
         self._status.surveyed(self._surveyor.distances)
-        self._advertise(now)
+        self._advertisements.advertise(now)
 
     # -- chains -----------------------------------------------------------------------------------------------------
 
@@ -366,35 +324,6 @@ class Responder:
         if chain and len(data) <= messages.DATAGRAM_BYTES_MAX:
             self._send(source, data)
 
-    # -- advertisements ---------------------------------------------------------------------------------------------
-
-    def _advertise(self, now: Instant) -> None:
-        """Say where we are to every directory: by datagram to those we know, on topics to the others."""
-        self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
-        if self._status.ports and self._speaker is not None and not self._withdrawn:
-            self._advertised_at = now
-            self._tell_directories(self._advertiser.next(self._status), now)
-            self._counts["advertised"] += 1
-
-    def _withdraw(self, now: Instant) -> None:
-        """The broker drains or stops: say so to those who would send somebody here."""
-        if self._withdrawn:
-            return
-        self._withdrawn = True
-        if self._counts["advertised"]:
-            self._tell_directories(self._advertiser.next(self._status, withdrawn=True), now)
-
-    def _tell_directories(self, advertisement: BrokerAdvertisement, now: Instant) -> None:
-        assert self._speaker is not None
-        message = self._signing.message(advertisement)
-        for address in self._advertiser.directories(now):
-            cookie = self._directory_cookies.of(address, self._advertised_at)  # a withdrawal shows the last one
-            self._send(address, messages.pack(replace(message, cookie=cookie)))
-        self._uplinks.say_to_all(messages.pack(message, pad=False))
-        topics = [ADVERTISEMENT_TOPIC] if self._config.public else []
-        for topic in (*topics, *(topic.encode() for topic in self._config.topics)):
-            self._speaker.publish(topic, messages.pack(message, pad=False))
-
     def _heard_announcement(self, payload: bytes, now: Instant) -> None:
         """A private directory is there; we may make ourselves known to it."""
         try:
@@ -404,7 +333,7 @@ class Responder:
             self._count(error)
             return
         if self._advertiser.announced(announcement, now):
-            self._advertise(now)
+            self._advertisements.advertise(now)
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
@@ -415,9 +344,9 @@ class Responder:
                 self._status.sampled(command, now)
             case DirectoriesFound(addresses):
                 if self._advertiser.found(addresses):
-                    self._advertise(now)
+                    self._advertisements.advertise(now)
             case Withdraw():
-                self._withdraw(now)
+                self._advertisements.withdraw(now)
             case SocketOpened(name, (_, port)) if name == SOCKET:
                 self._port = port
                 self._sample(now)
@@ -454,7 +383,7 @@ class Responder:
             raise UsageError("a responder reports its overview only")
         return {
             "broker": self._broker,
-            "willing": self._status.willing and not self._withdrawn,
+            "willing": self._status.willing and not self._advertisements.withdrawn,
             "island": self._status.island,
             "brokers": self._status.brokers,
             "remembered": len(self._repeats),
