@@ -25,7 +25,7 @@ from heliograph.machine import Machine
 from heliograph.node import BROKER, Node, build
 from heliograph.sim.loop import SECOND
 from heliograph.sim.run import play
-from heliograph.sim.scenario import load
+from heliograph.sim.scenario_files import load
 from heliograph.sim.world import World
 
 SAYS = "machine inputs per second of the simulated world, on one core"

@@ -16,7 +16,7 @@ ORDER = (
     ("broker", "services"),
     ("discovery",),
     ("client",),
-    ("node", "config", "config_discovery", "config_keys", "config_keyring", "config_sources"),
+    ("maps", "node", "topology", "config", "config_discovery", "config_keys", "config_keyring", "config_sources"),
     ("observe",),
     ("live", "sim"),
     ("evaluation",),

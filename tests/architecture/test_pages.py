@@ -14,7 +14,8 @@ import pytest
 from heliograph.config import parse_settings
 from heliograph.config_keys import KEYS, Key
 from heliograph.sim.checkers import CHECKERS
-from heliograph.sim.scenario import FAULTS, parse
+from heliograph.sim.scenario import FAULTS
+from heliograph.sim.scenario_files import parse
 from tests.architecture.house import ROOT
 
 CONFIGURATION = ROOT / "docs" / "reference" / "configuration.md"

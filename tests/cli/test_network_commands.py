@@ -10,10 +10,10 @@ import pytest
 
 from heliograph.cli import network_state as state
 from heliograph.cli.network_state import LocalBroker, LocalNetwork
-from heliograph.cli.network_trace import as_text
-from heliograph.cli.topology import drawn
 from heliograph.config import load_settings
+from heliograph.maps.trace import as_text
 from heliograph.model.identity import network_is_valid
+from heliograph.topology.network import generated
 
 from .conftest import Run
 
@@ -139,7 +139,7 @@ def test_files_of_others_are_not_overwritten(run: Run, tmp_path: Path) -> None:
 
 
 def test_settings_of_a_local_broker_are_what_the_topology_says(tmp_path: Path) -> None:
-    broker = drawn(3).brokers[1]
+    broker = generated(3).brokers[1]
     (tmp_path / state.KEY).write_text("k" * 32)
     (tmp_path / state.KEY).chmod(0o600)
     state.write_settings(tmp_path, "plant", broker, [4801, 4802])

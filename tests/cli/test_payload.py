@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.cli.payload import as_json, as_text, from_json, header, readable
+from heliograph.cli.payload import as_json, as_text, from_json, header
 from heliograph.errors import UsageError
+from heliograph.maps.cells import readable
 from heliograph.model.publication import Publication
 
 

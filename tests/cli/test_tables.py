@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from heliograph.cli.tables import cell, show
+from heliograph.cli.tables import show
+from heliograph.maps.cells import cell
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_link_knows_its_peer_and_sends_without_delay(run: Any) -> None:
             peer = machine.peers[1]
             assert (peer.transport, peer.listener, peer.identity, peer.ticket) == ("tcp", "main", None, None)
             assert peer.address == f"127.0.0.1:{ours[1]}"
-            transport = driver.network._ends[1]._transport
+            transport = driver.network.links._ends[1]._transport
             option = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert option != 0
             writer.close()
@@ -65,7 +65,7 @@ def test_a_peer_that_closes_is_detached_once_as_closed(run: Any) -> None:
             writer.close()
             await until(lambda: machine.detached)
             assert machine.detached == {1: Reason.CLOSED}
-            await until(lambda: not driver.network._sockets)
+            await until(lambda: not driver.network.links._sockets)
             assert driver.failure is None
 
     run(main())
@@ -93,7 +93,7 @@ def test_a_half_closed_link_that_reads_nothing_ends_after_the_flushing_time(run:
             driver.tell("m", write(1, bytes(32 << 20)))
             peer.shutdown(socket.SHUT_WR)
             await until(lambda: machine.detached)
-            await until(lambda: not driver.network._sockets, FLUSH_S + 60)
+            await until(lambda: not driver.network.links._sockets, FLUSH_S + 60)
             peer.close()
 
     run(main())
@@ -180,7 +180,7 @@ def test_a_peer_that_never_hangs_up_itself_is_gone_soon_after_our_hangup(run: An
             await until(lambda: machine.peers)
             driver.tell("m", hang_up(1))
             await until(lambda: machine.detached)
-            assert not driver.network._sockets
+            assert not driver.network.links._sockets
             peer.close()
 
     run(main())
@@ -214,7 +214,7 @@ def test_peers_do_not_get_the_last_descriptors_of_a_process(run: Any) -> None:
             reader, writer = await asyncio.open_connection(*address)
             writer.write(b"1")
             assert await reader.readexactly(1) == b"1"
-            room, driver.network.peers_max = driver.network.peers_max, 0
+            room, driver.network.links.peers_max = driver.network.links.peers_max, 0
             turned_away, other = await asyncio.open_connection(*address)
             with suppress(ConnectionResetError):
                 assert await turned_away.read() == b""
@@ -224,7 +224,7 @@ def test_peers_do_not_get_the_last_descriptors_of_a_process(run: Any) -> None:
             other.close()
             writer.write(b"2")
             assert await reader.readexactly(1) == b"2"
-            driver.network.peers_max = room
+            driver.network.links.peers_max = room
             late_reader, late_writer = await asyncio.open_connection(*address)
             late_writer.write(b"3")
             assert await late_reader.readexactly(1) == b"3"
@@ -243,12 +243,12 @@ def test_a_link_that_only_waits_for_its_peer_to_hear_the_end_gives_its_descripto
             _, ended = await asyncio.open_connection(*address)
             await until(lambda: 1 in machine.peers)
             driver.tell("m", hang_up(1))
-            room, driver.network.peers_max = driver.network.peers_max, 0
+            room, driver.network.links.peers_max = driver.network.links.peers_max, 0
             reader, writer = await asyncio.open_connection(*address)
             writer.write(b"x")
             assert await reader.readexactly(1) == b"x"
             await until(lambda: machine.detached == {1: Reason.GOODBYE})
-            driver.network.peers_max = room
+            driver.network.links.peers_max = room
             ended.close()
             writer.close()
 

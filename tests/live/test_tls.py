@@ -218,7 +218,7 @@ def test_a_peer_that_says_nothing_on_a_tls_port_is_cut_off_and_forgotten(
             assert await asyncio.wait_for(reader.read(), 60) == b""
             await until(lambda: refused)
             assert refused[0].reason is Reason.HANDSHAKE_TOO_SLOW
-            assert not driver.network._doors[0].handshakes
+            assert not driver.network._handshakes[0].under_way
             assert not driver.network._tasks
             writer.close()
 
@@ -243,7 +243,7 @@ def test_peers_that_vanish_during_the_handshake_leave_nothing_behind(
                     await asyncio.sleep(0)
                 peer.close()
             await asyncio.sleep(0.05)
-            await until(lambda: not driver.network._doors[0].handshakes and not driver.network._tasks)
+            await until(lambda: not driver.network._handshakes[0].under_way and not driver.network._tasks)
             assert driver.failure is None
             await until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before + 2)  # libuv keeps one in reserve
             assert {note.reason for note in refused} <= {Reason.RESET, Reason.TLS_FAILED}
@@ -260,7 +260,7 @@ def test_too_many_handshakes_at_once_are_cut_at_once(
     async def main() -> None:
         async with driving(Recorder(), SECURE, tls=server) as (driver, address):
             silent = [await asyncio.open_connection(*address) for _ in range(2)]
-            await until(lambda: len(driver.network._doors[0].handshakes) == 2)
+            await until(lambda: len(driver.network._handshakes[0].under_way) == 2)
             reader, writer = await asyncio.open_connection(*address)
             assert await asyncio.wait_for(reader.read(), 60) == b""
             for _, each in [*silent, (reader, writer)]:
@@ -284,7 +284,7 @@ def test_silent_tls_handshakes_of_one_address_make_room_for_those_of_another(
                 writer.write(b"hello")
                 assert await reader.readexactly(5) == b"hello"
             assert [note.reason for note in refused] == [Reason.SOURCE_OVER_SHARE] * 11
-            assert len(driver.network._doors[0].handshakes) <= 20
+            assert len(driver.network._handshakes[0].under_way) <= 20
             for _, each in silent:
                 each.transport.abort()
 
@@ -298,15 +298,15 @@ def test_a_peer_for_whom_no_descriptor_is_left_is_cut_before_its_handshake(
 ) -> None:
     async def main() -> None:
         async with driving(Echo(), SECURE, tls=server, heard=hearing(refused)) as (driver, address):
-            room, driver.network.peers_max = driver.network.peers_max, 0
+            room, driver.network.links.peers_max = driver.network.links.peers_max, 0
             reader, writer = await asyncio.open_connection(*address)
             with suppress(ConnectionResetError):
                 assert await asyncio.wait_for(reader.read(), 60) == b""
             writer.close()
-            await until(lambda: not driver.network._raw)
+            await until(lambda: not driver.network.links._raw)
             assert [note.reason for note in refused] == [Reason.LINKS_OVER_LIMIT]
-            assert not driver.network._doors[0].handshakes
-            driver.network.peers_max = room
+            assert not driver.network._handshakes[0].under_way
+            driver.network.links.peers_max = room
             async with secured(address, authority.files("sensor-7")) as (reader, writer):
                 writer.write(b"hello")
                 assert await reader.readexactly(5) == b"hello"

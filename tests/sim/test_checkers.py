@@ -14,7 +14,9 @@ from heliograph.sim.checkers.order import Order
 from heliograph.sim.checkers.rules import may, people
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND, Loop
-from heliograph.sim.scenario import BrokerPlan, Scenario, parse
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.scenario_files import parse
+from heliograph.topology.scenario import BrokerPlan
 
 SCENARIO = parse("""
 [scenario]

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from heliograph.sim.loop import SECOND
-from heliograph.sim.scenario import Scenario, parse
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.scenario_files import parse
 from heliograph.sim.stage import Stage
 
 pytestmark = [pytest.mark.req("N4"), pytest.mark.slow]

@@ -20,7 +20,8 @@ from heliograph.matching.languages import compile
 from heliograph.matching.siblings import Siblings
 from heliograph.sim.conditions import LANGUAGES, comparisons_of, covers, fits, uncovered
 from heliograph.sim.run import Result, play
-from heliograph.sim.scenario import Scenario, load, parse
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.scenario_files import load, parse
 from heliograph.sim.stage import Stage
 from tests.sweep.seeds import seeds_of
 

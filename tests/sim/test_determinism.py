@@ -10,13 +10,14 @@ from dataclasses import replace
 import pytest
 
 from heliograph.sim.run import Result, play
-from heliograph.sim.scenario import Fault, Scenario, load
+from heliograph.sim.scenario import Fault, Scenario
+from heliograph.sim.scenario_files import load
 from heliograph.sim.world import World
 from tests.sim.machines import CALM, Echo, add, dial, run, write
 
 PROGRAM = """
 from heliograph.sim.run import play
-from heliograph.sim.scenario import load
+from heliograph.sim.scenario_files import load
 print(*(play(short, 7).digest for short in map(load, ("storm", "access"))))
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.errors import ConfigError
 from heliograph.sim.run import play
-from heliograph.sim.scenario import parse
+from heliograph.sim.scenario_files import parse
 
 TWO = """
 [scenario]

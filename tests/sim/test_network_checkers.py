@@ -12,7 +12,8 @@ import pytest
 from heliograph.sim.checkers import CHECKERS, Checker
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND, Loop
-from heliograph.sim.scenario import Scenario, parse
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.scenario_files import parse
 from heliograph.sim.stage import Stage
 
 pytestmark = pytest.mark.req("O7", "N4")

@@ -12,7 +12,8 @@ import pytest
 from heliograph.notes import SessionRoamed
 from heliograph.sim.loop import SECOND
 from heliograph.sim.run import Result, play
-from heliograph.sim.scenario import Fault, Scenario, load, parse
+from heliograph.sim.scenario import Fault, Scenario
+from heliograph.sim.scenario_files import load, parse
 from heliograph.sim.stage import Stage
 from tests.sweep.seeds import seeds_of
 
@@ -81,8 +82,9 @@ def overtaken(result: Result) -> int:
 
 @pytest.mark.slow
 @pytest.mark.req("N5", "N11")
-@pytest.mark.parametrize("seed", range(1, 11))  # in 5 and 7 of the triangles, brokers are each other's next hop
-@pytest.mark.parametrize("name", ["network-costs", "network-triangles"])
+@pytest.mark.parametrize(
+    ("name", "seed"), [(name, seed) for name in ("network-costs", "network-triangles") for seed in seeds_of(name)]
+)
 def test_nothing_is_overtaken_or_lost_while_costs_change_and_links_are_added(name: str, seed: int) -> None:
     result = play(load(name), seed)
     assert result.ok, why(result)
@@ -92,7 +94,7 @@ def test_nothing_is_overtaken_or_lost_while_costs_change_and_links_are_added(nam
 
 @pytest.mark.slow
 @pytest.mark.req("N5", "N6")
-@pytest.mark.parametrize("seed", range(1, 11))
+@pytest.mark.parametrize("seed", seeds_of("network-calm"))
 def test_in_a_calm_network_a_link_carries_a_publication_once_and_nobody_else_sees_it(seed: int) -> None:
     result = play(load("network-calm"), seed)
     assert result.ok, why(result)
@@ -101,7 +103,7 @@ def test_in_a_calm_network_a_link_carries_a_publication_once_and_nobody_else_see
 
 @pytest.mark.slow
 @pytest.mark.req("N8")
-@pytest.mark.parametrize("seed", range(1, 11))
+@pytest.mark.parametrize("seed", seeds_of("load-shedding"))
 def test_an_overloaded_brokers_clients_are_spread_with_nothing_lost(seed: int) -> None:
     result = play(load("load-shedding"), seed)
     assert result.ok, why(result)

@@ -12,7 +12,7 @@ from heliograph.sim.clock import EPOCH_NS
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import Loop
 from heliograph.sim.run import Result, play
-from heliograph.sim.scenario import load, parse
+from heliograph.sim.scenario_files import load, parse
 from heliograph.timekeeping import clock
 from tests.sweep.seeds import seeds_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from heliograph.cli.simulate import simulate
 from heliograph.sim.run import play
-from heliograph.sim.scenario import load, parse
+from heliograph.sim.scenario_files import load, parse
 
 SCENARIO = Path(__file__).with_name("dropped-frame.toml")
 TWO = """

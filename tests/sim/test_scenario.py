@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ConfigError
-from heliograph.sim.scenario import load, parse, shipped
+from heliograph.sim.scenario_files import load, parse, shipped
 from tests.examples import examples
 
 GOOD = """

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from heliograph.sim.run import play
-from heliograph.sim.scenario import Fault, Workload, load, shipped
+from heliograph.sim.scenario import Fault, Workload
+from heliograph.sim.scenario_files import load, shipped
 from tests.sweep.seeds import seeds_of
 
 NAMES = [name for name in shipped() if not name.startswith("network-") and name != "contents"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from heliograph.cli.main import app
 from heliograph.cli.simulate import parse_seeds, simulate
 from heliograph.errors import ConfigError, UsageError
-from heliograph.sim.scenario import shipped
+from heliograph.sim.scenario_files import shipped
 
 BUGGY = str(Path(__file__).with_name("dropped-frame.toml"))
 

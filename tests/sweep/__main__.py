@@ -20,7 +20,8 @@ from functools import cache
 from time import perf_counter
 
 from heliograph.sim.run import play
-from heliograph.sim.scenario import Scenario, load
+from heliograph.sim.scenario import Scenario
+from heliograph.sim.scenario_files import load
 from tests.sweep.seeds import listed
 
 VIOLATIONS_MAX = 5  # shown per failure

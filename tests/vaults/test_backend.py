@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from heliograph.errors import Reason
-from heliograph.live.vaults.backend import VaultError, make_backend
+from heliograph.live.vaults.backend import VaultError
+from heliograph.live.vaults.choice import make_backend
 from heliograph.live.vaults.sqlite import SqliteVault
 from heliograph.vault import Vault
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from heliograph.live.vaults.backend import make_backend
+from heliograph.live.vaults.choice import make_backend
 from heliograph.vault import KeysRead, Read, ReadKeys, Run, RunsRead, Vault
 from tests.vaults.subjects import NUMBERS
 

@@ -10,7 +10,8 @@ import pytest
 
 from heliograph.errors import Reason
 from heliograph.live.vaults import postgres as module
-from heliograph.live.vaults.backend import VaultError, make_backend
+from heliograph.live.vaults.backend import VaultError
+from heliograph.live.vaults.choice import make_backend
 from heliograph.live.vaults.postgres import PostgresVault
 from heliograph.live.vaults.tables import VERSION
 from heliograph.vault import Append, Put, Read, ReadKeys, Vault

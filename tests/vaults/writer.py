@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from heliograph.live.vaults.backend import make_backend
+from heliograph.live.vaults.choice import make_backend
 from heliograph.vault import Append, Put, ReadLogs, Vault
 
 

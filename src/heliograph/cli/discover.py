@@ -17,7 +17,8 @@ import typer
 from heliograph.cli.config import Chosen
 from heliograph.cli.connection import run, search_options
 from heliograph.cli.shape import FAILED, examples, group, say
-from heliograph.cli.tables import cell, show, table
+from heliograph.cli.tables import show
+from heliograph.maps.cells import cell, table
 
 if TYPE_CHECKING:
     from heliograph.client.discover import Discover

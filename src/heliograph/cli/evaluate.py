@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from heliograph.cli.shape import examples, fail, group, say
-from heliograph.cli.tables import table
 from heliograph.errors import UsageError
+from heliograph.maps.cells import table
 
 BROKERS_MAX = 20_000  # what a directory keeps by default
 RUNS_MAX = 10_000

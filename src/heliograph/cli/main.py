@@ -18,7 +18,6 @@ from heliograph.cli import (
     broker,
     ca,
     config,
-    demo,
     discover,
     evaluate,
     network,
@@ -29,6 +28,7 @@ from heliograph.cli import (
     token,
     version,
 )
+from heliograph.cli.demo import command as demo
 from heliograph.cli.shape import HELP_OPTIONS, examples, fail_with
 from heliograph.errors import HeliographError
 

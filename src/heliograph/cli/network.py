@@ -3,7 +3,7 @@
 In:    a number of brokers or a topology file; an administrator's questions.
 Out:   a running network; its map as tree, table, JSON or drawing; the way of a topic.
 State: none here; a network that runs is known by its folder (network_state.py).
-Not here: starting processes (network_processes.py), putting reports together (network_map.py).
+Not here: starting processes (network_processes.py), merging and drawing reports (maps/), topology files (topology/).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from heliograph.cli.shape import examples, fail, group, say
 from heliograph.errors import HeliographError, UsageError
 
 if TYPE_CHECKING:
-    from heliograph.cli.network_map import NetworkView
-    from heliograph.cli.network_processes import Network
+    from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.cli.network_state import LocalBroker, LocalNetwork
-    from heliograph.cli.topology import Topology
+    from heliograph.maps.view import NetworkView
+    from heliograph.topology.network import NetworkTopology
 
 app = group("Run many brokers on this machine, and look at a network.")
 
@@ -72,7 +72,7 @@ def up(
     """Start brokers and a directory on this machine, until Ctrl-C."""
     import signal
 
-    from heliograph.cli.network_processes import Network
+    from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.cli.network_state import default_folder
     from heliograph.model.identity import NETWORK_WORDS, network_is_valid
 
@@ -86,7 +86,7 @@ def up(
         say(f"the links leave {len(pieces)} parts that do not reach each other: {_first_of(pieces)}")
     where = folder.absolute() if folder is not None else default_folder()
     after = 0 if port_base is None else port_base + len(graph.brokers)
-    network = Network(graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
+    network = NetworkProcesses(graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
     stands = False
@@ -143,12 +143,13 @@ def show_map(
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file.")] = None,
 ) -> None:
     """Show brokers, clusters and links."""
-    from heliograph.cli.network_map import as_text, merged
+    from heliograph.maps.text import as_text
+    from heliograph.maps.view import merged
 
     where, network = _asked(there, folder)
     view = merged([ask(there, MAP)]) if network is None else _local_view(where, network)
     if svg is not None:
-        from heliograph.cli.network_svg import draw
+        from heliograph.maps.svg import draw
 
         svg.write_text(draw(view), "utf-8")
         say(f"{svg}: {len(view.brokers)} brokers drawn")
@@ -183,8 +184,8 @@ def trace(
     from dataclasses import replace
 
     from heliograph.cli.network_state import running
-    from heliograph.cli.network_trace import as_text
     from heliograph.cli.payload import header as parse_header
+    from heliograph.maps.trace import as_text
 
     where, network = _asked(there, folder)
     if network is not None:
@@ -207,10 +208,10 @@ def trace(
         print(line)
 
 
-def _topology(count: int | None, clusters: int, file: Path | None) -> Topology:
+def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:
     from heliograph.cli.files import read_file
-    from heliograph.cli.topology import drawn, read_topology
     from heliograph.errors import ConfigError
+    from heliograph.topology.network import generated, read_topology
 
     if count is not None and file is not None:
         raise UsageError(f"give a number of brokers ({count}) or a topology file ({file}), not both")
@@ -226,10 +227,10 @@ def _topology(count: int | None, clusters: int, file: Path | None) -> Topology:
     assert count is not None
     if clusters > count:
         raise UsageError(f"{count} brokers cannot make {clusters} clusters")
-    return drawn(count, clusters)
+    return generated(count, clusters)
 
 
-def _show_brokers(network: Network, as_json: bool) -> None:
+def _show_brokers(network: NetworkProcesses, as_json: bool) -> None:
     from heliograph.cli.tables import show
 
     rows: list[dict[str, Any]] = [
@@ -246,7 +247,7 @@ def _show_brokers(network: Network, as_json: bool) -> None:
     print(end="", flush=True)  # whoever reads this through a pipe waits for it
 
 
-def _watch(network: Network) -> None:
+def _watch(network: NetworkProcesses) -> None:
     """Stay until Ctrl-C, or until nothing is left to stay for."""
     import time
 
@@ -287,9 +288,9 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
     """All brokers of a local network, asked at the same time."""
     import asyncio
 
-    from heliograph.cli.network_map import RUNNING, SILENT, SeenBroker, SeenDirectory, merged
     from heliograph.cli.network_processes import administrating, listens
     from heliograph.cli.network_state import processes
+    from heliograph.maps.view import RUNNING, SILENT, SeenBroker, SeenDirectory, merged
 
     reports: dict[str, dict[str, Any]] = {}
 
@@ -318,8 +319,7 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
     view = merged([reports[name] for name in sorted(reports)], silent)
     pids = {name: process.pid for name, process in processes(where, network).items()}  # as they are now
     for broker in network.brokers:
-        seen = view.brokers[broker.name]
-        seen.address, seen.pid = broker.address, pids.get(broker.name)
+        view.brokers[broker.name].locate(broker.address, pids.get(broker.name))
     for directory in network.directories:
         pid = pids.get(directory.name)
         state = SILENT if pid is None else RUNNING

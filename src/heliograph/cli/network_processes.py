@@ -31,10 +31,10 @@ from heliograph.cli import network_state as state
 from heliograph.cli.connection import Connection, connected
 from heliograph.cli.files import locked, private_folder, write_file
 from heliograph.cli.network_state import HOST, LocalBroker, LocalDirectory, LocalNetwork
-from heliograph.cli.topology import Topology
 from heliograph.discovery.brokers.config import DIRECTORY_PORT
 from heliograph.errors import HeliographError
 from heliograph.live.runtime import node_environment
+from heliograph.topology.network import NetworkTopology
 
 if TYPE_CHECKING:
     from heliograph.live.client import Client
@@ -56,11 +56,11 @@ def new_key() -> bytes:
     return f"{secrets.token_hex(KEY_BYTES)}\n".encode()
 
 
-class Network:
+class NetworkProcesses:
     """A network that this process started."""
 
     def __init__(
-        self, topology: Topology, folder: Path, *, name: str = "", bdn: bool = True, bdn_port: int = 0
+        self, topology: NetworkTopology, folder: Path, *, name: str = "", bdn: bool = True, bdn_port: int = 0
     ) -> None:
         self.topology = topology.with_slots()
         self.folder = folder
@@ -251,7 +251,7 @@ class Network:
                 await asyncio.sleep(POLL_S)
 
 
-def directory_name(topology: Topology) -> str:
+def directory_name(topology: NetworkTopology) -> str:
     """What a network's directory is called, and its files: not like a broker."""
     taken = [broker.name for broker in topology.brokers]
     return next(name for name in ("bdn", *(f"bdn-{number}" for number in range(len(taken)))) if name not in taken)
@@ -272,7 +272,7 @@ async def listens(port: int) -> bool:
     return True
 
 
-def is_complete(topology: Topology, name: str, report: dict[str, Any]) -> bool:
+def is_complete(topology: NetworkTopology, name: str, report: dict[str, Any]) -> bool:
     """True if a broker's map shows everything that the drawn graph lets it reach."""
     clusters = {broker.name: broker.cluster for broker in topology.brokers}
     mine = clusters[name]
@@ -306,7 +306,7 @@ def refuse_running(folder: Path) -> None:
     state.remove_files(folder, [each.name for each in network.parts])
 
 
-def refuse_others_files(folder: Path, topology: Topology) -> None:
+def refuse_others_files(folder: Path, topology: NetworkTopology) -> None:
     """Say no before a file is overwritten that no network of ours left here."""
     names = [directory_name(topology), *(broker.name for broker in topology.brokers)]
     paths = [folder / state.KEY, *(state.settings_of(folder, name) for name in names)]

@@ -3,7 +3,7 @@
 In:    a folder; the brokers that were started in it.
 Out:   files that only their owner can read; which of the processes still run.
 State: `network.json` in the folder, from `network up` to `network down`.
-Not here: starting and stopping (network_processes.py), what the brokers say (network_map.py).
+Not here: starting and stopping (network_processes.py), what the brokers report (maps/view.py).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import psutil  # type: ignore[import-untyped]
 from heliograph.cli.files import read_file, write_file
 from heliograph.errors import HeliographError
 from heliograph.model.identity import NETWORK_LENGTH_MAX, network_is_valid
-from heliograph.sim.reading import read_table
+from heliograph.topology.tables import read_table
 
 if TYPE_CHECKING:
-    from heliograph.cli.topology import DrawnBroker
+    from heliograph.topology.network import PlannedBroker
 
 HOST = "127.0.0.1"
 STATE, KEY = "network.json", "network.key"
@@ -110,7 +110,7 @@ def write_directory(folder: Path, name: str, port: int) -> None:
 
 
 def write_settings(
-    folder: Path, name: str, broker: DrawnBroker, ports: Iterable[int], directories: Iterable[LocalDirectory] = ()
+    folder: Path, name: str, broker: PlannedBroker, ports: Iterable[int], directories: Iterable[LocalDirectory] = ()
 ) -> None:
     """A broker's settings, with links to brokers on these ports; `heliograph broker run --config` works with them."""
     lines = [

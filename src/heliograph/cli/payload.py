@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from heliograph.errors import UsageError
+from heliograph.maps.cells import readable
 from heliograph.model.topics import filter_fault, quoted, topic_fault
 
 if TYPE_CHECKING:
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 
 _KEYS = ("topic", "payload", "payload_base64", "headers")
 _TOLD = ("origin", "sequence", "timestamp_us")  # what `subscribe --json` adds; a republication gets its own
-
-
-def readable(data: bytes) -> str:
-    """A payload for people. Printable text stays as it is; in anything else, what is not printable is escaped."""
-    text = data.decode(errors="backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def as_text(publication: Publication) -> str:

@@ -68,7 +68,7 @@ async def _ask(
 ) -> None:
     from heliograph.cli.lines import read_whole
     from heliograph.cli.payload import as_json as json_line
-    from heliograph.cli.payload import readable
+    from heliograph.maps.cells import readable
 
     data = await read_whole(sys.stdin.fileno()) if payload == STDIN else payload.encode(errors="surrogateescape")
     async with c.connected(there, name="heliograph request") as client:

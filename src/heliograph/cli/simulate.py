@@ -67,7 +67,7 @@ def simulate(
 ) -> int:
     """Play a scenario with one seed or many; the exit code."""
     from heliograph.sim.run import play
-    from heliograph.sim.scenario import load
+    from heliograph.sim.scenario_files import load
 
     plan = load(scenario)
     wanted = range(seed, seed + 1) if seeds is None else parse_seeds(seeds)
@@ -197,7 +197,7 @@ def _show(result: Result, took_s: float) -> None:
 
 
 def _list() -> None:
-    from heliograph.sim.scenario import load, shipped
+    from heliograph.sim.scenario_files import load, shipped
 
     for name in shipped():
         print(f"{name:<16} {load(name).scenario.about}")

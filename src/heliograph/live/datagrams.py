@@ -14,16 +14,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
 
 from heliograph.errors import Reason
+from heliograph.live.inputs import MachineInputs
 from heliograph.live.links import format_address
 from heliograph.machine import Address, Instant, Socket, SocketFailed, SocketName, SocketOpened
 from heliograph.notes import DatagramsUnsent, SocketRefused
-
-if TYPE_CHECKING:
-    from heliograph.live.loop import Driver, Runner
 
 DATAGRAM_BYTES_MAX = 65_507  # what fits into one IPv4 datagram
 READS_PER_TURN = 64  # then others on the loop get their turn
@@ -38,21 +36,22 @@ Name = tuple[int, str]
 """A socket family and a host name."""
 
 
-class Datagrams:
+class UdpSockets:
     """All datagram sockets of a driver."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, keep: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self.unsent = 0  # did not leave, for whatever reason
-        self._driver = driver
-        self._doors: dict[tuple[str, SocketName], Door] = {}
+        self._loop = loop
+        self._keep = keep  # runs a coroutine beside the loop's own work
+        self._open: dict[tuple[str, SocketName], UdpSocket] = {}
         self._closed = False
         self._found: dict[Name, tuple[str, float]] = {}  # numeric host, and until when to believe it
-        self._waiting: dict[Name, list[tuple[Door, int, bytes]]] = {}
+        self._waiting: dict[Name, list[tuple[UdpSocket, int, bytes]]] = {}
         self._noted: dict[tuple[str, Reason], tuple[int, float]] = {}  # not told yet, and when it may be told
 
-    async def open(self, runner: Runner, spec: Socket) -> Address | None:
+    async def open(self, runner: MachineInputs, spec: Socket) -> Address | None:
         """Open a socket and tell its machine; None if it cannot be had, which is worth a note and no more."""
-        assert (runner.name, spec.name) not in self._doors, f"two sockets of {runner.name} are called {spec.name}"
+        assert (runner.name, spec.name) not in self._open, f"two sockets of {runner.name} are called {spec.name}"
         try:
             bound = await self._bind(spec)
         except (OSError, ValueError, OverflowError) as error:
@@ -60,8 +59,8 @@ class Datagrams:
             runner.note(SocketRefused(spec.name, format_address((spec.group or spec.host, spec.port)), problem))
             runner.tell(SocketFailed(spec.name, problem))
             return None
-        door = self._doors[runner.name, spec.name] = Door(self, runner, spec.name, bound)
-        self._driver.loop.add_reader(bound, door.read)
+        opened = self._open[runner.name, spec.name] = UdpSocket(self, runner, spec.name, bound)
+        self._loop.add_reader(bound, opened.read)
         address = cast(Address, bound.getsockname()[:2])
         runner.tell(SocketOpened(spec.name, address))
         return address
@@ -70,7 +69,7 @@ class Datagrams:
         host = spec.group or spec.host
         family = _family(host)
         if family is None:
-            infos = await self._driver.loop.getaddrinfo(host, spec.port, type=socket.SOCK_DGRAM)
+            infos = await self._loop.getaddrinfo(host, spec.port, type=socket.SOCK_DGRAM)
             family, host = infos[0][0], cast(str, infos[0][4][0])
         if self._closed:
             raise OSError("the node stops")
@@ -90,62 +89,62 @@ class Datagrams:
             raise
         return bound
 
-    def send(self, runner: Runner, datagrams: Sequence[tuple[SocketName, Address, bytes]]) -> None:
+    def send(self, runner: MachineInputs, datagrams: Sequence[tuple[SocketName, Address, bytes]]) -> None:
         """Send what a machine wants sent; what cannot be sent is counted and noted."""
         for name, (host, port), data in datagrams:
-            door = self._doors.get((runner.name, name))
-            if door is None:
+            opened = self._open.get((runner.name, name))
+            if opened is None:
                 self.note_unsent(runner, name, Reason.SOCKET_MISSING, "no socket of this name is open")
             elif len(data) > DATAGRAM_BYTES_MAX:
                 self.note_unsent(runner, name, Reason.DATAGRAM_TOO_LARGE, f"{len(data)} bytes")
             else:
-                self._send(door, host, port, data)
+                self._send(opened, host, port, data)
 
-    def _send(self, door: Door, host: str, port: int, data: bytes) -> None:
-        name = (door.family, host)
+    def _send(self, opened: UdpSocket, host: str, port: int, data: bytes) -> None:
+        name = (opened.family, host)
         found = self._found.get(name)
-        if found is not None and found[1] > self._driver.loop.time():
-            door.send((found[0], port), data)
+        if found is not None and found[1] > self._loop.time():
+            opened.send((found[0], port), data)
         elif _family(host) is not None:  # numeric, so nothing to look up; of another family: the socket refuses it
             self._remember(name, host)
-            door.send((host, port), data)
+            opened.send((host, port), data)
         else:
-            self._look_up(name, door, port, data)
+            self._look_up(name, opened, port, data)
 
-    def _look_up(self, name: Name, door: Door, port: int, data: bytes) -> None:
+    def _look_up(self, name: Name, opened: UdpSocket, port: int, data: bytes) -> None:
         waiting = self._waiting.setdefault(name, [])
         if len(waiting) >= WAITING_MAX or len(self._waiting) > WAITING_MAX:
-            door.note_unsent("too many datagrams wait for host names")
+            opened.note_unsent("too many datagrams wait for host names")
             if not waiting:
                 del self._waiting[name]
             return
-        waiting.append((door, port, data))
+        waiting.append((opened, port, data))
         if len(waiting) == 1:
-            self._driver.network.keep(self._find(name))
+            self._keep(self._find(name))
 
     async def _find(self, name: Name) -> None:
         family, host = name
         problem = ""
         try:
-            infos = await self._driver.loop.getaddrinfo(host, None, family=family, type=socket.SOCK_DGRAM)
+            infos = await self._loop.getaddrinfo(host, None, family=family, type=socket.SOCK_DGRAM)
             self._remember(name, cast(str, infos[0][4][0]))
         except (OSError, UnicodeError) as error:  # the latter: not even the form of a name
             problem = f"{host}: {error}"
-        for door, port, data in self._waiting.pop(name):
+        for opened, port, data in self._waiting.pop(name):
             if problem:
-                door.note_unsent(problem)
+                opened.note_unsent(problem)
             else:
-                door.send((self._found[name][0], port), data)
+                opened.send((self._found[name][0], port), data)
 
     def _remember(self, name: Name, host: str) -> None:
         if len(self._found) >= NAMES_MAX:
             del self._found[next(iter(self._found))]
-        self._found[name] = (host, self._driver.loop.time() + NAME_S)
+        self._found[name] = (host, self._loop.time() + NAME_S)
 
-    def note_unsent(self, runner: Runner, name: SocketName, reason: Reason, problem: str) -> None:
+    def note_unsent(self, runner: MachineInputs, name: SocketName, reason: Reason, problem: str) -> None:
         """Count a datagram that did not leave. A flood of them must not become a flood of notes."""
         self.unsent += 1
-        now = self._driver.loop.time()
+        now = self._loop.time()
         count, at = self._noted.get((runner.name, reason), (0, now))
         if now < at:
             self._noted[runner.name, reason] = (count + 1, at)
@@ -156,19 +155,19 @@ class Datagrams:
     def close(self) -> None:
         """Close every socket."""
         self._closed = True
-        for door in self._doors.values():
-            door.close(self._driver.loop)
-        self._doors.clear()
+        for opened in self._open.values():
+            opened.close(self._loop)
+        self._open.clear()
 
 
-class Door:
+class UdpSocket:
     """One open socket."""
 
-    __slots__ = ("_buffer", "_datagrams", "_name", "_runner", "_socket", "family")
+    __slots__ = ("_buffer", "_name", "_runner", "_socket", "_sockets", "family")
 
-    def __init__(self, datagrams: Datagrams, runner: Runner, name: SocketName, bound: socket.socket) -> None:
+    def __init__(self, sockets: UdpSockets, runner: MachineInputs, name: SocketName, bound: socket.socket) -> None:
         self.family = bound.family
-        self._datagrams = datagrams
+        self._sockets = sockets
         self._runner = runner
         self._name = name
         self._socket = bound
@@ -202,7 +201,7 @@ class Door:
 
     def note_unsent(self, problem: str) -> None:
         """It did not leave."""
-        self._datagrams.note_unsent(self._runner, self._name, Reason.DATAGRAM_UNSENT, problem)
+        self._sockets.note_unsent(self._runner, self._name, Reason.DATAGRAM_UNSENT, problem)
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
         """No more."""

@@ -18,16 +18,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heliograph.errors import Reason
-from heliograph.live.vaults.backend import Backend, VaultError, make_backend
+from heliograph.live.inputs import MachineInputs
+from heliograph.live.vaults.backend import Backend, VaultError
+from heliograph.live.vaults.choice import make_backend
 from heliograph.machine import Ticket
 from heliograph.notes import VaultFound, VaultRefused
 from heliograph.vault import Change, Committed, Query, Vault, VaultFailed, VaultOpened, size_of
-
-if TYPE_CHECKING:
-    from heliograph.live.loop import Driver, Runner
 
 COMMITS_MAX = 65_536  # waiting; machines have windows of their own, which are smaller
 WAITING_BYTES_MAX = 256 << 20
@@ -49,18 +48,18 @@ Answers = list[tuple[Ticket, Any]]
 class Disks:
     """All vaults of a driver."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._disks: dict[str, Disk] = {}
 
-    async def open(self, runner: Runner, vault: Vault) -> Reason | None:
+    async def open(self, runner: MachineInputs, vault: Vault) -> Reason | None:
         """Open a machine's vault and tell the machine; None, or why it is not open. It may be later."""
         assert runner.name not in self._disks, f"{runner.name} has two vaults"
-        disk = self._disks[runner.name] = Disk(self._driver, runner, vault)
+        disk = self._disks[runner.name] = Disk(self._loop, runner, vault)
         disk.start()
         return await disk.tried
 
-    def commit(self, runner: Runner, commits: Sequence[tuple[Ticket, Sequence[Change]]]) -> None:
+    def commit(self, runner: MachineInputs, commits: Sequence[tuple[Ticket, Sequence[Change]]]) -> None:
         """Commit what a machine wants."""
         disk = self._disks.get(runner.name)
         if disk is not None:
@@ -69,7 +68,7 @@ class Disks:
         for ticket, _ in commits:
             runner.fail_soon(ticket, Reason.VAULT_MISSING)
 
-    def read(self, runner: Runner, reads: Sequence[tuple[Ticket, Query]]) -> None:
+    def read(self, runner: MachineInputs, reads: Sequence[tuple[Ticket, Query]]) -> None:
         """Read what a machine wants."""
         disk = self._disks.get(runner.name)
         if disk is not None:
@@ -98,11 +97,11 @@ class Disks:
 class Disk:
     """One vault with its thread. What is below "On the thread" is called there, everything else on the loop."""
 
-    def __init__(self, driver: Driver, runner: Runner, vault: Vault) -> None:
-        self._loop = driver.loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, runner: MachineInputs, vault: Vault) -> None:
+        self._loop = loop
         self._runner = runner
         self._vault = vault
-        self.tried: asyncio.Future[Reason | None] = driver.loop.create_future()  # what the first attempt came to
+        self.tried: asyncio.Future[Reason | None] = loop.create_future()  # what the first attempt came to
         self.ended = asyncio.Event()
         self._life = 0
         # Shared, under the lock of the condition:

@@ -14,20 +14,18 @@ import asyncio
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heliograph.broker.commands import LoadSettings
 from heliograph.errors import ConfigError, Reason
+from heliograph.live.inputs import MachineInputs
 from heliograph.machine import Job, Ticket
 from heliograph.notes import ReloadFailed
-
-if TYPE_CHECKING:
-    from heliograph.live.loop import Runner
 
 WORKERS = 2  # a job releases the interpreter (scrypt) or is rare (reload)
 JOBS_MAX = 1_024  # waiting or running; beyond it a job fails at once
 
-_Work = tuple["Runner", Ticket, Callable[[], Any]]
+_Work = tuple[MachineInputs, Ticket, Callable[[], Any]]
 
 
 class Workers:
@@ -41,7 +39,7 @@ class Workers:
         self._jobs = 0
         self._ended = False
 
-    def start(self, runner: Runner, ticket: Ticket, job: Job) -> None:
+    def start(self, runner: MachineInputs, ticket: Ticket, job: Job) -> None:
         """Run a job soon; its result comes back by the ticket."""
         if self._jobs >= JOBS_MAX or self._ended:
             runner.fail_soon(ticket, Reason.REQUESTS_OVER_LIMIT)
@@ -82,7 +80,7 @@ class Workers:
         if not self._ended:
             call(*arguments)
 
-    def _failed(self, runner: Runner, ticket: Ticket, error: Exception) -> None:
+    def _failed(self, runner: MachineInputs, ticket: Ticket, error: Exception) -> None:
         if isinstance(error, ConfigError):
             runner.note(ReloadFailed(error.problems))
             runner.failed(ticket, Reason.CONFIG_INVALID)

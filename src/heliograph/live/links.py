@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, cast
 
 from heliograph.errors import Reason
 from heliograph.live.clock import now_ns
+from heliograph.live.inputs import MachineInputs
+from heliograph.live.link_table import LinkTable, Outlet
 from heliograph.live.tls import peer_identity, reason_of
 from heliograph.machine import LinkId, Peer, Ticket, TurnedAway
-
-if TYPE_CHECKING:
-    from heliograph.live.loop import Runner
-    from heliograph.live.network import Network
 
 VECTORED_BYTES = 8_192  # a chunk larger than this is worth a vectored write
 PRESS_BYTES = 1 << 20  # a transport's buffer above this presses the machine …
@@ -29,32 +26,17 @@ FLUSH_S = 1.0  # what was written before a hangup has so long to leave
 LINGER_S = 0.25  # after it has left: a peer that reads the reason hangs up itself by then
 DISCARD_BYTES_MAX = 4 << 20  # what a peer may go on sending after our hangup
 
-Outlet = Callable[[list[bytes]], None]
 
-
-class End(Protocol):
-    """This side's end of a link: a socket's or a pipe's."""
-
-    def hold(self, held: bool) -> None:
-        """Stop or resume reading."""
-
-    def hang_up(self, reason: Reason) -> None:
-        """End the link after what was written to it."""
-
-    def abort(self) -> None:
-        """End the link now."""
-
-
-class Link(asyncio.BaseProtocol):
+class SocketLink(asyncio.BaseProtocol):
     """One TCP link. The loop makes the ``bytes`` of a read itself: one call of ours per read."""
 
     def __init__(
-        self, runner: Runner, network: Network, *, listener: str | None = None, ticket: Ticket | None = None
+        self, runner: MachineInputs, links: LinkTable, *, listener: str | None = None, ticket: Ticket | None = None
     ) -> None:
         self._runner = runner
-        self._network = network
+        self._links = links
         self._shortcut = runner.shortcut
-        self._writes = network.writes
+        self._writes = links.writes
         self._listener = listener
         self._ticket = ticket
         self._transport: asyncio.Transport | None = None
@@ -77,7 +59,7 @@ class Link(asyncio.BaseProtocol):
             return
         link.set_write_buffer_limits(high=PRESS_BYTES, low=RELIEF_BYTES)
         link.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.number = self._network.add(self, outlet_of(link), link.write)
+        self.number = self._links.add_socket(self, outlet_of(link), link.write)
         self._deaf = False
         machine = self._runner.machine
         self._runner.hand("attach", self.number, machine.attach, self.number, self._peer(link))
@@ -87,9 +69,9 @@ class Link(asyncio.BaseProtocol):
 
         A link that we have ended, and that only waits for its peer to hear so, gives up its descriptor first.
         """
-        if self._listener is None or transport.get_extra_info("socket").fileno() < self._network.peers_max:
+        if self._listener is None or transport.get_extra_info("socket").fileno() < self._links.peers_max:
             return False
-        if self._network.hurry():
+        if self._links.end_lingering():
             return False
         self.turn_away(transport, Reason.LINKS_OVER_LIMIT, "no more files may be opened for peers; raise ulimit -n")
         transport.abort()
@@ -120,7 +102,7 @@ class Link(asyncio.BaseProtocol):
     def eof_received(self) -> bool:
         """The peer will send no more. The loop flushes what is written and ends the link."""
         self._detach(Reason.CLOSED)
-        self._network.later(FLUSH_S, self.abort)  # it may not read either
+        self._links.later(FLUSH_S, self.abort)  # it may not read either
         return False  # the loop ends the link, and says so by connection_lost
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -128,7 +110,7 @@ class Link(asyncio.BaseProtocol):
         self._transport = None
         if self.is_attached:
             self._detach(Reason.CLOSED if exc is None else reason_of(exc))
-            self._network.remove(self)
+            self._links.remove(self)
 
     def pause_writing(self) -> None:
         """The transport's buffer is full."""
@@ -159,14 +141,14 @@ class Link(asyncio.BaseProtocol):
         self.hold(False)
         self._reason = reason
         self._deaf = True
-        self._network.linger(self)
+        self._links.linger(self)
         try:
             if self._transport.can_write_eof():
                 self._transport.write_eof()  # the peer reads to the end, hangs up, and we hear of it
-                self._network.later(LINGER_S, self.linger_over)
+                self._links.later(LINGER_S, self.linger_over)
             else:
                 self._transport.close()  # TLS: flushes and says so
-            self._network.later(FLUSH_S, self.abort)
+            self._links.later(FLUSH_S, self.abort)
         except OSError:
             self.abort()  # the peer was faster
 
@@ -191,7 +173,7 @@ class Link(asyncio.BaseProtocol):
             return
         self._detached = True
         self._deaf = True
-        self._network.silence(self)
+        self._links.silence(self.number)
         self._runner.hand("detach", self.number, self._runner.machine.detach, self.number, self._reason or reason)
 
     def _overhear(self, nbytes: int) -> None:
@@ -214,44 +196,45 @@ class Link(asyncio.BaseProtocol):
 class PipeEnd:
     """One end of an in-process link. What is written at the other end is received here, by reference."""
 
-    def __init__(self, network: Network, runner: Runner) -> None:
-        self._network = network
+    def __init__(self, links: LinkTable, runner: MachineInputs, other: PipeEnd | None = None) -> None:
+        self._links = links
         self._runner = runner
-        self.number = network.add(self, self._write, self._write_alone)
-        self.other: PipeEnd = self
+        self.number = links.add(self, self._write, self._write_alone)
+        self._other = self if other is None else other
         self._detached = False
+        if other is not None:
+            other._other = self
 
     def hold(self, held: bool) -> None:
         """Nothing waits in a pipe, so there is nothing to hold."""
 
     def hang_up(self, reason: Reason) -> None:
-        """Both ends are gone once what was written has been received."""
+        """End both ends once what was written has been received."""
         self._detach(reason)
-        self.other._detach(Reason.CLOSED)
+        self._other._detach(Reason.CLOSED)
 
     def abort(self) -> None:
         """A pipe ends with its process."""
 
     def _write(self, frames: list[bytes]) -> None:
-        self._network.driver.work.append((self.other._runner, self.other._receive, (frames,)))
+        self._other._runner.queue(self._other._receive, frames)
 
     def _write_alone(self, data: bytes) -> None:
-        """For a shortcut, which is no input that work is looked for after: it would wait for the next one."""
+        """The write of a shortcut. No input follows it that would work through the queue, so that is done here."""
         self._write([data])
-        self._network.driver.go_on()
+        self._runner.go_on()
 
     def _receive(self, frames: list[bytes], now: int) -> None:
         receive = self._runner.machine.receive
-        inputs = self._network.driver.inputs
         for frame in frames:
-            inputs.append(("receive", self.number, len(frame)))
+            self._runner.record("receive", self.number, len(frame))
             receive(self.number, frame, now)
 
     def _detach(self, reason: Reason) -> None:
         if not self._detached:
             self._detached = True
-            self._network.forget(self.number)
-            self._network.driver.work.append((self._runner, self._runner.machine.detach, (self.number, reason)))
+            self._links.forget(self.number)
+            self._runner.queue(self._runner.machine.detach, self.number, reason)
 
 
 def outlet_of(transport: asyncio.Transport) -> Outlet:

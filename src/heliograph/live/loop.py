@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason, UsageError
 from heliograph.live.clock import CLOCK_S, now_ns, wall_ns
-from heliograph.live.datagrams import Datagrams
+from heliograph.live.datagrams import UdpSockets
 from heliograph.live.disk import Disks
 from heliograph.live.jobs import Workers
-from heliograph.live.network import Network
+from heliograph.live.network import LiveNetwork
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Socket, Ticket, no_shortcut
 from heliograph.notes import Note
 from heliograph.vault import Vault
@@ -72,7 +72,7 @@ class Runner:
         self._receive = machine.receive
         self._take = machine.take
         self.shortcut: Shortcut = no_shortcut if driver.on_carried else getattr(machine, "shortcut", no_shortcut)
-        self._outlets = driver.network.outlets
+        self._outlets = driver.network.links.outlets
         self._heard = driver.heard
         self._on_carried = driver.on_carried
         self._wanted: Instant | None = None
@@ -136,6 +136,18 @@ class Runner:
         except Exception as error:
             driver.crash(self.name, error)
 
+    def queue(self, call: Callable[..., None], *arguments: Any) -> None:
+        """An input that has to wait until the effects of the present one have been carried out."""
+        self._driver.work.append((self, call, arguments))
+
+    def go_on(self) -> None:
+        """Work through queued inputs now, unless that is being done already."""
+        self._driver.go_on()
+
+    def record(self, kind: str, number: int, length: int) -> None:
+        """Remember an input, for the report of a crash."""
+        self._driver.inputs.append((kind, number, length))
+
     def settle(self) -> None:
         """The program has called the machine directly (``Publisher.publish``): carry out what follows."""
         driver = self._driver
@@ -186,9 +198,9 @@ class Runner:
             for note in effects.notes:
                 self._heard(self.name, note)
         for link, held in effects.holds:
-            driver.network.hold(link, held)
+            driver.network.links.hold(link, held)
         for link, reason in effects.hangups:
-            driver.network.hang_up(link, reason)
+            driver.network.links.hang_up(link, reason)
         if effects.stop:
             driver.stopped.set()
         for ticket, dial in effects.dials:
@@ -292,9 +304,9 @@ class Driver:
         self.settling = False
         self.heard = heard
         self.on_carried = carried
-        self.network = Network(self, tls)
-        self.datagrams = Datagrams(self)
-        self.disks = Disks(self)
+        self.network = LiveNetwork(self.loop, tls)
+        self.datagrams = UdpSockets(self.loop, self.network.keep)
+        self.disks = Disks(self.loop)
         self.workers = Workers(self.loop, load_settings)
         self.runners = {name: Runner(self, name, machine) for name, machine in machines.items()}
         self._pipes = pipes

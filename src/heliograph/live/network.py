@@ -1,8 +1,8 @@
-"""The live network: all links of a driver, and how they come to be: listeners, dials, pipes.
+"""The live network: listeners, dials and pipes.
 
-In:    what machines want of the network; peers that dial in.
-Out:   links, attached to the machine they belong to; an outlet per link for what machines write.
-State: links by number, listeners, dials under way.
+In:    listeners to open; dials of machines; peers that dial in.
+Out:   links, attached to the machine they belong to.
+State: listeners, dials under way; the links are in link_table.py.
 Not here: what happens on a link (links.py), TLS below it (secure.py), the order of work (loop.py).
 """
 
@@ -13,18 +13,16 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from heliograph.broker.config import ListenerConfig
 from heliograph.errors import Reason
-from heliograph.live.descriptors import peers_max
-from heliograph.live.links import FLUSH_S, LINGER_S, End, Link, Outlet, PipeEnd, format_address
-from heliograph.live.secure import Door, SecureLayer
+from heliograph.live.inputs import MachineInputs
+from heliograph.live.link_table import LinkTable
+from heliograph.live.links import FLUSH_S, LINGER_S, PipeEnd, SocketLink, format_address
+from heliograph.live.secure import Handshakes, SecureLayer
 from heliograph.live.tls import TlsContexts, reason_of
 from heliograph.machine import Address, Dial, LinkId, Ticket
-
-if TYPE_CHECKING:
-    from heliograph.live.loop import Driver, Runner
 
 LINGER_STOP_S = 0.05  # how long peers may take to hang up themselves when the whole node stops
 DIAL_S = 5.0
@@ -32,120 +30,49 @@ BACKLOG = 1_024  # dials that wait for the loop; the system drops more, and thei
 BACKLOG_MIN = 100  # asyncio accepts as many in one go, before it can close any: with few descriptors not too many
 
 
-class Network:
-    """All links of a driver."""
+class LiveNetwork:
+    """How the links of a driver come up, and how all of them end."""
 
-    def __init__(self, driver: Driver, tls: TlsContexts | None) -> None:
-        self.driver = driver
+    def __init__(self, loop: asyncio.AbstractEventLoop, tls: TlsContexts | None) -> None:
+        self.links = LinkTable(loop)
         self.tls = tls
-        self.outlets: dict[LinkId, Outlet] = {}
-        self.writes: dict[LinkId, Callable[[bytes], None]] = {}  # the same for one piece
-        self._ends: dict[LinkId, End] = {}
-        self._sockets: dict[Link, None] = {}  # until their transport is gone
-        self._lingering: dict[Link, None] = {}  # hung up, until their peer has heard so
-        self._raw: dict[SecureLayer, None] = {}  # TCP below TLS, until it is gone
+        self._loop = loop
         self._servers: list[asyncio.Server] = []
-        self._doors: list[Door] = []
+        self._handshakes: list[Handshakes] = []  # one per secure listener
         self._tasks: set[asyncio.Task[None]] = set()
-        self._next: LinkId = 1
         self._closing = False
-        self.peers_max = peers_max()  # above the highest descriptor that a peer who dials in may take
-        self._empty = asyncio.Event()
 
-    def add(self, end: End, outlet: Outlet, write: Callable[[bytes], None]) -> LinkId:
-        """Number a link."""
-        number = self._next
-        self._next = number + 1
-        self._ends[number] = end
-        self.outlets[number] = outlet
-        self.writes[number] = write
-        if isinstance(end, Link):
-            self._sockets[end] = None
-        return number
+    @property
+    def peers_max(self) -> int:
+        """Descriptors from this one on are not for peers that dial in."""
+        return self.links.peers_max
 
-    def silence(self, link: Link) -> None:
-        """Nothing more is written to this link."""
-        self.outlets.pop(link.number, None)
-        self.writes.pop(link.number, None)
-
-    def linger(self, link: Link) -> None:
-        """It was hung up, and its peer should hear why."""
-        self.silence(link)
-        self._lingering[link] = None
-
-    def hurry(self) -> bool:
-        """Close the link that has lingered for longest; False if there is none."""
-        link = next(iter(self._lingering), None)
-        if link is None:
-            return False
-        del self._lingering[link]
-        link.abort()
-        return True
-
-    def forget(self, number: LinkId) -> None:
-        """A pipe's end is gone."""
-        self.outlets.pop(number, None)
-        self.writes.pop(number, None)
-        self._ends.pop(number, None)
-
-    def remove(self, link: Link) -> None:
-        """A socket is gone."""
-        self.forget(link.number)
-        self._sockets.pop(link, None)
-        self._lingering.pop(link, None)
-        if not self._sockets:
-            self._empty.set()
-
-    def add_raw(self, layer: SecureLayer) -> None:
-        """A TCP link below TLS is up."""
-        self._raw[layer] = None
-
-    def remove_raw(self, layer: SecureLayer) -> None:
-        """It is gone."""
-        self._raw.pop(layer, None)
-
-    def join(self, here: Runner, there: Runner) -> tuple[LinkId, LinkId]:
-        """A pipe between two machines; the numbers of its ends."""
-        one, other = PipeEnd(self, here), PipeEnd(self, there)
-        one.other, other.other = other, one
+    def join(self, here: MachineInputs, there: MachineInputs) -> tuple[LinkId, LinkId]:
+        """Make a pipe between two machines; the numbers of its ends."""
+        one = PipeEnd(self.links, here)
+        other = PipeEnd(self.links, there, one)
         return one.number, other.number
 
-    def hold(self, number: LinkId, held: bool) -> None:
-        """Stop or resume reading a link."""
-        end = self._ends.get(number)
-        if end is not None:
-            end.hold(held)
-
-    def hang_up(self, number: LinkId, reason: Reason) -> None:
-        """End a link."""
-        end = self._ends.get(number)
-        if end is not None:
-            end.hang_up(reason)
-
-    def later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call it then."""
-        self.driver.loop.call_later(seconds, call)
-
-    async def listen(self, runner: Runner, listener: ListenerConfig) -> Address:
+    async def listen(self, runner: MachineInputs, listener: ListenerConfig) -> Address:
         """Open an address; the one that was really taken comes back."""
         context = None if self.tls is None else self.tls.server
         if listener.secure and context is None:
             raise OSError(errno.EINVAL, f"listener {listener.name} is secure but has no certificate")
         sockets = await self._bind(listener)
-        backlog = min(BACKLOG, max(BACKLOG_MIN, self.peers_max // 8))
+        backlog = min(BACKLOG, max(BACKLOG_MIN, self.links.peers_max // 8))
         for bound in sockets:
             if listener.secure and context is not None:
                 accept = self._secure(runner, listener, context)
             else:
                 accept = self._plain(runner, listener)
-            self._servers.append(await self.driver.loop.create_server(accept, sock=bound, backlog=backlog))
+            self._servers.append(await self._loop.create_server(accept, sock=bound, backlog=backlog))
         return cast(Address, sockets[0].getsockname()[:2])
 
     async def _bind(self, listener: ListenerConfig) -> list[socket.socket]:
         """A name may stand for several addresses. Port 0 takes the first only: each would get a port of its own."""
         sockets: list[socket.socket] = []
         try:
-            infos = await self.driver.loop.getaddrinfo(
+            infos = await self._loop.getaddrinfo(
                 listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
             for family, _, _, _, address in infos[:1] if listener.port == 0 else infos:
@@ -158,25 +85,27 @@ class Network:
             raise OSError(error.errno, explain_listen(listener, error)) from error
         return sockets
 
-    def _plain(self, runner: Runner, listener: ListenerConfig) -> Callable[[], asyncio.BaseProtocol]:
-        return lambda: Link(runner, self, listener=listener.name)
+    def _plain(self, runner: MachineInputs, listener: ListenerConfig) -> Callable[[], asyncio.BaseProtocol]:
+        return lambda: SocketLink(runner, self.links, listener=listener.name)
 
     def _secure(
-        self, runner: Runner, listener: ListenerConfig, context: ssl.SSLContext
+        self, runner: MachineInputs, listener: ListenerConfig, context: ssl.SSLContext
     ) -> Callable[[], asyncio.BaseProtocol]:
-        door = Door()
-        self._doors.append(door)
-        return lambda: SecureLayer(Link(runner, self, listener=listener.name), self, context, door=door)
+        handshakes = Handshakes()
+        self._handshakes.append(handshakes)
+        return lambda: SecureLayer(
+            SocketLink(runner, self.links, listener=listener.name), self.links, context, handshakes=handshakes
+        )
 
-    def dial(self, runner: Runner, ticket: Ticket, dial: Dial) -> None:
+    def dial(self, runner: MachineInputs, ticket: Ticket, dial: Dial) -> None:
         """Open a link; it ends in attach or in failed."""
         if self._closing:
             runner.fail_soon(ticket, Reason.STOPPING)
         else:
             self.keep(self._dial(runner, ticket, dial))
 
-    async def _dial(self, runner: Runner, ticket: Ticket, dial: Dial) -> None:
-        link = Link(runner, self, ticket=ticket)
+    async def _dial(self, runner: MachineInputs, ticket: Ticket, dial: Dial) -> None:
+        link = SocketLink(runner, self.links, ticket=ticket)
         context = None if self.tls is None else self.tls.client
         if dial.secure and context is None:
             runner.failed(ticket, Reason.TLS_FAILED)
@@ -185,11 +114,11 @@ class Network:
             async with asyncio.timeout(DIAL_S):
                 if dial.secure and context is not None:
                     name = dial.server_name or dial.host
-                    layer = SecureLayer(link, self, context, server_name=name, handshake_s=DIAL_S)
-                    await self.driver.loop.create_connection(lambda: layer, dial.host, dial.port)
+                    layer = SecureLayer(link, self.links, context, server_name=name, handshake_s=DIAL_S)
+                    await self._loop.create_connection(lambda: layer, dial.host, dial.port)
                     await layer.ready
                 else:
-                    await self.driver.loop.create_connection(lambda: link, dial.host, dial.port)
+                    await self._loop.create_connection(lambda: link, dial.host, dial.port)
         except (OSError, EOFError, ValueError, OverflowError) as error:  # the last two: no such host name, no such port
             if not link.is_attached:
                 reason = reason_of(error, Reason.DIAL_FAILED)
@@ -197,7 +126,7 @@ class Network:
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Do this beside the loop's own work, until it ends or the network is closed."""
-        task: asyncio.Task[None] = self.driver.loop.create_task(work)
+        task: asyncio.Task[None] = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -208,30 +137,14 @@ class Network:
             server.close()
         for task in list(self._tasks):
             task.cancel()
-        for layer in list(self._raw):
-            layer.give_up()
-        links = list(self._sockets)
-        if not links:
-            return
-        self._empty.clear()
-        for link in links:
-            link.hang_up(Reason.STOPPING)
-            self.later(LINGER_STOP_S, link.linger_over)
-        try:
-            async with asyncio.timeout(FLUSH_S + LINGER_S):
-                await self._empty.wait()
-        except TimeoutError:
-            self.abort()
+        await self.links.close(LINGER_STOP_S, FLUSH_S + LINGER_S)
 
     def abort(self) -> None:
         """End everything now."""
         self._closing = True
         for server in self._servers:
             server.close()
-        for layer in list(self._raw):
-            layer.abort()
-        for link in list(self._sockets):
-            link.abort()
+        self.links.abort()
 
 
 def explain_listen(listener: ListenerConfig, error: OSError) -> str:

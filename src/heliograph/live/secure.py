@@ -3,7 +3,7 @@
 In:    a TCP transport's calls; what the link writes.
 Out:   a link that is attached once the handshake is good; for peers that are not let in, the reason: to the peer as a
        TLS alert, to the machine (TurnedAway) or to the dial (``ready``).
-State: per link the TLS session; per door the handshakes under way, bounded in number and time, shared by sources.
+State: per link the TLS session; per listener the handshakes under way, bounded in number and time, shared by sources.
 Not here: contexts and what failures mean (tls.py), the link itself (links.py), who may do what (broker/access.py).
 
 asyncio and uvloop have such a layer of their own, but theirs drop the link when a handshake fails: the alert that
@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from heliograph.broker.shares import Shares, source_of
 from heliograph.errors import Reason
-from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, Link, format_address
+from heliograph.live.link_table import LinkTable
+from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, SocketLink, format_address
 from heliograph.live.tls import explain, reason_of
-
-if TYPE_CHECKING:
-    from heliograph.live.network import Network
 
 HANDSHAKE_S = 2.0
 HANDSHAKES_MAX = 1_024  # under way at once; beyond it links are cut, of the address that has most of them
@@ -32,65 +30,71 @@ RECORD_BYTES = 1 << 14
 _RECEIVED = memoryview(bytearray(1 << 18))  # one for all links: a read is copied out before the next begins
 
 
-class Door:
-    """What the links of one secure listener share."""
+class Handshakes:
+    """The TLS handshakes under way at one secure listener."""
 
     def __init__(self) -> None:
-        self.handshakes: Shares[SecureLayer] = Shares()
+        self.under_way: Shares[SecureLayer] = Shares()
 
     def enter(self, layer: SecureLayer, source: str) -> bool:
         """A handshake begins, if need be in the place of another; False if there is none for it."""
-        if len(self.handshakes) >= HANDSHAKES_MAX:
-            other = self.handshakes.victim(source) or next(iter(self.handshakes))
-            if self.handshakes.victim(source) is None and not other.is_slow:
+        if len(self.under_way) >= HANDSHAKES_MAX:
+            other = self.under_way.victim(source) or next(iter(self.under_way))
+            if self.under_way.victim(source) is None and not other.is_slow:
                 return False
             other.cut("others need the place")
-        self.handshakes.add(source, layer)
+        self.under_way.add(source, layer)
         return True
 
 
 class SecureLayer(asyncio.BufferedProtocol):
-    """The protocol of a TCP transport, and the transport of a Link."""
+    """The protocol of a TCP transport, and the transport of a link.
+
+    It has 32 methods because it implements two interfaces of asyncio: eight methods of a protocol, twelve of a
+    transport. The rest is the handshake and the TLS records between them.
+    """
 
     def __init__(
         self,
-        link: Link,
-        network: Network,
+        link: SocketLink,
+        links: LinkTable,
         context: ssl.SSLContext,
         *,
-        door: Door | None = None,
+        handshakes: Handshakes | None = None,
         server_name: str | None = None,
         handshake_s: float = HANDSHAKE_S,
     ) -> None:
         self._link = link
-        self._network = network
-        self._door = door  # None where we dialled
+        self._links = links
+        self._handshakes = handshakes  # None where we dialled
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._in, self._out, server_side=door is not None, server_hostname=server_name)
+        self._tls = context.wrap_bio(
+            self._in, self._out, server_side=handshakes is not None, server_hostname=server_name
+        )
         self._transport: asyncio.Transport | None = None
         self._shaking = True
         self._ended = False  # the handshake failed, or the peer has said that it ends
         self._discarded = 0
         self._handshake_s = handshake_s
-        self._began = network.driver.loop.time()
+        self._began = links.loop.time()
         self._patience: asyncio.TimerHandle | None = None
-        self.ready: asyncio.Future[None] = network.driver.loop.create_future()
+        self.ready: asyncio.Future[None] = links.loop.create_future()
 
     # -- the TCP transport's calls --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The TCP link is up: shake hands."""
         self._transport = cast(asyncio.Transport, transport)
-        self._network.add_raw(self)
-        if self._door is not None:
+        self._links.add_raw(self)
+        if self._handshakes is not None:
             if self._link.finds_no_room(self._transport):
                 self._over()
                 return
             source = source_of(format_address(self._transport.get_extra_info("peername")))
-            if not self._door.enter(self, source):
+            if not self._handshakes.enter(self, source):
                 self.cut("try again")
                 return
-        self._patience = self._network.driver.loop.call_later(self._handshake_s, self._too_slow)
+        self._patience = self._links.loop.call_later(self._handshake_s, self._too_slow)
         self._shake()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -122,7 +126,7 @@ class SecureLayer(asyncio.BufferedProtocol):
         """The TCP link is gone."""
         if self._shaking:
             self._fail(exc or EOFError("the peer went away"))
-        self._network.remove_raw(self)
+        self._links.remove_raw(self)
         self._transport = None
         self._link.connection_lost(exc)
 
@@ -155,13 +159,13 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._shaking = False
         if self._patience is not None:
             self._patience.cancel()
-        if self._door is not None:
-            self._door.handshakes.remove(self)
+        if self._handshakes is not None:
+            self._handshakes.under_way.remove(self)
 
     @property
     def is_slow(self) -> bool:
         """True if the handshake takes so long that it makes room for others when there is none."""
-        return self._network.driver.loop.time() - self._began > self._handshake_s / PATIENCE_PARTS
+        return self._links.loop.time() - self._began > self._handshake_s / PATIENCE_PARTS
 
     def cut(self, advice: str) -> None:
         """There is no place for this handshake."""
@@ -179,8 +183,8 @@ class SecureLayer(asyncio.BufferedProtocol):
         self._flush()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()  # bytes of the peer left unread would destroy the alert on its way
-            self._network.later(LINGER_S, self.abort)
-        if self._door is None:
+            self._links.later(LINGER_S, self.abort)
+        if self._handshakes is None:
             if not self.ready.done():
                 self.ready.set_exception(error)
         elif self._transport is not None:

@@ -19,9 +19,9 @@ from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
 from heliograph.sim.network import End
 from heliograph.sim.scenario import Fault
-from heliograph.sim.topology import DRAWS_MAX, Pair
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
+from heliograph.topology.scenario import DRAWS_MAX, Pair
 
 CLOGGED = 0.6  # of the time of a clog: until then links are clogged, from then on they are let go
 PATIENCE_NS = SECOND // 4

@@ -1,10 +1,10 @@
-"""Scenarios: a world to try, as a file that someone who never saw the code can read.
+"""Scenarios: network, hosts, topology, workloads, faults and checks of a simulated run, as frozen values.
 
-In:    TOML: [scenario], [network], [datagrams], [hosts], [topology], [[workload]], [[fault]], [checks].
-Out:   Scenario, a frozen value; or ConfigError with all problems at once.
+In:    the values of a scenario file.
+Out:   Scenario, and the list of its problems.
 State: none.
-Not here: brokers and clients (topology.py), building the world (stage.py), what the words mean in action (workloads.py,
-          faults.py, checkers/).
+Not here: reading the file (scenario_files.py), brokers and clients (topology/scenario.py), building the world
+          (stage.py), what workloads, faults and checks do (workloads.py, faults.py, checkers/).
 
 In topics, filters and conditions, ``{n}`` is the client's number in its group and ``{k}`` a number drawn from 1 to
 ``spread``.
@@ -12,31 +12,16 @@ In topics, filters and conditions, ``{n}`` is the client's number in its group a
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
 
-from heliograph.errors import ConfigError, UnreadableError
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
 from heliograph.sim import conditions
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.network import NetworkSettings
-from heliograph.sim.reading import others, read_table, suggest
-from heliograph.sim.topology import (
-    DURATION_S_MAX,
-    BrokerPlan,
-    ClientPlan,
-    Range,
-    Topology,
-    client_names,
-    drawn,
-    filled,
-    home,
-    range_problems,
-)
 from heliograph.sim.world import HostSettings
+from heliograph.topology.scenario import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
+from heliograph.topology.tables import suggest
 
 FAULTS = {
     "stall": "a direction of a link stands still for a while, then everything arrives",
@@ -144,7 +129,7 @@ class Scenario:
     """Everything that, with a seed, determines a run."""
 
     scenario: Head
-    topology: Topology
+    topology: ScenarioTopology
     network: NetworkSettings = field(default_factory=NetworkSettings)
     datagrams: DatagramSettings = field(default_factory=DatagramSettings)
     hosts: HostSettings = field(default_factory=HostSettings)
@@ -168,51 +153,6 @@ class Scenario:
         return found
 
 
-def parse(text: str) -> Scenario:
-    """A scenario from TOML text."""
-    from heliograph.sim.checkers import CHECKERS  # it knows Scenario
-
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError([f"not TOML: {error}"]) from None
-    problems: list[str] = []
-    scenario = read_table(Scenario, document, "", problems)
-    if scenario is not None:
-        problems += others(scenario.problems(list(CHECKERS)), problems)
-    if scenario is None or problems:
-        raise ConfigError(problems)
-    return scenario
-
-
-def load(name: str) -> Scenario:
-    """A scenario from a file, or one of those that come with Heliograph, by its name."""
-    path = Path(name)
-    try:
-        if path.suffix == ".toml" or path.exists():
-            return _parse_file(path)
-        if name in shipped():
-            return parse(files("heliograph.sim").joinpath("scenarios", f"{name}.toml").read_text("utf-8"))
-    except OSError as error:
-        raise UnreadableError([f"{name} cannot be read: {error.strerror or error}"]) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{name} is not UTF-8: {error.reason} at byte {error.start}"]) from None
-    raise UnreadableError([f"{name}: no such file, and no scenario of that name; {suggest(name, shipped())}"])
-
-
-def _parse_file(path: Path) -> Scenario:
-    try:
-        return parse(path.read_text("utf-8"))
-    except ConfigError as error:
-        raise ConfigError([f"{path}: {problem}" for problem in error.problems]) from None
-
-
-def shipped() -> list[str]:
-    """The names of the scenarios that come with Heliograph."""
-    found = files("heliograph.sim").joinpath("scenarios").iterdir()
-    return sorted(entry.name.removesuffix(".toml") for entry in found if entry.name.endswith(".toml"))
-
-
 def _head_problems(head: Head) -> list[str]:
     found = []
     if not 0 < head.duration_s <= DURATION_S_MAX:
@@ -222,7 +162,7 @@ def _head_problems(head: Head) -> list[str]:
     return found
 
 
-def _workload_problems(workload: Workload, topology: Topology, path: str) -> list[str]:
+def _workload_problems(workload: Workload, topology: ScenarioTopology, path: str) -> list[str]:
     found = []
     if workload.client not in topology.clients:
         found.append(f"{path}.client = {workload.client!r}: {suggest(workload.client, list(topology.clients))}")
@@ -307,23 +247,3 @@ def _fault_problems(fault: Fault, head: Head, path: str) -> list[str]:
     if fault.kind == "clock_step" and not fault.step_ms:
         found.append(f"{path}.step_ms is missing: by how much the clock steps")
     return found
-
-
-__all__ = [
-    "BrokerPlan",
-    "Checks",
-    "ClientPlan",
-    "Fault",
-    "Head",
-    "Range",
-    "Scenario",
-    "Topology",
-    "Workload",
-    "client_names",
-    "drawn",
-    "filled",
-    "home",
-    "load",
-    "parse",
-    "shipped",
-]

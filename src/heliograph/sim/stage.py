@@ -25,11 +25,11 @@ from heliograph.sim.host import Host
 from heliograph.sim.network import End
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.tamper import payloads_of_parcels
-from heliograph.sim.topology import ClientPlan, client_names, drawn, filled, home
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.workloads import MARK, Program
 from heliograph.sim.world import World
 from heliograph.timekeeping.clock import shown
+from heliograph.topology.scenario import ClientPlan, client_names, filled, home, with_generated
 
 SESSION = "session"
 
@@ -45,7 +45,7 @@ class Stage:
             datagrams=scenario.datagrams,
             keep_journal=keep_journal,
         )
-        topology = drawn(scenario.topology, self.world.random("topology"))
+        topology = with_generated(scenario.topology, self.world.random("topology"))
         self.scenario = scenario = replace(scenario, topology=topology)
         names = scenario.checks.names
         if topology.links and Maps.name not in names:

@@ -27,8 +27,8 @@ from heliograph.sim.clock import WallClock
 from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND
 from heliograph.sim.timeserver import SOCKETS, TimeServer
-from heliograph.sim.topology import BrokerPlan, Pair, Topology
 from heliograph.sim.world import World
+from heliograph.topology.scenario import BrokerPlan, Pair, ScenarioTopology
 from heliograph.wire.frames import service
 
 POLL_S = 16  # how often brokers ask NTP servers: scenarios are short
@@ -38,7 +38,7 @@ ORDER = 1 << 40  # the number of our orders: the admin service, whose pipe carri
 class Wiring:
     """The brokers of a world, and the links that they are to have: the first of a pair dials the second."""
 
-    def __init__(self, world: World, topology: Topology) -> None:
+    def __init__(self, world: World, topology: ScenarioTopology) -> None:
         self.pairs: dict[Pair, None] = dict.fromkeys(topology.links)
         self._world = world
         self._topology = topology

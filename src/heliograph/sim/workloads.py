@@ -23,8 +23,9 @@ from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.sim.host import Host, Seat
 from heliograph.sim.loop import SECOND
-from heliograph.sim.scenario import ClientPlan, Drawn, Range, Workload, filled
+from heliograph.sim.scenario import Drawn, Workload
 from heliograph.sim.world import World
+from heliograph.topology.scenario import ClientPlan, Range, filled
 
 MARK = Struct("<IIQ")  # client, session, number
 

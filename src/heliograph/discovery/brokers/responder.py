@@ -179,9 +179,7 @@ class Responder:
             self._advertisements.withdraw(now)
             return
         if (self._status.willing, self._status.island, self._status.ports) != before:
-            self._advertisements.advertise(
-                now
-            )  # at once: directories should know where it is
+            self._advertisements.advertise(now)  # at once: directories should know where it is
 
     def _serve(self, frame: Frame, now: Instant) -> None:
         """A request of a client to this service: a chain of certificates that does not fit a datagram."""

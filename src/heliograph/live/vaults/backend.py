@@ -1,9 +1,10 @@
-"""What a back end can do, and which one a vault has.
+"""The interface of a vault's back end.
 
-In:    a Vault: its name and place.
-Out:   a Backend, not opened yet; VaultError when one cannot do what it is asked.
+In:    commits and queries of one vault.
+Out:   positions and records; VaultError if the back end fails.
 State: none.
-Not here: the thread that uses it (live/disk.py), SQLite (sqlite.py), PostgreSQL (postgres.py).
+Not here: the thread that uses it (live/disk.py), choosing one (choice.py), SQLite (sqlite.py), PostgreSQL
+          (postgres.py).
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from heliograph.errors import HeliographError, Reason
-from heliograph.vault import Change, Committed, Found, Query, Vault
-
-POSTGRES = ("postgresql://", "postgres://")
+from heliograph.vault import Change, Committed, Found, Query
 
 
 class VaultError(HeliographError):
@@ -56,17 +55,3 @@ class Backend(Protocol):
     def close(self) -> None:
         """Let go of it. Never raises."""
         ...
-
-
-def make_backend(vault: Vault) -> Backend:
-    """The back end for this vault's place. VaultError if what it needs is not installed."""
-    if not vault.place.startswith(POSTGRES):
-        from heliograph.live.vaults.sqlite import SqliteVault  # late: few nodes have a vault
-
-        return SqliteVault(vault)
-    try:
-        from heliograph.live.vaults.postgres import PostgresVault  # late: an extra
-    except ImportError as error:
-        problem = f"PostgreSQL needs the extra: pip install 'heliograph[postgres]' ({error})"
-        raise VaultError(Reason.VAULT_MISSING, problem) from None
-    return PostgresVault(vault)

@@ -10,7 +10,7 @@ Paper: N8, clients can be asked to roam.
 from __future__ import annotations
 
 from heliograph.sim.checkers.base import Checker
-from heliograph.sim.topology import client_names
+from heliograph.topology.scenario import client_names
 
 
 class Spread(Checker):

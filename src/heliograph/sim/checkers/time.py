@@ -16,7 +16,7 @@ from typing import Any
 
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.clock import EPOCH_NS
-from heliograph.sim.topology import client_names
+from heliograph.topology.scenario import client_names
 
 Report = dict[str, Any]
 

@@ -3,7 +3,7 @@
 In:    lines and checks of the scenes.
 Out:   the summary's lines and the problems.
 State: both.
-Not here: printing the summary (demo.py).
+Not here: printing the summary (command.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A trace for people: the way a publication would go, and who would get it.
+"""A trace as text: the route that a publication would take, and its receivers.
 
 In:    the answer of a broker to a trace.
 Out:   lines of text.
 State: none.
-Not here: tracing (broker/tracing.py), asking (network.py).
+Not here: tracing (broker/tracing.py), asking a broker (cli/network.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heliograph.cli.tables import cell
+from heliograph.maps.cells import cell
 
 
 def as_text(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 In:    a way to connect to the demo's broker.
 Out:   lines on standard output; in the report, how many of how many publications fitted.
 State: none beyond the scene.
-Not here: the other scenes (demo_scenes.py), the languages (matching/languages/).
+Not here: the other scenes (scenes.py), the languages (matching/languages/).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import NamedTuple
 
-from heliograph.cli.demo_report import Report
+from heliograph.cli.demo.report import Report
 from heliograph.live.connect import Connecting
 from heliograph.live.subscription import Subscription
 

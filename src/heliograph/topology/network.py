@@ -1,9 +1,9 @@
-"""Topologies: which brokers a network has and how they are linked, drawn in a file or by a rule.
+"""The topology of a network of processes: its brokers and links, from a file or generated.
 
 In:    a number of brokers and clusters; or the text of a topology file.
-Out:   Topology, checked: names, slots, links; or ConfigError with every problem at once.
+Out:   NetworkTopology, checked: names, slots, links; or ConfigError with every problem at once.
 State: none.
-Not here: starting it (network_processes.py), what a running network looks like (network_map.py).
+Not here: starting it (cli/network_processes.py), what a running network looks like (maps/view.py).
 Paper: [grid] §1.1, clusters that stay connected when any one broker is lost.
 """
 
@@ -16,17 +16,17 @@ from string import ascii_lowercase
 
 from heliograph.errors import ConfigError
 from heliograph.model.identity import entity_is_valid
-from heliograph.sim.reading import others, read_table
+from heliograph.topology.tables import others, read_table
 
 BROKERS_MAX = 512  # processes on one machine
 MEMBERS_MAX = 64  # slots of a cluster
-CHORDS_FROM = 6  # a ring as long as this gets ways across
+CHORDS_FROM = 6  # a ring of this size or larger gets chords
 FREE_PORT = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnBroker:
-    """One broker of a topology. A slot is chosen where none is given, and port 0 takes a free one."""
+class PlannedBroker:
+    """One broker. Without a slot one is chosen; port 0 means any free port."""
 
     name: str
     cluster: str = "main"
@@ -35,10 +35,10 @@ class DrawnBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    """A graph of brokers. Of two linked brokers the first dials the second."""
+class NetworkTopology:
+    """A graph of brokers. In each link the first broker dials the second."""
 
-    brokers: tuple[DrawnBroker, ...]
+    brokers: tuple[PlannedBroker, ...]
     links: tuple[tuple[str, str], ...] = ()
 
     def problems(self) -> Iterator[str]:
@@ -88,7 +88,7 @@ class Topology:
 
     @property
     def clusters(self) -> dict[str, list[str]]:
-        """Names of brokers by cluster, in the order in which they were drawn."""
+        """Names of brokers by cluster, in the order of the file."""
         found: dict[str, list[str]] = {}
         for broker in self.brokers:
             found.setdefault(broker.cluster, []).append(broker.name)
@@ -96,7 +96,7 @@ class Topology:
 
     @property
     def neighbours(self) -> dict[str, list[str]]:
-        """Whom each broker is linked to."""
+        """The brokers that each broker is linked to."""
         found: dict[str, list[str]] = {broker.name: [] for broker in self.brokers}
         for one, other in self.links:
             found[one].append(other)
@@ -104,7 +104,7 @@ class Topology:
         return found
 
     def parts(self, without: Iterable[str] = (), cluster: str | None = None) -> list[list[str]]:
-        """The connected parts of the graph, or of what one cluster is by itself."""
+        """The connected parts of the graph, or of one cluster taken alone."""
         gone = set(without)
         left = [broker.name for broker in self.brokers if broker.name not in gone and cluster in (None, broker.cluster)]
         inside = set(left)
@@ -116,7 +116,7 @@ class Topology:
                 continue
             part = [start]
             met.add(start)
-            for name in part:  # it grows while it is walked
+            for name in part:  # grows during the iteration
                 for other in neighbours[name]:
                     if other in inside and other not in met:
                         met.add(other)
@@ -124,8 +124,8 @@ class Topology:
             found.append(part)
         return found
 
-    def with_slots(self) -> Topology:
-        """The same with a slot for everybody: the lowest that nobody in the cluster was given."""
+    def with_slots(self) -> NetworkTopology:
+        """A copy in which every broker has a slot: the lowest that is free in its cluster."""
         taken = {(broker.cluster, broker.slot) for broker in self.brokers if broker.slot is not None}
         brokers = []
         for broker in self.brokers:
@@ -136,8 +136,8 @@ class Topology:
             brokers.append(replace(broker, slot=slot))
         return replace(self, brokers=tuple(brokers))
 
-    def with_ports(self, base: int) -> Topology:
-        """The same with consecutive ports for those that were given none."""
+    def with_ports(self, base: int) -> NetworkTopology:
+        """A copy in which brokers without a port have consecutive ones."""
         taken = {broker.port for broker in self.brokers}
         brokers = []
         for broker in self.brokers:
@@ -150,14 +150,14 @@ class Topology:
         return _checked(replace(self, brokers=tuple(brokers)))
 
 
-def read_topology(text: str) -> Topology:
-    """The topology that a TOML document draws; unknown keys are problems like all others."""
+def read_topology(text: str) -> NetworkTopology:
+    """The topology that a TOML document describes. Unknown keys are reported with all other problems."""
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError([f"not TOML: {error}"]) from None
     problems: list[str] = []
-    topology = read_table(Topology, document, "", problems)
+    topology = read_table(NetworkTopology, document, "", problems)
     if topology is not None:
         problems += others(topology.problems(), problems)
     if topology is None or problems:
@@ -165,11 +165,11 @@ def read_topology(text: str) -> Topology:
     return topology
 
 
-def drawn(count: int, clusters: int = 1) -> Topology:
-    """So many brokers in clusters of equal size (give or take one), connected also when any one of them is lost.
+def generated(count: int, clusters: int = 1) -> NetworkTopology:
+    """``count`` brokers in clusters of equal size (plus or minus one). The graph survives the loss of any one broker.
 
-    Each cluster is a ring with ways across, and so is the ring of clusters; where two clusters meet, there are two
-    links without a broker in common.
+    Each cluster is a ring with chords, and so is the ring of clusters. Two neighbouring clusters are joined by two
+    links that share no broker.
     """
     if count > clusters * MEMBERS_MAX:
         raise ConfigError([f"{count} brokers in {clusters} clusters: a cluster has {MEMBERS_MAX} at most"])
@@ -179,14 +179,14 @@ def drawn(count: int, clusters: int = 1) -> Topology:
     for one, other in _ring(clusters):
         links += _joined(names[one], names[other])
     brokers = [
-        DrawnBroker(name=name, cluster=_letters(number), slot=slot)
+        PlannedBroker(name=name, cluster=_letters(number), slot=slot)
         for number, members in enumerate(names)
         for slot, name in enumerate(members)
     ]
-    return _checked(Topology(brokers=tuple(brokers), links=tuple(dict.fromkeys(links))))
+    return _checked(NetworkTopology(brokers=tuple(brokers), links=tuple(dict.fromkeys(links))))
 
 
-def _checked(topology: Topology) -> Topology:
+def _checked(topology: NetworkTopology) -> NetworkTopology:
     problems = list(topology.problems())
     if problems:
         raise ConfigError(problems)
@@ -204,7 +204,7 @@ def _letters(number: int) -> str:
 
 
 def _ring(size: int) -> Iterator[tuple[int, int]]:
-    """Pairs that make a ring, and ways across a long one."""
+    """The links of a ring, with chords if it is long."""
     if size > 1:
         yield from ((place, place + 1) for place in range(size - 1))
     if size > 2:

@@ -3,7 +3,7 @@
 In:    a folder for their settings.
 Out:   lines on standard output, as things happen; what was measured, in the report.
 State: the processes; they end with the scene, whatever happens.
-Not here: starting and linking processes (network_processes.py), finding one of them (demo_discovery.py).
+Not here: starting and linking processes (../network_processes.py), finding one of them (discovery_scene.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from heliograph.cli.demo_discovery import play_discovery
-from heliograph.cli.demo_report import Report
-from heliograph.cli.network_processes import Network, administrating
-from heliograph.cli.network_trace import as_text
-from heliograph.cli.topology import drawn
+from heliograph.cli.demo.discovery_scene import play_discovery
+from heliograph.cli.demo.report import Report
+from heliograph.cli.network_processes import NetworkProcesses, administrating
 from heliograph.live.client import Client
 from heliograph.live.connect import connect
+from heliograph.maps.trace import as_text
+from heliograph.topology.network import generated
 
 BROKERS, CLUSTERS = 6, 2
 TOPIC = "plant/hall/temperature"
@@ -32,7 +32,7 @@ ARRIVE_S_MAX = 10.0
 async def play_network(folder: Path, report: Report) -> None:
     """Publish at one end, subscribe at the other, look at the way, kill a broker on it."""
     report.begin(f"{BROKERS} brokers in {CLUSTERS} clusters: heliograph network up {BROKERS} --clusters {CLUSTERS}")
-    network = Network(drawn(BROKERS, CLUSTERS), folder)
+    network = NetworkProcesses(generated(BROKERS, CLUSTERS), folder)
     began = monotonic()
     try:
         await network.start(lambda text: None)
@@ -45,7 +45,7 @@ async def play_network(folder: Path, report: Report) -> None:
         network.stop(keep_logs=False)
 
 
-async def _deliver(network: Network, took: float, report: Report) -> None:
+async def _deliver(network: NetworkProcesses, took: float, report: Report) -> None:
     first, last = network.brokers[0], network.brokers[-1]
     async with (
         connect(first.url, name="publisher", entity="", token="") as publisher,

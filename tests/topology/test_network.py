@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.cli.topology import MEMBERS_MAX, drawn, read_topology
 from heliograph.config import parse_settings
 from heliograph.errors import ConfigError
+from heliograph.topology.network import MEMBERS_MAX, generated, read_topology
 from tests.architecture.house import ROOT
 
 pytestmark = pytest.mark.req("N3", "O9")
@@ -43,7 +43,7 @@ def problems_of(text: str) -> list[str]:
 
 @given(counts)
 def test_a_drawn_network_is_connected_whichever_broker_is_lost(shape: tuple[int, int]) -> None:
-    topology = drawn(*shape)
+    topology = generated(*shape)
 
     assert len(topology.parts()) == 1
     for broker in topology.brokers[1:] if shape[0] == 2 else topology.brokers:
@@ -52,7 +52,7 @@ def test_a_drawn_network_is_connected_whichever_broker_is_lost(shape: tuple[int,
 
 @given(counts)
 def test_every_drawn_cluster_holds_together_by_itself(shape: tuple[int, int]) -> None:
-    topology = drawn(*shape)
+    topology = generated(*shape)
 
     assert len(topology.clusters) == shape[1]
     sizes = [len(members) for members in topology.clusters.values()]
@@ -62,7 +62,7 @@ def test_every_drawn_cluster_holds_together_by_itself(shape: tuple[int, int]) ->
 
 
 def test_clusters_that_meet_have_two_links_without_a_broker_in_common() -> None:
-    topology = drawn(9, 3)
+    topology = generated(9, 3)
 
     between: dict[frozenset[str], list[str]] = {}
     for one, other in topology.links:
@@ -74,14 +74,14 @@ def test_clusters_that_meet_have_two_links_without_a_broker_in_common() -> None:
 
 
 def test_a_long_ring_has_ways_across() -> None:
-    one_way = drawn(16)
+    one_way = generated(16)
 
     assert ("a1", "a9") in one_way.links
     assert len(one_way.links) == 16 + 8
 
 
 def test_names_and_slots_follow_the_clusters() -> None:
-    topology = drawn(5, 2)
+    topology = generated(5, 2)
 
     assert [(broker.name, broker.cluster, broker.slot) for broker in topology.brokers] == [
         ("a1", "a", 0),
@@ -94,7 +94,7 @@ def test_names_and_slots_follow_the_clusters() -> None:
 
 def test_more_brokers_than_a_cluster_has_slots_are_refused() -> None:
     with pytest.raises(ConfigError, match=f"65 brokers in 1 clusters: a cluster has {MEMBERS_MAX} at most"):
-        drawn(65)
+        generated(65)
 
 
 def test_a_file_draws_any_graph_and_free_slots_are_given_out() -> None:

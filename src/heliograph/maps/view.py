@@ -1,12 +1,14 @@
-"""The map for people: what several brokers report, put together, as a tree and as a table.
+"""The view of a network: the "map" reports of several brokers, merged.
 
-In:    reports "map" of one broker or many; the brokers that were asked and did not answer.
-Out:   NetworkView: brokers, links and what is wrong; lines of text, plain values for JSON.
+In:    "map" reports of one or more brokers; the brokers that were asked and did not answer.
+Out:   NetworkView: brokers, links and problems; as plain values for JSON.
 State: none.
-Not here: asking (network.py), drawing (network_svg.py), the map that routes (broker/routing/map.py).
+Not here: asking brokers (cli/network.py), text (text.py), SVG (svg.py), the map used for routing
+          (broker/routing/map.py).
 
-A broker knows its own cluster in full, of others only the gateways and what it costs to pass between them. Where
-brokers of every cluster were asked, all links are known; where not, a cluster's inside is shown as such ways.
+A broker knows all of its own cluster; of other clusters it knows only the gateways and the costs between them. If
+brokers of every cluster were asked, all links are known. Otherwise the inside of a cluster is shown as the routes
+between its gateways ("ways").
 """
 
 from __future__ import annotations
@@ -15,23 +17,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from heliograph.cli.tables import cell, table
-
 RUNNING, KNOWN, SILENT, LOST = "running", "known", "not answering", "out of reach"
 
 
 @dataclass(slots=True)
 class SeenBroker:
-    """One broker, as far as anybody knows it."""
+    """One broker, as far as the reports know it."""
 
     name: str
     cluster: str
     slot: int | None = None
     speaker: bool = False
-    state: str = KNOWN  # RUNNING: it answered; KNOWN: others tell of it
+    state: str = KNOWN  # RUNNING: it answered; KNOWN: other brokers report it
     interests: int | None = None
     address: str = ""
     pid: int | None = None
+
+    def locate(self, address: str, pid: int | None) -> None:
+        """Record where it listens and which process runs it; both are known in a local network only."""
+        self.address, self.pid = address, pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +44,24 @@ class SeenDirectory:
 
     name: str
     address: str
-    pid: int | None  # None: it does not run
+    pid: int | None  # None: it is not running
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class SeenLink:
-    """A link between two brokers; or, with ``way``, a way through a cluster whose inside nobody was asked about."""
+    """A link between two brokers; with ``way``, a route through a cluster none of whose brokers was asked."""
 
     one: str
     other: str
     cost: int
     way: bool = False
-    suspected: bool = False  # by one end at least, which may also mean that only the other end tells of it
+    suspected: bool = False  # by at least one end; also set if only one end reports the link
 
 
 @dataclass(slots=True)
 class NetworkView:
-    """The network, put together."""
+    """The whole network."""
 
     brokers: dict[str, SeenBroker] = field(default_factory=dict)
     links: list[SeenLink] = field(default_factory=list)
@@ -66,7 +70,7 @@ class NetworkView:
 
     @property
     def clusters(self) -> dict[str, list[SeenBroker]]:
-        """Brokers by cluster; both in order."""
+        """Brokers by cluster, both sorted."""
         found: dict[str, list[SeenBroker]] = {}
         order = sorted(self.brokers.values(), key=lambda each: (each.cluster, each.slot is None, each.slot, each.name))
         for broker in order:
@@ -74,7 +78,7 @@ class NetworkView:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, in plain values."""
+        """Everything as plain values."""
         return {
             "complete": not self.problems,
             "problems": self.problems,
@@ -86,7 +90,7 @@ class NetworkView:
 
 
 def merged(reports: Sequence[dict[str, Any]], silent: Iterable[SeenBroker] = ()) -> NetworkView:
-    """One view out of all reports. ``silent``: brokers that should be there and did not answer."""
+    """Merge all reports into one view. ``silent``: brokers that should be there and did not answer."""
     names = {report["id"]: report["broker"] for report in reports}
     told: list[dict[str, Any]] = _with_names(list(reports), names)
     view = NetworkView()
@@ -101,14 +105,14 @@ def merged(reports: Sequence[dict[str, Any]], silent: Iterable[SeenBroker] = ())
         if broker.state == KNOWN and broker.name in lost - reached:
             broker.state = LOST
         if broker.state in (SILENT, LOST):
-            broker.speaker = False  # whoever still says so has not heard the news
+            broker.speaker = False  # a report that still says so is out of date
     view.links = [*_links(told), *_ways(told)]
     view.problems += _disagreements(view, told)
     return view
 
 
 def _with_names(value: Any, names: Mapping[str, str]) -> Any:
-    """The same with names for ids: whom the others know by its id only is known by name to itself."""
+    """Replace ids by names: a broker that others know only by its id reports its own name."""
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, list):
@@ -132,14 +136,14 @@ def _meet(view: NetworkView, report: Mapping[str, Any]) -> None:
     meet(report["speaker"], report["cluster"]).speaker = True
     for row in report["gateways"]:
         meet(row["broker"], row["cluster"])
-        if row["speaker"] in view.brokers:  # the speaker of another cluster may be known by its id only
+        if row["speaker"] in view.brokers:  # the speaker of another cluster may be known only by its id
             view.brokers[row["speaker"]].speaker = True
     for row in report["neighbours"]:
         meet(row["broker"], row["cluster"])
 
 
 def _links(reports: Sequence[Mapping[str, Any]]) -> Iterator[SeenLink]:
-    """A link counts if both ends tell of it. What a broker says of its own links beats what others say of them."""
+    """A link is up if both ends report it. A broker's report of its own links beats what others report of them."""
     costs: dict[tuple[str, str], int] = {}
     suspicions: set[frozenset[str]] = set()
     answered = {report["broker"] for report in reports}
@@ -161,7 +165,7 @@ def _links(reports: Sequence[Mapping[str, Any]]) -> Iterator[SeenLink]:
 
 
 def _ways(reports: Sequence[Mapping[str, Any]]) -> Iterator[SeenLink]:
-    """Ways between the gateways of clusters of which nobody was asked."""
+    """Routes between the gateways of clusters none of whose brokers was asked."""
     inside = {report["cluster"] for report in reports}
     found: dict[tuple[str, str], int] = {}
     for report in reports:
@@ -174,7 +178,7 @@ def _ways(reports: Sequence[Mapping[str, Any]]) -> Iterator[SeenLink]:
 
 
 def _disagreements(view: NetworkView, reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What a broker that answered does not see, though it is there."""
+    """Brokers and clusters that exist but that a broker which answered does not reach."""
     running = {broker.name: broker.cluster for broker in view.brokers.values() if broker.state == RUNNING}
     for report in reports:
         mine = report["cluster"]
@@ -193,65 +197,3 @@ def _disagreements(view: NetworkView, reports: Sequence[Mapping[str, Any]]) -> I
             for cluster in dict.fromkeys(running.values())
             if cluster not in clusters
         )
-
-
-def as_text(view: NetworkView) -> Iterator[str]:
-    """A tree of clusters and brokers, a table of links, and what is wrong."""
-    clusters = view.clusters
-    links = [link for link in view.links if not (link.way or link.suspected)]
-    yield f"{_count(view.brokers, 'broker')} in {_count(clusters, 'cluster')}, {_count(links, 'link')} up"
-    neighbours: dict[str, list[str]] = {}
-    for link in links:
-        neighbours.setdefault(link.one, []).append(link.other)
-        neighbours.setdefault(link.other, []).append(link.one)
-    for number, (name, members) in enumerate(clusters.items(), 1):
-        is_last = number == len(clusters)
-        yield f"{'└─' if is_last else '├─'} cluster {cell(name)}"
-        rows = [_row(broker, neighbours.get(broker.name, [])) for broker in members]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        for place, row in enumerate(rows, 1):
-            branch = f"{'  ' if is_last else '│ '} {'└─' if place == len(rows) else '├─'}"
-            text = "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True) if width)
-            yield f"{branch} {text}".rstrip()
-    for directory in view.directories:
-        life = SILENT if directory.pid is None else f"pid {directory.pid}"
-        yield f"directory {directory.name}  {directory.address}  {life}"
-    if view.links:
-        yield ""
-        yield from table([_link_row(view, link) for link in view.links])
-    if view.problems:
-        yield ""
-        yield from (f"! {cell(problem)}" for problem in view.problems)
-
-
-def _row(broker: SeenBroker, neighbours: list[str]) -> tuple[str, ...]:
-    return (
-        cell(broker.name),
-        "" if broker.slot is None else f"slot {broker.slot}",
-        broker.address,
-        "" if broker.pid is None else f"pid {broker.pid}",
-        "speaker" if broker.speaker else "",
-        broker.state if broker.state in (SILENT, LOST) else "",
-        f"linked to {cell(sorted(neighbours))}" if neighbours else "",
-    )
-
-
-def _link_row(view: NetworkView, link: SeenLink) -> dict[str, Any]:
-    one, other = (view.brokers[name].cluster if name in view.brokers else "" for name in (link.one, link.other))
-    return {
-        "link": f"{link.one} - {link.other}",
-        "cost": link.cost,
-        "where": f"in {one}" if one == other else f"{one} - {other}",
-        "state": "way" if link.way else _state(view, link),
-    }
-
-
-def _state(view: NetworkView, link: SeenLink) -> str:
-    ends = [view.brokers[name].state for name in (link.one, link.other) if name in view.brokers]
-    if link.suspected and (SILENT in ends or LOST in ends):
-        return "lost"
-    return "suspected" if link.suspected else "up"
-
-
-def _count(things: Sequence[Any] | Mapping[Any, Any], word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"

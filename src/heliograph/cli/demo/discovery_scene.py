@@ -3,7 +3,7 @@
 In:    a running network with a directory.
 Out:   lines on standard output: candidates and the reason for the choice; how long it took, in the report.
 State: none beyond a search.
-Not here: the search (discovery/brokers/search.py), the network (demo_network.py).
+Not here: the search (discovery/brokers/search.py), the network (network_scene.py).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from heliograph.cli.demo_report import Report
+from heliograph.cli.demo.report import Report
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 
 if TYPE_CHECKING:
-    from heliograph.cli.network_processes import Network
+    from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.discovery.brokers.result import SearchResult
 
 SHOWN_MAX = 3
 
 
-async def play_discovery(network: Network, report: Report) -> None:
+async def play_discovery(network: NetworkProcesses, report: Report) -> None:
     """Ask the directory for the best broker; kill it, and ask again."""
     directory = network.directories[0]
     report.begin(f"Where should a program connect? It asks the directory at {directory.address}")
@@ -45,7 +45,7 @@ async def play_discovery(network: Network, report: Report) -> None:
     )
 
 
-async def _search(network: Network) -> SearchResult:
+async def _search(network: NetworkProcesses) -> SearchResult:
     """Directory first, the brokers of the network last. No multicast: others' brokers may be in that group."""
     config = DiscoveryConfig(
         directories=(network.directories[0].address,),

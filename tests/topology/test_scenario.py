@@ -8,12 +8,12 @@ import pytest
 
 from heliograph.errors import ConfigError
 from heliograph.sim.checkers.maps import reach
-from heliograph.sim.scenario import parse
-from heliograph.sim.topology import SHAPES, ClientPlan, Shape, Topology, drawn, home
+from heliograph.sim.scenario_files import parse
+from heliograph.topology.scenario import SHAPES, ClientPlan, ScenarioTopology, Shape, home, with_generated
 
 
-def a_network(shape: str, brokers: int = 9, **more: int) -> Topology:
-    return drawn(Topology(generate=Shape(shape=shape, brokers=brokers, **more)), Random(1))
+def a_network(shape: str, brokers: int = 9, **more: int) -> ScenarioTopology:
+    return with_generated(ScenarioTopology(generate=Shape(shape=shape, brokers=brokers, **more)), Random(1))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -43,9 +43,9 @@ def test_clusters_have_slots_bridges_and_chords_of_their_own() -> None:
 
 
 def test_a_generated_network_depends_on_the_seed_only() -> None:
-    plan = Topology(generate=Shape(shape="random", brokers=20, chords=5))
-    assert drawn(plan, Random(1)) == drawn(plan, Random(1))
-    assert drawn(plan, Random(1)).links != drawn(plan, Random(2)).links
+    plan = ScenarioTopology(generate=Shape(shape="random", brokers=20, chords=5))
+    assert with_generated(plan, Random(1)) == with_generated(plan, Random(1))
+    assert with_generated(plan, Random(1)).links != with_generated(plan, Random(2)).links
 
 
 def test_clients_of_a_group_take_the_brokers_that_fit_in_turn() -> None:

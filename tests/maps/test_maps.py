@@ -6,10 +6,11 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from heliograph.cli.network_map import LOST, RUNNING, SILENT, NetworkView, SeenBroker, as_text, merged
 from heliograph.cli.network_processes import is_complete
-from heliograph.cli.network_svg import draw
-from heliograph.cli.topology import Topology, drawn
+from heliograph.maps.svg import draw
+from heliograph.maps.text import as_text
+from heliograph.maps.view import LOST, RUNNING, SILENT, NetworkView, SeenBroker, merged
+from heliograph.topology.network import NetworkTopology, generated
 from tests.broker.routing.mesh import Mesh
 
 pytestmark = pytest.mark.req("N4", "O2")
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.req("N4", "O2")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def mesh_of(topology: Topology) -> Mesh:
+def mesh_of(topology: NetworkTopology) -> Mesh:
     """The same graph of machines, without processes."""
     dials: dict[str, list[str]] = {broker.name: [] for broker in topology.brokers}
     for one, other in topology.links:
@@ -30,7 +31,7 @@ def view_of(mesh: Mesh, *names: str, silent: tuple[SeenBroker, ...] = ()) -> Net
 
 
 def test_asked_of_all_the_map_has_every_broker_and_every_link() -> None:
-    topology = drawn(9, 3)
+    topology = generated(9, 3)
     view = view_of(mesh_of(topology))
 
     assert view.problems == []
@@ -66,7 +67,7 @@ def test_asked_of_one_broker_other_clusters_show_their_gateways_and_ways() -> No
 
 
 def test_a_broker_that_ended_is_shown_with_what_it_was_linked_to() -> None:
-    mesh = mesh_of(drawn(9, 3))
+    mesh = mesh_of(generated(9, 3))
     mesh.kill("b2")
     mesh.pass_time(100)
 
@@ -103,7 +104,7 @@ def test_a_suspected_neighbour_is_marked() -> None:
 
 
 def test_a_map_is_complete_when_it_shows_all_that_the_graph_lets_a_broker_reach() -> None:
-    topology = drawn(6, 2)
+    topology = generated(6, 2)
     mesh = mesh_of(topology)
 
     assert all(is_complete(topology, name, mesh.report(name, "map")) for name in mesh.nodes)
@@ -115,14 +116,14 @@ def test_a_map_is_complete_when_it_shows_all_that_the_graph_lets_a_broker_reach(
 
 
 def test_a_graph_in_two_parts_is_complete_where_each_sees_its_own() -> None:
-    topology = Topology(brokers=drawn(4, 2).brokers, links=(("a1", "a2"), ("b1", "b2")))
+    topology = NetworkTopology(brokers=generated(4, 2).brokers, links=(("a1", "a2"), ("b1", "b2")))
     mesh = mesh_of(topology)
 
     assert all(is_complete(topology, name, mesh.report(name, "map")) for name in mesh.nodes)
 
 
 def test_the_tree_has_a_line_for_every_broker_and_the_table_one_for_every_link() -> None:
-    topology = drawn(5, 2)
+    topology = generated(5, 2)
     lines = list(as_text(view_of(mesh_of(topology))))
     end = lines.index("")
 
@@ -134,7 +135,7 @@ def test_the_tree_has_a_line_for_every_broker_and_the_table_one_for_every_link()
 
 
 def test_the_drawing_has_every_broker_every_link_and_every_cost() -> None:
-    topology = drawn(9, 3)
+    topology = generated(9, 3)
     mesh = mesh_of(topology)
     mesh.kill("c2")
     mesh.pass_time(100)
@@ -153,7 +154,7 @@ def test_the_drawing_has_every_broker_every_link_and_every_cost() -> None:
 
 
 def test_brokers_in_the_drawing_lie_apart_and_inside_it() -> None:
-    view = view_of(mesh_of(drawn(8, 2)))
+    view = view_of(mesh_of(generated(8, 2)))
     root = ElementTree.fromstring(draw(view))
     left, top, width, height = (float(part) for part in root.attrib["viewBox"].split())
     spots = [

@@ -1,9 +1,10 @@
-"""Topologies: which brokers and clients a world has, and how brokers are linked; drawn in a scenario or generated.
+"""The topology of a scenario: its brokers, clients, time servers and links, listed or generated.
 
-In:    [topology] of a scenario; a random source for what is generated.
-Out:   the same with every broker and link named; problems in words.
+In:    the table [topology] of a scenario; a random source for generated links.
+Out:   ScenarioTopology with every broker and link named; its problems as texts.
 State: none.
-Not here: building brokers (stage.py), links that come and go during a run (wiring.py).
+Not here: building brokers (sim/stage.py), links that are added and removed during a run (sim/wiring.py), files of
+          `network up` (network.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from heliograph.broker.config import SERVERS_MAX, AccessConfig, LimitsConfig, LoadConfig, NetworkConfig
 from heliograph.model.identity import Role, entity_is_valid
-from heliograph.sim.reading import suggest
+from heliograph.topology.tables import suggest
 from heliograph.wire.network import MEMBERS_MAX
 
 SHAPES = {
@@ -74,7 +75,7 @@ class TimePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Brokers b1, b2 … in clusters c1, c2 …, and their links, without drawing each."""
+    """A rule that generates brokers b1, b2 … in clusters c1, c2 … and their links."""
 
     shape: str
     brokers: int
@@ -84,8 +85,8 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
-    """Who is there."""
+class ScenarioTopology:
+    """The brokers, clients, time servers and links of a scenario."""
 
     brokers: dict[str, BrokerPlan] = field(default_factory=dict)
     clients: dict[str, ClientPlan] = field(default_factory=dict)
@@ -104,7 +105,7 @@ class Topology:
             found = _shape_problems(self.generate)
             if found:
                 return found
-        whole = drawn(self, Random(0))
+        whole = with_generated(self, Random(0))
         return _broker_problems(whole) + _client_problems(whole) + _name_problems(whole) + _link_problems(whole)
 
 
@@ -113,7 +114,7 @@ def client_names(group: str, plan: ClientPlan) -> list[str]:
     return [group] if plan.count == 1 else [f"{group}-{number}" for number in range(1, plan.count + 1)]
 
 
-def home(topology: Topology, plan: ClientPlan, number: int) -> str:
+def home(topology: ScenarioTopology, plan: ClientPlan, number: int) -> str:
     """The broker of a group's client with this number, from 1 on."""
     if plan.broker in topology.brokers:
         return plan.broker
@@ -129,8 +130,8 @@ def filled(pattern: str, n: int, k: int) -> str:
 # Generating.
 
 
-def drawn(topology: Topology, random: Random) -> Topology:
-    """The topology with its generated brokers and links among the others."""
+def with_generated(topology: ScenarioTopology, random: Random) -> ScenarioTopology:
+    """A copy with the generated brokers and links added."""
     shape = topology.generate
     if shape is None:
         return topology
@@ -166,13 +167,13 @@ def _links(shape: Shape, clusters: list[list[str]], random: Random) -> list[Pair
 
 
 def _in_turn(things: list[_T]) -> list[tuple[_T, _T]]:
-    """Each with the next, all round."""
+    """Each with the next, and the last with the first."""
     pairs = list(pairwise(things))
     return [*pairs, (things[-1], things[0])] if len(things) > 2 else pairs
 
 
 def _add(links: dict[Pair, None], ones: list[str], others: list[str], random: Random) -> None:
-    """One more link between the two sides, unless they are as good as full."""
+    """Add a link between the two groups, unless nearly all pairs are linked already."""
     for _ in range(DRAWS_MAX):
         one, other = random.choice(ones), random.choice(others)
         if one != other and (one, other) not in links and (other, one) not in links:
@@ -198,7 +199,7 @@ def _shape_problems(shape: Shape) -> list[str]:
     return found
 
 
-def _broker_problems(topology: Topology) -> list[str]:
+def _broker_problems(topology: ScenarioTopology) -> list[str]:
     found = [] if topology.brokers else ["topology.brokers: there must be at least one broker"]
     for name, broker in topology.brokers.items():
         path = f"topology.brokers.{name}"
@@ -217,7 +218,7 @@ def _broker_problems(topology: Topology) -> list[str]:
     return found + times.problems("topology")
 
 
-def _name_problems(topology: Topology) -> list[str]:
+def _name_problems(topology: ScenarioTopology) -> list[str]:
     found = []
     for name in [*topology.brokers, *topology.clients, *topology.time_servers]:
         if not entity_is_valid(name):
@@ -234,7 +235,7 @@ def _name_problems(topology: Topology) -> list[str]:
     return found
 
 
-def _link_problems(topology: Topology) -> list[str]:
+def _link_problems(topology: ScenarioTopology) -> list[str]:
     found = []
     for number, pair in enumerate(topology.links):
         path = f"topology.links[{number}]"
@@ -253,7 +254,7 @@ def _link_problems(topology: Topology) -> list[str]:
     return found
 
 
-def _client_problems(topology: Topology) -> list[str]:
+def _client_problems(topology: ScenarioTopology) -> list[str]:
     found = []
     for name, client in topology.clients.items():
         path = f"topology.clients.{name}"

@@ -1,9 +1,9 @@
 """A drawing of the map: clusters on a circle, their brokers on circles of their own, links as lines with their costs.
 
 In:    a NetworkView.
-Out:   the text of an SVG file that needs nothing else.
+Out:   the text of a self-contained SVG file.
 State: none.
-Not here: putting the view together (network_map.py).
+Not here: merging reports into the view (view.py).
 
 Brokers of a cluster keep their order, so that a ring looks like one; each cluster is turned, or mirrored, so that its
 links to other clusters are short.
@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from math import cos, hypot, pi, sin
 
-from heliograph.cli.network_map import LOST, SILENT, NetworkView, SeenBroker, SeenLink
-from heliograph.cli.tables import cell
+from heliograph.maps.cells import cell
+from heliograph.maps.view import LOST, SILENT, NetworkView, SeenBroker, SeenLink
 
 BROKER_R = 17.0
 SPACING = 84.0  # between neighbours on a cluster's circle: room for a cost

@@ -3,7 +3,7 @@
 In:    a folder for its settings.
 Out:   its address and what it says in its log.
 State: the process; it ends with the demo, whatever happens.
-Not here: what is done with it (demo_scenes.py).
+Not here: what is done with it (scenes.py).
 """
 
 from __future__ import annotations

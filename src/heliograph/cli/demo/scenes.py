@@ -3,7 +3,8 @@
 In:    a running broker.
 Out:   lines on standard output, as things happen; a Report of what was measured and what was not as it should be.
 State: none beyond a scene.
-Not here: starting the broker (demo_broker.py), conditions (demo_contents.py), the simulation and the summary (demo.py).
+Not here: starting the broker (broker_process.py), conditions (content_scene.py), the network (network_scene.py), the
+          simulation and the summary (command.py).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from heliograph.cli.demo_broker import SETTINGS, BrokerProcess, broker_process
-from heliograph.cli.demo_contents import play_contents
-from heliograph.cli.demo_network import play_network
-from heliograph.cli.demo_report import Report
+from heliograph.cli.demo.broker_process import SETTINGS, BrokerProcess, broker_process
+from heliograph.cli.demo.content_scene import play_contents
+from heliograph.cli.demo.network_scene import play_network
+from heliograph.cli.demo.report import Report
 from heliograph.cli.network_processes import administrating
 from heliograph.errors import RefusedError
 from heliograph.live.client import Client

@@ -3,7 +3,7 @@
 In:    nothing; every setting is a default but one access rule, which is shown.
 Out:   what happens, as it happens, and a report of what was measured; exit code 1 if something was not as it should be.
 State: a temporary folder and a broker process, both gone at the end.
-Not here: the broker process (demo_broker.py), the scenes with clients (demo_scenes.py), simulating (sim/).
+Not here: the broker process (broker_process.py), the scenes with clients (scenes.py), simulating (sim/).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typer
 from heliograph.cli.shape import INTERRUPTED, fail
 
 if TYPE_CHECKING:
-    from heliograph.cli.demo_report import Report
+    from heliograph.cli.demo.report import Report
 
 SCENARIO = "storm"
 SEEDS = range(1, 6)
@@ -28,8 +28,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _demo() -> None:
-    from heliograph.cli.demo_report import Report
-    from heliograph.cli.demo_scenes import play
+    from heliograph.cli.demo.report import Report
+    from heliograph.cli.demo.scenes import play
     from heliograph.live.loop import run
 
     began = monotonic()
@@ -46,7 +46,7 @@ def _demo() -> None:
 def _simulate(report: Report) -> None:
     """The same broker code in a world that goes wrong, from five seeds, and one of them twice."""
     from heliograph.sim.run import play
-    from heliograph.sim.scenario import load
+    from heliograph.sim.scenario_files import load
 
     scenario = load(SCENARIO)
     report.begin(f"A simulated network: {SCENARIO}")

@@ -1,0 +1,1 @@
+"""Maps of a network for people: reports of brokers put together, as text and as SVG."""
