@@ -1,13 +1,13 @@
-"""Staying: when a client that found its broker by discovery looks again, and whether what it finds is worth a move.
+"""The relocation policy: when a client that found its broker by a search searches again, and whether it moves.
 
-In:    how the session fares, observed now and then; results of searches.
-Out:   whether to look now; whether to move to the broker that was found.
+In:    the session's health, observed now and then; results of searches.
+Out:   whether to search now; whether to move to the broker that was found.
 State: when it last looked and moved, how far the broker was at best, links made lately.
 Not here: searching (live/client_search.py), moving (client/roaming.py, client/dialler.py).
 Paper: [grid] §1.1, a client that returns looks for the nearest broker; the rest is ours.
 
-Nobody moves for little, nor often: a move needs a clear gain, and a stay has a minimum. All pauses have jitter, so that
-a thousand clients of one broker do not look, or leave, at the same moment.
+A client moves rarely: a move needs a clear gain, and a minimum stay at the present broker. All pauses have jitter,
+so that a thousand clients of one broker do not search, or leave, at the same moment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GAIN_NS = 2 * NS_PER_MS  # … and at least this much less
 
 @dataclass(frozen=True, slots=True)
 class SessionHealth:
-    """How a session fares."""
+    """How well a session works."""
 
     broker: str  # that welcomed it last
     is_connected: bool

@@ -1,4 +1,4 @@
-"""Anchors: the links that a directory keeps to some brokers, to listen to their network and to speak into it.
+"""Anchors: the links that a directory keeps to some brokers, to listen to their network and to publish in it.
 
 In:    addresses from the settings, brokers it learned of; the life of links.
 Out:   dials; what is published on the topics of the settings, handed to ``heard``.
@@ -57,7 +57,7 @@ class Anchors:
 
     @property
     def speakers(self) -> list[Speaker]:
-        """Those through which something can be published."""
+        """The sessions through which the directory can publish."""
         return [speaker for speaker in self._speakers.values() if speaker.welcomed and not speaker.refused]
 
     def start(self, now: Instant) -> None:
@@ -87,7 +87,7 @@ class Anchors:
             self._wanted.append(address)
 
     def forget(self, address: Address) -> None:
-        """A learned broker is known no more."""
+        """A learned broker is not known any more."""
         if address in self._wanted[len(self._settings.brokers) :]:
             self._wanted.remove(address)
 
@@ -105,7 +105,7 @@ class Anchors:
         self._timers.set("tend", now + AGAIN_NS, self._tend)
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> bool:
-        """A link that we dialled, or our pipe; False if it is somebody else who dialled us."""
+        """A link that we dialled, or our pipe; False for a link that was dialled to us."""
         pipe = peer.transport == "pipe"
         address = self._dials.pop(peer.ticket, None) if peer.ticket is not None else None
         if not pipe and address is None:
@@ -128,7 +128,7 @@ class Anchors:
         return address in named or (peer.identity is not None and peer.identity.has(Role.BROKER))
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
-        """What a broker says; False if the link is none of ours."""
+        """Bytes from a broker; False if the link is none of ours."""
         speaker = self._speakers.get(link)
         if speaker is None:
             return False
@@ -156,7 +156,7 @@ class Anchors:
             self._pause[address] = now + AGAIN_NS
 
     def publish(self, topic: bytes, payload: bytes) -> int:
-        """Say it at every broker that we are linked to; how many."""
+        """Publish at every broker that we are linked to; how many there are."""
         for speaker in self.speakers:
             speaker.publish(topic, payload)
         return len(self.speakers)

@@ -1,4 +1,4 @@
-"""The seeker: finds brokers for one client, now and whenever it has to look again.
+"""The client search: finds brokers for one client, first to connect and later to relocate.
 
 In:    the options of a program, its credentials.
 Out:   SearchOutcome: a result and the targets that this client may dial; NotConnectedError that says what was tried.

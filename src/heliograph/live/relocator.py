@@ -1,6 +1,6 @@
-"""Following: keeps a client that discovery connected near a broker, for as long as it lives.
+"""The relocator: searches again while a client is connected, and moves it to a better broker.
 
-In:    how its session fares, looked at every second; searches.
+In:    the session's health, looked at every second; searches.
 Out:   orders to the session to move.
 State: what the last search found; one task.
 Not here: when to look and whether to move (client/relocation_policy.py), moving (client/session.py).
@@ -46,12 +46,12 @@ class Relocator:
         return self._found.result.as_dict() | more
 
     def start(self) -> None:
-        """From now on, unless the program does not want it."""
+        """Begin, unless the program switched relocation off."""
         if self._search.options.follow:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """No more."""
+        """End the task."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
             with suppress(asyncio.CancelledError):

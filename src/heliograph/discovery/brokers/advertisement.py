@@ -1,9 +1,9 @@
-"""Broker advertisements: what a broker says of itself, and to whom.
+"""Broker advertisements: what a broker says of itself, and which directories get it.
 
-In:    the broker's standing; directories, configured or announced.
+In:    the broker's status; directories, configured or announced.
 Out:   BrokerAdvertisement bodies, numbered; the directories that get them.
 State: the number of the last one; announced directories until their announcement expires.
-Not here: sending (responder.py), keeping those of others (known.py).
+Not here: sending (advertisement_sender.py), keeping those of others (known.py).
 Paper: [brokers] §2.2 to §2.4. Soft state: each may be lost; they are renewed three times in their lifetime.
 """
 
@@ -31,7 +31,7 @@ class DirectoriesFound:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Told to a responder: its broker is about to go, so let nobody be sent to it any more."""
+    """Told to a responder: its broker is about to stop, so directories should send no client to it."""
 
 
 class Advertiser:
@@ -78,7 +78,7 @@ class Advertiser:
         return new
 
     def directories(self, now: Instant) -> list[Address]:
-        """Who hears from us by datagram."""
+        """The directories that get our advertisements by datagram."""
         for address in [address for address, until in self._announced.items() if until <= now]:
             del self._announced[address]
             self._heard.pop(address, None)

@@ -1,4 +1,4 @@
-"""Answers: the responses of one search that count, and whether they are enough.
+"""Answers: the responses that a search accepts as candidates, and whether there are enough of them.
 
 In:    RESPONSE messages as they came, from brokers or through directories; chains of certificates.
 Out:   candidates; which chains are missing; how long to go on waiting.
@@ -26,7 +26,7 @@ from heliograph.model.identity import Role
 
 NS_PER_MS = 1_000_000
 AWAITED = 0.5  # of the ceiling: so long at most are directories waited for that have not said whom they know
-BUSY_PATIENCE = 4  # while all who answered are too busy: so many times as long as otherwise, for one farther away
+BUSY_PATIENCE = 4  # while all candidates are too busy, wait so many times as long for one farther away
 
 Unread = tuple[Message, Address, Address | None, int | None, Instant]
 """An answer: what, from whom, through which directory, when by the wall clock, when."""

@@ -1,8 +1,8 @@
-"""AskedParties: whom a search asks, in what order, and how often.
+"""Asked parties: the directories, brokers and group that a search asks, and in what order.
 
-In:    the settings, remembered brokers; what came back from whom.
-Out:   Ask per party; those to whom the request goes now.
-State: per party its cookie, and what it said.
+In:    the settings, remembered brokers; what each party sent back.
+Out:   AskedParty per party; the parties that are asked now.
+State: per party its cookie and what it sent.
 Not here: the request itself and what is done with answers (search.py).
 Paper: [brokers] §3 and §7: directories and multicast first, then the last target set, then a fixed list.
 """
@@ -121,7 +121,7 @@ class AskedParty:
 
 
 class AskedParties:
-    """Everybody that a search may ask."""
+    """All parties that a search may ask."""
 
     def __init__(self, config: DiscoveryConfig, remembered: Sequence[Remembered]) -> None:
         self._neighbours_max = config.answers_max

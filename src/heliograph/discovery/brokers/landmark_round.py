@@ -1,7 +1,7 @@
-"""LandmarkRound: the second round of a search in a network where not everybody can answer.
+"""The landmark round: the second round of a search in a network with more brokers than can answer.
 
 In:    landmarks that a directory named, pongs, time; how many near brokers the directory asked; the candidates.
-Out:   one more request, with the requester's distances; how long to wait for near brokers; whom of them to ping.
+Out:   one more request, with the requester's distances; how long to wait for near brokers; which of them to ping.
 State: one measurement, and how often the directory was asked with it.
 Not here: choosing near brokers (landmarks.py), writing requests (search.py), pinging (pinging.py).
 """
@@ -27,7 +27,7 @@ PINGS_MIN = 16  # of each target: the nearest of thousands differ by little
 
 
 class LandmarkRound:
-    """What a search does with the landmarks of the first directory that names some."""
+    """Uses the landmarks of the first directory that names some."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
-"""Landmarks: a few brokers far from each other, by which a directory tells who is near whom.
+"""Landmarks: a few brokers far from each other, by which a directory knows which brokers are near a requester.
 
 In:    known brokers, and how far each says it is from the landmarks.
-Out:   the landmarks; who has to be told of them; the brokers near to a requester that measured its distances too.
+Out:   the landmarks; which brokers have to be told of them; the brokers near a requester that measured its distances.
 State: at most LANDMARKS_MAX of them; each placed broker in a cell by its distances to the first two.
 Not here: measuring (measuring.py), what is sent (directory.py).
 
-In a network of thousands not everybody can answer, so the answers that a request asks for should be those of near
-brokers. A directory knows only how far brokers are from itself: a ring. But whoever is as far from each of four corners
-as the requester is, is where the requester is. A broker that lies about its distances gets itself pinged, not chosen.
+In a network of thousands of brokers not all can answer a request, so near brokers should. A directory knows only how
+far each broker is from itself, which places the broker on a ring. But a broker that is as far from each of four
+landmarks as the requester is near the requester. A broker that lies about its distances is pinged, but not chosen.
 """
 
 from __future__ import annotations

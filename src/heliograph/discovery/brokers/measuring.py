@@ -1,4 +1,4 @@
-"""Measuring: how far somebody is from each landmark, and what two such sets of distances say of each other.
+"""Measuring: measures the distance to each landmark, and compares two such sets of distances.
 
 In:    addresses of landmarks, pongs, time.
 Out:   pings, a few of each landmark, a millisecond apart; when it is over, the distances.

@@ -1,9 +1,9 @@
-"""Pinging: how far each of a target set really is.
+"""Pinging: measures the round trip to each candidate of a target set.
 
 In:    candidates, pongs, time.
 Out:   pings, several of each in parallel, one after another; when it is over.
-State: which ping is under way to whom.
-Not here: whom to ping and whom to take (selection.py).
+State: which pings are under way to which candidates.
+Not here: which candidates to ping and which one to take (selection.py).
 Paper: [brokers] §6: a ping carries the requester's own timestamp, so no clocks have to agree.
 
 A broker gets its next ping as soon as it has answered the last one; where many are wanted, a few are under way. It is

@@ -1,4 +1,4 @@
-"""AnswerPolicy: does this broker answer that requester?
+"""The answer policy: decides whether this broker answers a requester.
 
 In:    a request, the address it came from, who proved to have sent it.
 Out:   nothing where it answers; ProtocolError with the reason where it stays silent.

@@ -1,9 +1,9 @@
-"""Sending: how a search's messages leave: by which socket or link, and how much of them to strangers.
+"""Sending: sends the messages of a search by the right socket or link, and limits what unproven addresses get.
 
 In:    messages and where they go; which sockets are open.
 Out:   datagrams and writes, in the search's outbox.
 State: the ports of open sockets; the restraint towards unproven addresses (restraint.py).
-Not here: what is said to whom (search.py, pinging.py, measuring.py).
+Not here: which messages are sent (request_sender.py, pinging.py, measuring.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BrokerStatus: where a broker is and how busy, as it tells others.
+"""Broker status: where a broker is and how busy it is, as it tells others.
 
 In:    samples of the computer (UsageSample), the broker's own report "usage" with its network time, the wall clock.
 Out:   usage, ports and place for responses and broker advertisements.
@@ -128,7 +128,7 @@ class BrokerStatus:
         return Usage(self._connections, self._links, sample.cpu_permille, sample.memory_total, sample.memory_used)
 
     def wall_ns(self, now: Instant) -> int | None:
-        """What the wall clock says; None if nobody has looked yet."""
+        """What the wall clock says; None before the first reading."""
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns
 
     def network_ns(self, now: Instant) -> tuple[int, int]:

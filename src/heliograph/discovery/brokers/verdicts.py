@@ -1,4 +1,4 @@
-"""Verdicts: why each candidate was or was not taken, in words.
+"""Verdicts: the reason why each candidate was or was not taken, for people.
 
 In:    candidates as they were judged, measured and ranked.
 Out:   the verdict of each.
