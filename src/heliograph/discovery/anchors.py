@@ -86,11 +86,6 @@ class Anchors:
         if self._settings.secure and address not in self._wanted and learned < self._settings.learned_max:
             self._wanted.append(address)
 
-    def forget(self, address: Address) -> None:
-        """A learned broker is not known any more."""
-        if address in self._wanted[len(self._settings.brokers) :]:
-            self._wanted.remove(address)
-
     def _tend(self, now: Instant) -> None:
         for link, speaker in self._speakers.items():
             if now - self._heard_at[link] > SILENT_NS and speaker.fault is None:

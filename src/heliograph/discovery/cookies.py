@@ -11,9 +11,9 @@ from __future__ import annotations
 import hmac
 from hashlib import sha256
 
-from heliograph.discovery.brokers.messages import COOKIE_BYTES
 from heliograph.machine import Address, Instant
 
+COOKIE_BYTES = 16
 PERIOD_NS = 60_000_000_000  # a cookie is good for one to two of these
 
 

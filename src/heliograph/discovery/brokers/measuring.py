@@ -17,7 +17,8 @@ from math import sqrt
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import written
-from heliograph.discovery.brokers.messages import COOKIE_BYTES, Ping
+from heliograph.discovery.brokers.messages import Ping
+from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.machine import Address, Instant, Timers
 
 NS_PER_MS = 1_000_000

@@ -23,7 +23,8 @@ from hashlib import sha256
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig, is_number
-from heliograph.discovery.brokers.messages import COOKIE_BYTES, Ping
+from heliograph.discovery.brokers.messages import Ping
+from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.machine import Address, Instant, Timers
 
 NS_PER_MS = 1_000_000

@@ -31,7 +31,6 @@ from heliograph.discovery.brokers.config import SOCKET, SOCKET6, DiscoveryConfig
 from heliograph.discovery.brokers.landmark_round import LandmarkRound
 from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import (
-    COOKIE_BYTES,
     Acknowledgement,
     Challenge,
     Kind,
@@ -46,6 +45,7 @@ from heliograph.discovery.brokers.search_links import SearchLinks
 from heliograph.discovery.brokers.search_log import SearchLog
 from heliograph.discovery.brokers.sending import Sending, is_six
 from heliograph.discovery.brokers.signing import SEALED_ID, Signing
+from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.discovery.restraint import Restraint
 from heliograph.discovery.wall_time import WallTime
 from heliograph.errors import ProtocolError, Reason, UsageError
