@@ -1,25 +1,25 @@
 """A node: one broker with its services in one process, built by one function for the live and the simulated world.
 
-In:    a BrokerConfig, what services it is to have, a seed and an incarnation number.
-Out:   Node: machines by name, the pipes that join them, who answers each listener, and who has which datagram sockets
-       and which vault.
+In:    a BrokerConfig, the settings of the services that it is to have, a seed and an incarnation number.
+Out:   Node: machines by name, the pipes that join them, which machine takes the links of each listener, and which has
+       which datagram sockets and which vault; SERVICES, the list of all services.
 State: none here; each machine has its own.
-Not here: running it (live/node.py, sim/world.py).
+Not here: running it (live/node.py, sim/world.py), what a service is (services/declared.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from heliograph.broker.broker import Broker
-from heliograph.broker.config import BrokerConfig
-from heliograph.discovery.brokers import responder as responders
-from heliograph.discovery.brokers.config import DirectoryConfig, ResponderConfig
-from heliograph.discovery.brokers.responder import Responder
+from heliograph.broker.config import PROTOCOL, BrokerConfig, ListenerConfig
+from heliograph.discovery.brokers.config import DIRECTORY as DIRECTORY
+from heliograph.discovery.brokers.config import RESPONDER
+from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_SERVICE
 from heliograph.machine import Machine, Socket
-from heliograph.services.admin import Admin
+from heliograph.services.admin import ADMIN_SERVICE
+from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
 
@@ -27,8 +27,14 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.keyring import Keyring
 
 BROKER = "broker"
-DISCOVERY = responders.NAME  # the responder of broker discovery
-DIRECTORY = "bdn"  # also the name of its listener
+DISCOVERY = RESPONDER
+
+# Every service that a node can have. A new one is a folder of its own, and a line here.
+SERVICES: tuple[Service[Any], ...] = (
+    ADMIN_SERVICE,
+    RESPONDER_SERVICE,
+    DIRECTORY_SERVICE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,12 @@ class Node:
     listeners: dict[str, str]  # listener name -> the machine that its links belong to
     sockets: Mapping[str, tuple[Socket, ...]] = field(default_factory=dict)  # machine -> its datagram sockets
     vaults: Mapping[str, Vault] = field(default_factory=dict)  # machine -> its vault
+    services: tuple[Configured, ...] = ()
+
+    @property
+    def service_listeners(self) -> tuple[ListenerConfig, ...]:
+        """The listeners that its services have beyond those of [[listener]]."""
+        return tuple(each for one in self.services for each in one.service.listeners(one.config))
 
 
 def build(
@@ -56,42 +68,60 @@ def build(
     *,
     seed: int,
     incarnation: int,
-    responder: ResponderConfig | None = None,
-    directory: DirectoryConfig | None = None,
+    services: Iterable[object] = (),
     keyring: Keyring | None = None,
 ) -> Node:
-    """A broker with its services: always admin; a responder and a broker directory where they are wanted."""
-    machines: dict[str, Machine] = {
-        BROKER: Broker(config, seed=seed, incarnation=incarnation),
-        "admin": Admin(),
-    }
-    listeners = {listener.name: BROKER for listener in config.listeners}
+    """A broker with its services: those without settings, such as admin, and those whose settings are given."""
+    from heliograph.broker.broker import Broker  # late: the settings need the list above, and no broker
+
+    around = Surroundings(
+        broker=config, seed=seed, incarnation=incarnation, keyring=keyring, local_digest=config.local_digest
+    )
+    broker = Broker(config, seed=seed, incarnation=incarnation)
+    return _joined(config.name, broker, configured((NoSettings(), *services)), around)
+
+
+def build_alone(name: str, config: object, *, seed: int, keyring: Keyring | None = None, digest: bytes = b"") -> Node:
+    """A service in a process of its own."""
+    around = Surroundings(broker=None, seed=seed, keyring=keyring, local_digest=digest)
+    return _joined(name, None, configured((config,)), around)
+
+
+def configured(configs: Iterable[object]) -> tuple[Configured, ...]:
+    """The services that these settings belong to, in the order of the list."""
+    given = {type(config): config for config in configs}
+    found = tuple(Configured(service, given[service.config]) for service in SERVICES if service.config in given)
+    assert given.keys() <= {each.service.config for each in found}, "settings of a service that is not in the list"
+    return found
+
+
+def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...], around: Surroundings) -> Node:
+    machines: dict[str, Machine] = {} if broker is None else {BROKER: broker}
+    takers: dict[str, str] = {PROTOCOL: BROKER}
     sockets: dict[str, tuple[Socket, ...]] = {}
-    if config.time.servers:
-        sockets[BROKER] = (_time_socket(config),)
-    if responder is not None and responder.enabled:
-        machines[DISCOVERY] = Responder(responder, config.name, seed=seed, incarnation=incarnation, keyring=keyring)
-        sockets[DISCOVERY] = Responder.sockets(responder)
-    if directory is not None:
-        from heliograph.discovery.brokers.directory import Directory  # late: few brokers have one
-
-        machines[DIRECTORY] = Directory(directory, seed=seed, keyring=keyring)
-        sockets[DIRECTORY] = Directory.sockets(directory)
-        listeners[DIRECTORY] = DIRECTORY
-    pipes = tuple(Pipe(BROKER, service) for service in machines if service != BROKER)
-    return Node(name=config.name, machines=machines, pipes=pipes, listeners=listeners, sockets=sockets)
-
-
-def build_directory(config: DirectoryConfig, *, seed: int, keyring: Keyring | None = None) -> Node:
-    """A broker directory in a process of its own."""
-    from heliograph.discovery.brokers.directory import Directory
-
+    vaults: dict[str, Vault] = {}
+    listeners: tuple[ListenerConfig, ...] = ()
+    if around.broker is not None:
+        listeners = around.broker.listeners
+        if around.broker.time.servers:
+            sockets[BROKER] = (_time_socket(around.broker),)
+    for service, config in ((each.service, each.config) for each in services):
+        machines[service.name] = service.build(config, around)
+        listeners += service.listeners(config)
+        takers[service.protocol] = service.name
+        if opened := service.sockets(config, around.broker):
+            sockets[service.name] = opened
+        vault = service.vault(config)
+        if vault is not None:
+            vaults[service.name] = vault
     return Node(
-        name=config.name,
-        machines={DIRECTORY: Directory(config, seed=seed, keyring=keyring)},
-        pipes=(),
-        listeners={DIRECTORY: DIRECTORY},
-        sockets={DIRECTORY: Directory.sockets(config)},
+        name=name,
+        machines=machines,
+        pipes=tuple(Pipe(BROKER, each.name) for each in services if broker is not None),
+        listeners={listener.name: takers[listener.protocol] for listener in listeners},
+        sockets=sockets,
+        vaults=vaults,
+        services=services,
     )
 
 

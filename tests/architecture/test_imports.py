@@ -8,7 +8,7 @@ from tests.architecture.house import SOURCE, Import, imports_of, source_files
 
 # A room may import from its own row and from the rows above it.
 ORDER = (
-    ("apart", "errors", "kernels", "model", "spelling"),
+    ("apart", "errors", "kernels", "model"),
     ("notes", "machine", "vault"),
     ("trust", "timekeeping"),
     ("wire",),
@@ -16,8 +16,8 @@ ORDER = (
     ("broker", "services"),
     ("discovery",),
     ("client",),
-    ("maps", "node", "topology", "config", "config_discovery", "config_keys", "config_keyring", "config_sources"),
-    ("observe",),
+    ("maps", "node", "observe", "topology"),
+    ("config",),
     ("live", "sim"),
     ("evaluation",),
     ("__init__",),
@@ -105,6 +105,19 @@ def test_a_node_without_a_vault_loads_no_database() -> None:
         if file.name not in ("live/vaults/sqlite.py", "live/vaults/postgres.py")
         for import_ in file.imports_at_start
         if import_.module in ("heliograph.live.vaults.sqlite", "heliograph.live.vaults.postgres")
+    ]
+    assert wrong == []
+
+
+def test_a_service_is_loaded_only_where_it_is_built() -> None:
+    """Every node loads every declaration; the machines behind them are loaded by nodes that have them."""
+    machines = ("heliograph.discovery.brokers.directory", "heliograph.discovery.brokers.responder")
+    wrong = [
+        f"{file.name}:{import_.line}: {import_.name}"
+        for file in FILES
+        if file.room in ("node", "config", "live", "services", "discovery")
+        for import_ in file.imports_at_start
+        if import_.module in machines
     ]
     assert wrong == []
 

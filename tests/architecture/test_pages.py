@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.config import parse_settings
-from heliograph.config_keys import KEYS, Key
+from heliograph.config.load import parse_settings
+from heliograph.config.sections import KEYS, Key
 from heliograph.sim.checkers import CHECKERS
 from heliograph.sim.scenario import FAULTS
 from heliograph.sim.scenario_files import parse
@@ -33,8 +33,9 @@ def rows(page: Path) -> list[str]:
 
 def row(key: Key) -> str:
     default = "" if key.default is None else f"`{json.dumps(key.default)}`"
+    changes = "reload" if key.setting.reloads else "restart"
     meaning, allowed = (text.replace("|", "\\|") for text in (key.meaning, key.allowed))
-    return f"| `{key.path}` | {default} | {meaning} | {allowed} |"
+    return f"| `{key.path}` | {default} | {meaning} | {allowed} | {changes} |"
 
 
 @pytest.mark.req("O5")

@@ -232,4 +232,4 @@ def test_whatever_happens_nobody_loses_a_link_or_is_asked_too_often(steps: list[
 )
 def test_marks_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     (problem,) = LoadConfig(**wrong).problems()
-    assert problem.startswith("load.")
+    assert problem.key.startswith("load.")

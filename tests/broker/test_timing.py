@@ -120,5 +120,5 @@ def test_a_broker_without_its_socket_for_servers_goes_on() -> None:
 
 def test_what_is_wrong_with_time_servers_is_told_by_its_place() -> None:
     config = TimeConfig(servers=("good", "good:99", "bad:", ":1", "bad:0", "bad:99999", "a:b", "::1"), poll_s=1)
-    found = [problem.split(" ")[0] for problem in config.problems()]
+    found = [problem.key for problem in config.problems()]
     assert found == [*(f"time.servers[{number}]" for number in range(2, 8)), "time.poll_s"]

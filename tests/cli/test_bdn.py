@@ -80,8 +80,8 @@ def test_mistakes_are_told_in_one_line(run: Run) -> None:
         (("list", "--at", "192.0.2.1:4719"), "answers its own machine only"),
         (("run", "--filter", "colour=red"), "write geography=TEXT or institution=TEXT"),
         (("run", "--listen", "4719"), "write HOST:PORT"),
-        (("run", "--private"), "directory.private = true needs directory.advertise"),
-        (("run", "--link", "nowhere"), "directory.links has 'nowhere'"),
+        (("run", "--private"), "bdn.private = true needs bdn.advertise"),
+        (("run", "--link", "nowhere"), "bdn.links has 'nowhere'"),
     ):
         ran = run("bdn", *arguments)
         assert ran.code in (1, 2), ran

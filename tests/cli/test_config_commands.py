@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.config_keys import KEYS
+from heliograph.config.sections import KEYS
 
 from .conftest import Run
 
@@ -112,7 +112,7 @@ def test_every_key_can_be_explained(run: Run, key: str) -> None:
     told = json.loads(run("config", "explain", key, "--json").out)
 
     assert told["key"] == key
-    unset = ("network.slot", "discovery.port", "discover.timeout_ms", "discover.network")
+    unset = ("network.slot", "discovery.port", "search.timeout_ms", "search.network")
     empty = (0, False, "", [], *((None,) if key in unset else ()))
     assert all(told[name] or told[name] in empty for name in told)
 

@@ -20,7 +20,7 @@ NOBODY = "127.0.0.1:9"
 
 def asking(port: int) -> dict[str, str]:
     """A group of the test's own, and nobody who happens to run here."""
-    return {"HELIOGRAPH_DISCOVER__MULTICAST_PORT": str(port), "HELIOGRAPH_DISCOVER__BROKERS": NOBODY}
+    return {"HELIOGRAPH_SEARCH__MULTICAST_PORT": str(port), "HELIOGRAPH_SEARCH__BROKERS": NOBODY}
 
 
 @pytest.mark.live
@@ -57,7 +57,7 @@ def test_it_prints_the_choice_the_candidates_and_the_reason(
 def test_without_any_broker_it_fails_and_says_whom_it_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in asking(free_port()).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("HELIOGRAPH_DISCOVER__BROKERS")
+    monkeypatch.delenv("HELIOGRAPH_SEARCH__BROKERS")
     ran = run("discover", "broker", "--bdn", NOBODY, "--timeout", "0.05")
     assert (ran.code, ran.out) == (1, "")
     assert "no broker answered" in ran.err
@@ -87,8 +87,8 @@ def test_a_listed_broker_counts_only_if_it_is_there(run: Run, tmp_path: Path) ->
 def test_what_makes_no_sense_is_told_at_once(run: Run) -> None:
     ran = run("discover", "broker", "--bdn", "a:b:c", "--broker", "nowhere")
     assert ran.code == 2
-    assert "discover.bdns has 'a:b:c'" in ran.err
-    assert "discover.brokers has 'nowhere'" in ran.err
+    assert "search.bdns has 'a:b:c'" in ran.err
+    assert "search.brokers has 'nowhere'" in ran.err
 
 
 @pytest.mark.live

@@ -10,7 +10,7 @@ import pytest
 
 from heliograph.cli import network_state as state
 from heliograph.cli.network_state import LocalBroker, LocalNetwork
-from heliograph.config import load_settings
+from heliograph.config.load import load_settings
 from heliograph.maps.trace import as_text
 from heliograph.model.identity import network_is_valid
 from heliograph.topology.network import generated

@@ -11,9 +11,6 @@ from typing import Any
 import psutil
 import pytest
 
-from heliograph.cli.connection import Connection, told_what_to_do
-from heliograph.errors import NotConnectedError, Reason
-
 from .conftest import Run
 from .processes import broker, piped, started, subscriber
 
@@ -70,8 +67,6 @@ def test_a_network_carries_on_without_one_of_its_brokers(
     assert f"{way[1]} does not answer" in broken["problems"]
     again = run("network", "up", "2")
     assert again.code == 1
-    hint = str(told_what_to_do(NotConnectedError(Reason.DIAL_FAILED), Connection()))
-    assert hint.partition("add --discover, or --url ")[2] in urls.values()
     assert "heliograph network down" in again.err
     assert run("network", "down").err == "3 of 4 brokers were running and are stopped\n"
     assert not any(runs(row["pid"]) for row in network.values())

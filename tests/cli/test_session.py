@@ -147,7 +147,7 @@ def test_a_name_that_is_far_too_long_does_not_hide_what_is_wrong_with_it(run: Ru
 
 
 def test_who_looks_for_a_broker_is_told_which_one_was_found(home: Path, url: str) -> None:
-    options = {"HELIOGRAPH_DISCOVER__MULTICAST": "false", "HELIOGRAPH_DISCOVER__BROKERS": url.partition("//")[2]}
+    options = {"HELIOGRAPH_SEARCH__MULTICAST": "false", "HELIOGRAPH_SEARCH__BROKERS": url.partition("//")[2]}
     listener = Process(home, "subscribe", "a", "--discover", **options)
     try:
         place = f"broker broker ({url.replace('localhost', '127.0.0.1')})"

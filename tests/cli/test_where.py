@@ -46,7 +46,7 @@ class Machine:
         self.folder = folder
         self.default_port, self.group_port = free_port(), free_port()
         (folder / "heliograph.toml").write_text(
-            f"[discovery]\nmulticast_port = {self.group_port}\n[discover]\nmulticast_port = {self.group_port}\n"
+            f"[discovery]\nmulticast_port = {self.group_port}\n[search]\nmulticast_port = {self.group_port}\n"
         )
         self.variables = {
             "HELIOGRAPH_DEFAULT_PORT": str(self.default_port),
@@ -103,9 +103,17 @@ def test_of_two_networks_ten_of_ten_reach_the_one_that_they_choose(machine: Mach
 
 
 def test_who_chose_none_of_two_is_told_which_there_are(machine: Machine) -> None:
-    """Both have the usual name, and no network's name: nothing but their addresses tells them apart."""
+    """Both have the usual name, and no network's name: nothing but their addresses tells them apart.
+
+    A broker that a busy machine lets wait for longer than a search lasts is not heard; then the ten try again.
+    """
     with brokers(machine, (), ()) as urls:
-        for code, out, err in machine.five_programs_and_five_commands():
+        ended = machine.five_programs_and_five_commands()
+        for _ in range(4):
+            if all(code for code, _, _ in ended):
+                break
+            ended = machine.five_programs_and_five_commands()
+        for code, out, err in ended:
             assert code in (1, 3), (out, err)
             assert out == ""
             assert "networks_several: brokers of 2 networks answered" in err

@@ -32,10 +32,10 @@ def test_all_problems_are_told_by_the_names_that_the_user_typed() -> None:
     )
     with pytest.raises(UsageError) as error:
         options.check()
-    for word in ("discover.bdns has 'a:b:c'", "'exa mple'", "discover.brokers", "discover.multicast_group", "look_s"):
+    for word in ("search.bdns has 'a:b:c'", "'exa mple'", "search.brokers", "search.multicast_group", "look_s"):
         assert word in str(error.value)
     assert "timeout_ms" in str(error.value)
-    assert "discover.weights has 'cpu'" in str(error.value)
+    assert "search.weights has 'cpu'" in str(error.value)
 
 
 def test_a_single_text_is_not_taken_for_a_list_of_letters() -> None:

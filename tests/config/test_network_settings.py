@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from heliograph.broker.config import LinkConfig, NetworkConfig
-from heliograph.config import load_settings, parse_settings
-from heliograph.config_sources import Option
+from heliograph.config.load import load_settings, parse_settings
+from heliograph.config.sources import Option
 from heliograph.errors import ConfigError
 
 pytestmark = pytest.mark.req("O5", "N18")
@@ -55,10 +55,10 @@ def settings_file(folder: Path, key: str | bytes = KEY, mode: int = 0o600) -> Pa
 def test_every_key_of_the_network_arrives() -> None:
     settings = parse_settings(EVERYTHING, file=Path("/srv/heliograph.toml"))
 
-    assert settings.network.key_file == "/srv/keys/network.key"
     assert settings.broker.network == NetworkConfig(
         cluster="north",
         slot=3,
+        key_file="/srv/keys/network.key",
         dials_secure=True,
         links=(LinkConfig(host="b.example.org"), LinkConfig(host="::1", port=4800, secure=True)),
         heartbeat_ms=100,

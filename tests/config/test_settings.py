@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from heliograph.broker.config import BrokerConfig, ListenerConfig, RuleConfig
-from heliograph.config import Settings, load_settings, parse_settings
-from heliograph.config_sources import Option
+from heliograph.config.load import Settings, load_settings, parse_settings
+from heliograph.config.sources import Option
 from heliograph.errors import ConfigError
 from heliograph.model.identity import Role
 from heliograph.trust.tokens import hash_token, save_tokens

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heliograph.config import parse_settings
-from heliograph.config_keys import KEYS, LISTS, SECTIONS
+from heliograph.config.load import parse_settings
+from heliograph.config.sections import KEYS, LISTS, SECTIONS
 from heliograph.errors import ConfigError
 from tests.examples import examples
 

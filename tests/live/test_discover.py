@@ -16,8 +16,7 @@ import heliograph
 from heliograph import Discover, NotConnectedError, UsageError
 from heliograph.broker.commands import Listening
 from heliograph.broker.config import BrokerConfig, ListenerConfig
-from heliograph.config_keyring import load_keyring
-from heliograph.config_keys import TlsConfig
+from heliograph.config.keyring_files import load_keyring
 from heliograph.discovery.brokers.config import DirectoryConfig, MulticastConfig, ResponderConfig, written
 from heliograph.errors import Reason
 from heliograph.live import remembered_file
@@ -27,7 +26,8 @@ from heliograph.live.names import directories_of, system_resolvers
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context, server_context
 from heliograph.machine import Address
 from heliograph.model.identity import Role
-from heliograph.node import BROKER, DIRECTORY, DISCOVERY, build, build_directory
+from heliograph.node import BROKER, DIRECTORY, DISCOVERY, build, build_alone
+from heliograph.trust.config import TlsConfig
 from heliograph.trust.tokens import hash_token
 from tests.client.live import on_the_loop, until
 from tests.discovery.brokers.test_live import a_group, network, running
@@ -58,7 +58,7 @@ def asking(group: MulticastConfig, **more: object) -> Discover:
 async def brokers_with_a_directory(count: int) -> AsyncIterator[tuple[Driver, Address]]:
     """A directory that knows all of these brokers, and its address."""
     listener = ListenerConfig(name=DIRECTORY, port=0)
-    async with running(build_directory(DirectoryConfig(port=0), seed=1), listener) as (bdn, _, address):
+    async with running(build_alone("bdn", DirectoryConfig(port=0), seed=1), listener) as (bdn, _, address):
         responder = ResponderConfig(port=0, multicast=NONE, directories=(written(address),))
         async with network(count, responder):
             await until(lambda: bdn.report(DIRECTORY, "overview")["measured"] == count)
@@ -95,8 +95,8 @@ async def test_a_client_that_was_given_an_address_looks_for_nobody() -> None:
 @on_the_loop
 async def test_the_environment_says_whom_to_ask_and_a_url_there_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     group = a_group()
-    monkeypatch.setenv("HELIOGRAPH_DISCOVER__MULTICAST_GROUP", group.group)
-    monkeypatch.setenv("HELIOGRAPH_DISCOVER__MULTICAST_PORT", str(group.port))
+    monkeypatch.setenv("HELIOGRAPH_SEARCH__MULTICAST_GROUP", group.group)
+    monkeypatch.setenv("HELIOGRAPH_SEARCH__MULTICAST_PORT", str(group.port))
     monkeypatch.setenv("HELIOGRAPH_BDNS", NOWHERE)
     async with network(1, ResponderConfig(port=0, multicast=group)) as (driver,):
         async with heliograph.connect() as client:
@@ -130,7 +130,7 @@ async def test_who_finds_nobody_hears_everything_that_was_tried() -> None:
 
 def test_options_come_from_the_file_and_the_environment_goes_before_it(tmp_path: Path) -> None:
     file = tmp_path / "heliograph.toml"
-    file.write_text('[discover]\nbdns = ["a:1"]\npings = 5\n[limits]\nnot_for_clients = 1\n')
+    file.write_text('[search]\nbdns = ["a:1"]\npings = 5\n[limits]\nnot_for_clients = 1\n')
     options = options_from({"HELIOGRAPH_CONFIG": str(file), "HELIOGRAPH_BDNS": "b:2,c:3", "HELIOGRAPH_OTHER": "x"})
     assert (options.bdns, options.pings) == (("b:2", "c:3"), 5)
     assert options_from({}) == Discover()
@@ -250,7 +250,7 @@ async def a_broker_that_names(
         tls = TlsContexts(server_context(files, require_certificate=False), client_context(files))
         keyring = load_keyring(TlsConfig(certificate=str(files.certificate), key=str(files.key)))
     responder = ResponderConfig(port=0, multicast=group)
-    node = build(config, seed=1, incarnation=1, responder=responder, keyring=keyring)
+    node = build(config, seed=1, incarnation=1, services=[responder], keyring=keyring)
     driver = Driver(node.machines, node.pipes, tls=tls)
     driver.start()
     try:
@@ -349,7 +349,7 @@ async def test_a_client_whose_broker_is_gone_for_long_is_led_to_another(monkeypa
         await first.stop()
         await until(lambda: not client.is_connected)
         config = BrokerConfig(name="later", listeners=(ListenerConfig(port=0),))
-        node = build(config, seed=5, incarnation=5, responder=ResponderConfig(port=0, multicast=group))
+        node = build(config, seed=5, incarnation=5, services=[ResponderConfig(port=0, multicast=group)])
         async with running(node, config.listeners[0]):
             await until(lambda: client.broker == "later" and client.is_connected)
             assert client.report("discovery")["why"] == "no broker for long"

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from heliograph.config_keyring import load_keyring
-from heliograph.config_keys import TlsConfig
+from heliograph.config.keyring_files import load_keyring
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
 from heliograph.discovery.brokers.result import SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import run
 from heliograph.model.identity import Role
+from heliograph.trust.config import TlsConfig
 from heliograph.trust.keyring import Keyring
 from tests.live.certificates import Authority
 from tests.live.processes import Process, broker
@@ -124,14 +124,14 @@ def test_sighup_puts_new_settings_of_a_directory_in_force_and_bad_ones_are_refus
         at = f"127.0.0.1:{directory.port}"
         with broker(tmp_path, *settled(tmp_path, "b0", 'geography = "asia"\n'), "--directory", at):
             eventually(lambda: found_at(at) == ["b0"])
-            settings.write_text('[directory]\ngeographies = ["europe"]\ntopics = ["a"]\n')
+            settings.write_text('[bdn]\ngeographies = ["europe"]\ntopics = ["a"]\n')
             directory.send(signal.SIGHUP)
             line = directory.line("directory_reloaded")
-            assert (line["brokers"], line["restart"]) == (0, ["directory.topics"])
+            assert (line["brokers"], line["restart"]) == (0, ["bdn.topics"])
             assert found_at(at) == []
-            settings.write_text("[directory]\nping_ms = -1\n")
+            settings.write_text("[bdn]\nping_ms = -1\n")
             directory.send(signal.SIGHUP)
-            assert "directory.ping_ms" in directory.line("reload_failed")["problems"][0]
+            assert "bdn.ping_ms" in directory.line("reload_failed")["problems"][0]
             directory.send(signal.SIGTERM)
             assert directory.wait() == 0
 
@@ -150,12 +150,24 @@ def test_a_directory_is_looked_up_by_name_and_reached_by_tcp_too(tmp_path: Path)
 
 @pytest.mark.req("B1")
 def test_a_directory_in_a_brokers_process_knows_that_broker(tmp_path: Path) -> None:
-    with broker(tmp_path, *settled(tmp_path, "both", "[directory]\nenabled = true\nport = 0\n")) as both:
+    with broker(tmp_path, *settled(tmp_path, "both", "[bdn]\nenabled = true\nport = 0\n")) as both:
         assert both.port
         at = both.lines[0]["text"].partition("; open on ")[2].split(" ")[0]
         eventually(lambda: found_at(at) == ["both"])
         both.send(signal.SIGTERM)
         assert both.wait() == 0
+
+
+@pytest.mark.req("O5")
+def test_a_reload_reaches_every_service_and_says_what_waits_for_a_restart(tmp_path: Path) -> None:
+    services = "[bdn]\nenabled = true\nport = 0\n"
+    with broker(tmp_path, *settled(tmp_path, "both", services)) as both:
+        assert both.port
+        (tmp_path / "both.toml").write_text(f'{NO_GROUP}geography = "hall"\n{services}geographies = ["europe"]\n')
+        both.send(signal.SIGHUP)
+        assert both.line("directory_reloaded")["restart"] == []
+        assert both.line("discovery.geography changed")["text"].endswith("will be in force after a restart")
+        assert both.line("settings_reloaded")["restart"] == []
 
 
 @pytest.mark.req("B18")

@@ -60,7 +60,7 @@ class Place:
             **kept,
             "HELIOGRAPH_RUNTIME_DIR": str(folder / "run"),
             "HELIOGRAPH_BDNS": BDN,
-            "HELIOGRAPH_DISCOVER__REMEMBER": "false",
+            "HELIOGRAPH_SEARCH__REMEMBER": "false",
         }
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

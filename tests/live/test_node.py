@@ -165,7 +165,7 @@ def test_others_are_told_an_address_that_they_can_dial() -> None:
 @pytest.mark.parametrize("host", ["b.example.org:4717:x y", "no spaces", "heliograph://b"])
 def test_an_address_to_announce_is_a_host_alone(host: str) -> None:
     [problem] = ListenerConfig(announce=host).problems("listener.main")
-    assert problem.startswith("listener.main.announce")
+    assert str(problem).startswith("listener.main.announce")
 
 
 @pytest.mark.req("O5")

@@ -82,9 +82,7 @@ def test_covered_interests_cost_nothing_upstream_whatever_goes_wrong(seed: int) 
     assert result.ok, why(result)
     assert all(result.faults.values())
     assert result.delivered > 2_000
-    (text,) = result.measured
-    measured = MEASURED.fullmatch(text)
-    assert measured is not None
+    (measured,) = filter(None, map(MEASURED.fullmatch, result.measured))
     subscriptions, share, told, wide = map(int, measured.groups())
     assert subscriptions >= 300
     assert share >= 90

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.config import parse_settings
+from heliograph.config.load import parse_settings
 from heliograph.errors import ConfigError
 from heliograph.topology.network import MEMBERS_MAX, generated, read_topology
 from tests.architecture.house import ROOT

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from heliograph.cli.main import app
-from heliograph.config_keyring import load_keyring
-from heliograph.config_keys import TlsConfig
+from heliograph.config.keyring_files import load_keyring
 from heliograph.errors import ConfigError
 from heliograph.model.identity import Role
+from heliograph.trust.config import TlsConfig
 
 DOMAIN = b"test/statement/1"
 

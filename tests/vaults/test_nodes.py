@@ -72,10 +72,10 @@ def test_a_live_service_finds_what_it_kept(tmp_path: Path) -> None:
         node = a_node(number, str(tmp_path))
         machine = node.machines["counting"]
         assert isinstance(machine, Counting)
-        running = Running(node, Log("b", stream=io.StringIO()), None, None)
-        assert await running.open((), None)
+        running = Running(node, Log("b", stream=io.StringIO()))
+        assert await running.open(())
         await until(lambda: machine.starts == number)
-        await running.end(None)
+        await running.end()
 
     for number in range(1, 4):
         asyncio.run(start(number))

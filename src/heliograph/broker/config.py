@@ -1,23 +1,37 @@
 """Broker settings: data with opinions. Every default works; every limit has its reason beside it.
 
-In:    values, typed by config.py.
-Out:   frozen configs, each with ``problems()``: everything wrong with it, in words and with the path a user typed.
+In:    values of the right type.
+Out:   frozen configs, each with ``problems()``: everything wrong with it, by key.
 State: none.
-Not here: reading TOML and the environment (config.py), certificates and key files (live/tls.py).
+Not here: what settings are (model/settings.py), reading TOML and the environment (config/), certificates (live/tls.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from ipaddress import ip_address
 from string import ascii_letters, digits
 
-from heliograph.model.identity import NETWORK_WORDS, Role, entity_is_valid, network_is_valid
+from heliograph.broker.routing.settings import DEFAULT_PORT as DEFAULT_PORT
+from heliograph.broker.routing.settings import LinkConfig as LinkConfig
+from heliograph.broker.routing.settings import NetworkConfig as NetworkConfig
+from heliograph.model.identity import Role, entity_is_valid
+from heliograph.model.settings import (
+    FREE_PORT,
+    PLAIN_NAME,
+    PORT_MAX,
+    Problem,
+    check,
+    has_wrong,
+    restart_needed,
+    setting,
+    wrong,
+)
 from heliograph.model.topics import filter_fault
 from heliograph.trust.tokens import TokenRecord as TokenRecord
 from heliograph.wire.limits import PAYLOAD_BYTES_MAX
 
-DEFAULT_PORT = 4717
+PROTOCOL = "heliograph"  # of a broker's own listeners
 HOST_LETTERS = frozenset(ascii_letters + digits + ".-:")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 what listening on all addresses is called
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -26,19 +40,49 @@ VERBS = ("publish", "subscribe", "ask")
 EFFECTS = ("allow", "deny")
 NTP_PORT = 123
 SERVERS_MAX = 16
+NAME_FAULT = f"{PLAIN_NAME} only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerConfig:
     """One address on which peers may dial in."""
 
-    name: str = "main"
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    secure: bool = False  # TLS 1.3
-    auth: str = "none"  # "none" (anonymous clients), "token", "certificate" (mutual TLS) or "any" of the two
-    announce: str = ""  # the host that others are told instead of ``host``, which may mean "every address"
-    allow_open: bool = False  # anonymous clients from other machines are meant, not an oversight
+    name: str = setting(
+        "main",
+        "the listener's name in logs, problems and variable names",
+        allowed=f"{PLAIN_NAME}; each listener its own",
+        reloads=False,
+    )
+    protocol: str = PROTOCOL  # what peers speak there, by which the node knows whose links they are
+    host: str = setting(
+        "127.0.0.1",
+        "the address to listen on; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from everywhere",
+        allowed="an address or host name of this machine",
+        reloads=False,
+    )
+    port: int = setting(
+        DEFAULT_PORT, "the TCP port to listen on", least=0, most=PORT_MAX, note=FREE_PORT, reloads=False
+    )
+    secure: bool = setting(False, "speak TLS 1.3; needs tls.certificate and tls.key", reloads=False)
+    auth: str = setting(
+        "none",
+        "what a peer must show: nothing, a token, a certificate (mutual TLS), or any one of the two",
+        choices=AUTH,
+        note="certificate and any need secure = true",
+        reloads=False,
+    )
+    announce: str = setting(
+        "",
+        "where other brokers, and clients that they send, find this listener; without it, its own address or, where "
+        "that is 0.0.0.0 or ::, the address from which this machine reaches others",
+        allowed="an address or host name, without a port",
+        reloads=False,
+    )
+    allow_open: bool = setting(
+        False,
+        "anyone who reaches this address may use it, and that is meant; needed for auth = none beyond this machine",
+        reloads=False,
+    )
 
     @property
     def is_local(self) -> bool:
@@ -50,26 +94,25 @@ class ListenerConfig:
         except ValueError:
             return False  # a name, even one that begins with "127."
 
-    def problems(self, path: str = "listener") -> list[str]:
+    def problems(self, path: str = "listener") -> list[Problem]:
         """Everything wrong with it."""
-        found = []
+        found = check(self, path)
         if not entity_is_valid(self.name):
-            found.append(f"{path}.name = {self.name!r}: letters, digits and . _ @ - only")
-        if not 0 <= self.port <= 65_535:
-            found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
+            found.append(wrong(f"{path}.name", self.name, NAME_FAULT))
         if not set(self.announce) <= HOST_LETTERS:
-            found.append(f"{path}.announce = {self.announce!r}: must be an address or host name, without a port")
-        if self.auth not in AUTH:
-            found.append(f"{path}.auth = {self.auth!r}: must be one of {', '.join(AUTH)}")
+            found.append(wrong(f"{path}.announce", self.announce, "must be an address or host name, without a port"))
+        secure = f"{path}.secure"
         if self.auth in ("certificate", "any") and not self.secure:
-            found.append(f"{path}.auth = {self.auth!r} needs {path}.secure = true: certificates are shown in TLS")
+            said = f" = {self.auth!r} needs {secure} = true: certificates are shown in TLS"
+            found.append(Problem(f"{path}.auth", said, (secure,)))
         if not self.is_local and not self.secure and self.auth == "token":
-            found.append(f"{path}: tokens would cross the network in clear text; set {path}.secure = true")
+            found.append(Problem(path, f": tokens would cross the network in clear text; set {secure} = true"))
         if not self.is_local and self.auth == "none" and not self.allow_open:
-            found.append(
-                f"{path}.host = {self.host!r} with {path}.auth = 'none': anyone could use it from other machines; set "
-                f"{path}.auth to token, certificate or any, or {path}.allow_open = true if that is meant"
+            said = (
+                f" = {self.host!r} with {path}.auth = 'none': anyone could use it from other machines; set "
+                f"{path}.auth to token, certificate or any, or {path}.allow_open = true (--allow-open) if that is meant"
             )
+            found.append(Problem(f"{path}.host", said, (f"{path}.auth", f"{path}.allow_open")))
         return found
 
 
@@ -77,41 +120,67 @@ class ListenerConfig:
 class LimitsConfig:
     """How much a broker takes on before it says no."""
 
-    links_max: int = 16_384
-    links_unproven_max: int = 1_024  # links that have not finished their handshake
-    links_per_source_max: int = 16_384  # of one address, that have proven nothing: anonymous, or in their handshake
-    handshake_ms: int = 2_000  # from attach to a complete Hello
-    handshake_bytes: int = 16_384  # what a link may send before it is welcomed
-    payload_bytes_max: int = PAYLOAD_BYTES_MAX
-    subscriptions_max: int = 1_000_000
-    subscriptions_per_link_max: int = 100_000
-    queue_bytes_max: int = 8 << 20  # per link, beyond the driver's own buffer
-    queue_frames_max: int = 65_536
-    hold_bytes: int = 1 << 20  # a queue this long holds publishers that opted in
-    hold_ms_max: int = 10_000  # a consumer that holds others and takes nothing for so long loses its link
-    keep_alive_ms_min: int = 1_000
-    keep_alive_ms_max: int = 120_000
-    routes_max: int = 262_144  # cached topics per access profile: about 150 bytes each
-    origins_max: int = 131_072  # publishers remembered for duplicate detection …
-    origin_horizon_ms: int = 120_000  # … for so long after their last link ended
-    gaps_max: int = 1_024  # missing sequence spans remembered per origin
-    drain_grace_ms: int = 10_000
+    links_max: int = setting(16_384, "how many links at once", least=1)
+    links_unproven_max: int = setting(
+        1_024,
+        "how many links may be in their handshake at once; if more come, addresses that have most of them lose some",
+        least=1,
+    )
+    links_per_source_max: int = setting(
+        16_384,
+        "how many links without a token or certificate one address may have; an IPv6 address counts as its /64",
+        least=1,
+    )
+    handshake_ms: int = setting(2_000, "how long a new link has until its HELLO is complete", least=1)
+    handshake_bytes: int = setting(16_384, "how much a link may send before it is welcomed", least=1)
+    payload_bytes_max: int = setting(
+        PAYLOAD_BYTES_MAX,
+        "the largest payload of a publication",
+        least=1,
+        most=PAYLOAD_BYTES_MAX,
+        note="that is what a frame carries",
+    )
+    subscriptions_max: int = setting(1_000_000, "how many subscriptions in all", least=1)
+    subscriptions_per_link_max: int = setting(100_000, "how many subscriptions one link may have", least=1)
+    queue_bytes_max: int = setting(  # beyond the driver's own buffer
+        8 << 20, "how much waits for one slow link before its policy acts", least=1
+    )
+    queue_frames_max: int = setting(
+        65_536, "how many publications wait for one slow link before its policy acts", least=1
+    )
+    hold_bytes: int = setting(
+        1 << 20,
+        "a queue this long holds publishers that opted in",
+        allowed="above 0 and not above limits.queue_bytes_max",
+        least=1,
+    )
+    hold_ms_max: int = setting(
+        10_000, "a consumer that holds others and takes nothing for so long loses its link", least=1
+    )
+    keep_alive_ms_min: int = setting(
+        1_000,
+        "the shortest keep-alive a client may ask for",
+        allowed="above 0 and not above limits.keep_alive_ms_max",
+        least=1,
+    )
+    keep_alive_ms_max: int = setting(120_000, "the longest keep-alive a client may ask for", least=1)
+    routes_max: int = setting(  # about 150 bytes each
+        262_144, "how many topics' routes are remembered per access profile", least=1
+    )
+    origins_max: int = setting(131_072, "how many publisher sessions are remembered to drop duplicates", least=1)
+    origin_horizon_ms: int = setting(
+        120_000, "how long a publisher session is remembered after its last link ended", least=1
+    )
+    gaps_max: int = setting(1_024, "how many missing sequence spans are remembered per publisher session", least=1)
+    drain_grace_ms: int = setting(10_000, "how long clients have to leave when the broker drains", least=1)
 
-    def problems(self, path: str = "limits") -> list[str]:
+    def problems(self, path: str = "limits") -> list[Problem]:
         """Everything wrong with it."""
-        found = [
-            f"{path}.{name} = {getattr(self, name)}: must be above 0"
-            for name in self.__slots__
-            if getattr(self, name) <= 0
-        ]
-        if self.payload_bytes_max > PAYLOAD_BYTES_MAX:
-            found.append(
-                f"{path}.payload_bytes_max = {self.payload_bytes_max}: the wire carries at most {PAYLOAD_BYTES_MAX}"
-            )
-        if self.hold_bytes > self.queue_bytes_max:
-            found.append(f"{path}.hold_bytes must not be above {path}.queue_bytes_max")
-        if self.keep_alive_ms_min > self.keep_alive_ms_max:
-            found.append(f"{path}.keep_alive_ms_min must not be above {path}.keep_alive_ms_max")
+        found = check(self, path)
+        for low, high in (("hold_bytes", "queue_bytes_max"), ("keep_alive_ms_min", "keep_alive_ms_max")):
+            if getattr(self, low) > getattr(self, high):
+                other = f"{path}.{high}"
+                found.append(Problem(f"{path}.{low}", f" must not be above {other}", (other,)))
         return found
 
 
@@ -119,28 +188,37 @@ class LimitsConfig:
 class RuleConfig:
     """One line of the access list; the first line that fits decides."""
 
-    effect: str  # "allow" or "deny"
-    verbs: tuple[str, ...] = VERBS[:2]
-    topics: tuple[str, ...] = ("#",)  # filters; {entity} stands for the peer's entity id. For "ask": service names
-    who: tuple[str, ...] = ("*",)  # "*", an entity id, a prefix such as "sensor-*", or "role:admin"
+    effect: str = setting(MISSING, "what the rule does; the first rule that fits decides", choices=EFFECTS)
+    verbs: tuple[str, ...] = setting(VERBS[:2], "the actions the rule is about", allowed="any of " + ", ".join(VERBS))
+    topics: tuple[str, ...] = setting(
+        ("#",),
+        "the topic filters the rule is about; {entity} stands for the peer's entity id. For ask: service names",
+        allowed="topic filters, with + and # as wildcards",
+    )
+    who: tuple[str, ...] = setting(
+        ("*",),
+        "whom the rule is about",
+        allowed="*, an entity id, a prefix such as sensor-*, or role:" + "|".join(Role),
+    )
 
-    def problems(self, path: str) -> list[str]:
+    def problems(self, path: str) -> list[Problem]:
         """Everything wrong with it."""
-        found = []
-        if self.effect not in EFFECTS:
-            found.append(f"{path}.effect = {self.effect!r}: must be one of {', '.join(EFFECTS)}")
+        found = check(self, path)
         found += [
-            f"{path}.verbs has {verb!r}: must be of {', '.join(VERBS)}" for verb in self.verbs if verb not in VERBS
+            has_wrong(f"{path}.verbs", verb, f"must be of {', '.join(VERBS)}")
+            for verb in self.verbs
+            if verb not in VERBS
         ]
         for topic in self.topics:
             fault = filter_fault(topic.replace("{entity}", "entity").encode())
             if fault is not None:
-                found.append(f"{path}.topics has {topic!r}: {fault}")
+                found.append(has_wrong(f"{path}.topics", topic, fault))
         for who in self.who:
             if who.startswith("role:") and who[5:] not in list(Role):
-                found.append(f"{path}.who has {who!r}: the roles are {', '.join(Role)}")
+                found.append(has_wrong(f"{path}.who", who, f"the roles are {', '.join(Role)}"))
             elif not who.startswith("role:") and not entity_is_valid(who.removesuffix("*") or "x"):
-                found.append(f"{path}.who has {who!r}: not an entity id, a prefix ending in '*', or 'role:…'")
+                fault = "not an entity id, a prefix ending in '*', or 'role:…'"
+                found.append(has_wrong(f"{path}.who", who, fault))
         return found
 
 
@@ -149,120 +227,82 @@ class AccessConfig:
     """Who may publish, subscribe and ask for what. System topics are for admins and brokers unless a rule says so."""
 
     rules: tuple[RuleConfig, ...] = ()
-    default: str = "allow"  # for ordinary topics that no rule fits
+    default: str = setting("allow", "what happens on ordinary topics that no rule fits", choices=EFFECTS)
 
-    def problems(self, path: str = "access") -> list[str]:
+    def problems(self, path: str = "access") -> list[Problem]:
         """Everything wrong with it."""
-        found = [
-            problem for number, rule in enumerate(self.rules) for problem in rule.problems(f"{path}.rules[{number}]")
-        ]
-        if self.default not in EFFECTS:
-            found.append(f"{path}.default = {self.default!r}: must be one of {', '.join(EFFECTS)}")
-        return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkConfig:
-    """Another broker's address, to which a link is kept."""
-
-    host: str
-    port: int = DEFAULT_PORT
-    secure: bool = False
-
-    @property
-    def address(self) -> str:
-        """As people write it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkConfig:
-    """This broker as one of many."""
-
-    name: str = ""  # of the network; brokers of different names, or of a name and none, do not link
-    cluster: str = "main"
-    slot: int | None = None  # 0 to 63, its place in the cluster; None: one is taken and settled with the others
-    key: bytes = field(default=b"", repr=False)  # the network key; brokers without certificates prove that they have it
-    certified: bool = False  # it has a certificate, its key and an authority, and proves itself by them on secure links
-    dials_secure: bool = False  # it has something of [tls], without which no secure link is dialled
-    links: tuple[LinkConfig, ...] = ()
-    heartbeat_ms: int = 500
-    suspect_ms: int = 2_000  # silence after which ways around a neighbour are taken
-    dead_ms: int = 10_000  # … and after which its link is given up
-    forget_ms: int = 60_000  # what is out of reach for so long is forgotten
-    interests_max: int = 10_000  # filters that a broker, or a cluster, tells; beyond it they are widened
-
-    def problems(self, path: str = "network") -> list[str]:
-        """Everything wrong with it."""
-        found = [] if entity_is_valid(self.cluster) else [f"{path}.cluster = {self.cluster!r}: not a plain name"]
-        if self.name and not network_is_valid(self.name):
-            found.append(f"{path}.name = {self.name!r}: {NETWORK_WORDS}")
-        if self.slot is not None and not 0 <= self.slot < 64:
-            found.append(f"{path}.slot = {self.slot}: must be between 0 and 63")
-        if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
-            found.append(f"{path}: heartbeat_ms must be below suspect_ms, and suspect_ms below dead_ms")
-        if self.forget_ms <= self.dead_ms:
-            found.append(f"{path}.forget_ms = {self.forget_ms}: must be above dead_ms")
-        if self.interests_max < 16:
-            found.append(f"{path}.interests_max = {self.interests_max}: must be at least 16")
-        return found
-
-    def link_fault(self, link: LinkConfig, *, keyed: bool) -> str | None:
-        """Why no broker would ever be linked at this address, whoever answers; None if one could be."""
-        if not keyed and not (link.secure and self.certified):
-            return (
-                "brokers prove themselves to each other; set network.key_file (`heliograph network key` makes it), "
-                "or secure = true with tls.certificate, tls.key and tls.authority"
-            )
-        if link.secure and not self.dials_secure:
-            return "a secure link needs tls.authority, which signed the other broker's certificate"
-        return None
+        rules = enumerate(self.rules)
+        found = [problem for number, rule in rules for problem in rule.problems(f"{path}.rules[{number}]")]
+        return found + check(self, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadConfig:
     """When a broker counts as overloaded, and asks some of its clients to move to others."""
 
-    shed: bool = True
-    cpu_permille_high: int = 850  # of one core, smoothed over about five seconds: a broker has one thread
-    cpu_permille_low: int = 600  # below it, it asks nobody any more; and takes clients that others asked
-    links_permille_high: int = 900  # of limits.links_max, or of what descriptors allow
-    links_permille_low: int = 800
-    overloaded_s: int = 10  # above a high mark for so long: a burst is no overload
-    rest_s: int = 300  # whoever was asked, or came because it was asked, is left alone for so long
+    shed: bool = setting(True, "ask some clients to move to other brokers while this one is overloaded")
+    cpu_permille_high: int = setting(  # smoothed over about five seconds: a broker has one thread
+        850,
+        "the broker is overloaded while it uses more of one core than this, smoothed",
+        allowed="above load.cpu_permille_low, at most 1000",
+    )
+    cpu_permille_low: int = setting(
+        600,
+        "below this it asks nobody any more, and takes clients that other brokers asked to move",
+        allowed="above 0 and below load.cpu_permille_high",
+    )
+    links_permille_high: int = setting(  # of limits.links_max, or of what descriptors allow
+        900,
+        "the same for client sessions, as a part of limits.links_max",
+        allowed="above load.links_permille_low, at most 1000",
+    )
+    links_permille_low: int = setting(
+        800, "… and below this no longer", allowed="above 0 and below load.links_permille_high"
+    )
+    overloaded_s: int = setting(  # a burst is no overload
+        10, "how long the broker must be overloaded before it asks anyone", least=1, most=86_400
+    )
+    rest_s: int = setting(
+        300, "a session that was asked to move, or has moved, is not asked again for so long", least=1, most=86_400
+    )
 
-    def problems(self, path: str = "load") -> list[str]:
+    def problems(self, path: str = "load") -> list[Problem]:
         """Everything wrong with it."""
         found = []
         for what in ("cpu_permille", "links_permille"):
             low, high = getattr(self, f"{what}_low"), getattr(self, f"{what}_high")
             if not 0 < low < high <= 1_000:
-                found.append(f"{path}.{what}_low = {low} must be above 0 and below {path}.{what}_high, at most 1000")
-        for name in ("overloaded_s", "rest_s"):
-            if not 1 <= getattr(self, name) <= 86_400:
-                found.append(f"{path}.{name} = {getattr(self, name)}: must be between 1 and 86400")
-        return found
+                other = f"{path}.{what}_high"
+                said = f" = {low} must be above 0 and below {other}, at most 1000"
+                found.append(Problem(f"{path}.{what}_low", said, (other,)))
+        return found + check(self, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeConfig:
     """Where network time comes from."""
 
-    servers: tuple[str, ...] = ()  # NTP servers: host or host:port; none: the brokers agree on one of their own clocks
-    poll_s: int = 64  # how often they are asked; public ones do not want it more often
+    servers: tuple[str, ...] = setting(
+        (),
+        "NTP servers to ask for the time; without any, brokers agree on the clock of one of them",
+        allowed=f"each HOST or HOST:PORT, IPv4 or a name; at most {SERVERS_MAX}",
+        reloads=False,
+    )
+    poll_s: int = setting(  # public servers do not want to be asked more often
+        64, "how often NTP servers are asked", least=16, most=3_600, reloads=False
+    )
 
-    def problems(self, path: str = "time") -> list[str]:
+    def problems(self, path: str = "time") -> list[Problem]:
         """Everything wrong with it."""
         found = []
+        key = f"{path}.servers"
         for number, server in enumerate(self.servers):
             host, port = _address(server)
-            if not host or host != host.strip() or not 0 < port < 65_536:
-                found.append(f"{path}.servers[{number}] = {server!r}: must be HOST or HOST:PORT, IPv4 or a name")
+            if not host or host != host.strip() or not 0 < port <= PORT_MAX:
+                found.append(wrong(f"{key}[{number}]", server, "must be HOST or HOST:PORT, IPv4 or a name", key))
         if len(self.servers) > SERVERS_MAX:
-            found.append(f"{path}.servers has {len(self.servers)}: at most {SERVERS_MAX} are asked")
-        if not 16 <= self.poll_s <= 3_600:
-            found.append(f"{path}.poll_s = {self.poll_s}: must be between 16 and 3600")
-        return found
+            found.append(Problem(key, f" has {len(self.servers)}: at most {SERVERS_MAX} are asked"))
+        return found + check(self, path)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -286,7 +326,9 @@ def _address(server: str) -> tuple[str, int]:
 class BrokerConfig:
     """All that one broker needs to know."""
 
-    name: str = "broker"
+    name: str = setting(
+        "broker", "the broker's name in logs, reports and its welcome", allowed=PLAIN_NAME, reloads=False
+    )
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
@@ -296,26 +338,24 @@ class BrokerConfig:
     tokens: tuple[TokenRecord, ...] = ()
     local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator finds beside the process
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[Problem]:
         """Everything wrong with it."""
-        found = [] if entity_is_valid(self.name) else [f"broker.name = {self.name!r}: letters, digits and . _ @ - only"]
+        found = [] if entity_is_valid(self.name) else [wrong("broker.name", self.name, NAME_FAULT)]
         names = [listener.name for listener in self.listeners]
         for number, listener in enumerate(self.listeners):
             found += listener.problems(self.listener_path(number))
             if names.count(listener.name) > 1:
-                found.append(f"listener.{listener.name}: two listeners have this name")
+                found.append(Problem(f"listener.{listener.name}", ": two listeners have this name"))
         sections = (self.limits, self.access, self.network, self.load, self.time)
         return found + [problem for section in sections for problem in section.problems()]
 
     def restart_needed(self, started: BrokerConfig) -> list[str]:
         """The settings that differ from those with which the broker was started, and cannot change while it runs."""
-        found = [] if self.name == started.name else ["broker.name"]
+        found = restart_needed(self, started, "broker")
         if self.listeners != started.listeners:
             found.append("listener")
-        for key in ("name", "cluster", "slot", "interests_max"):
-            if getattr(self.network, key) != getattr(started.network, key):
-                found.append(f"network.{key}")
-        return found
+        found += restart_needed(self.network, started.network, "network")
+        return found + restart_needed(self.time, started.time, "time")
 
     def listener_path(self, number: int) -> str:
         """How a listener is called in problems: by its name where it has a good one, else by its number."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.cli.broker_run import host_and_port, tls_files_of
+from heliograph.cli.broker_run import host_and_port
 from heliograph.cli.config import Chosen, settings_from
 from heliograph.cli.connection import run as run_work
 from heliograph.cli.shape import examples, group
@@ -21,7 +21,7 @@ from heliograph.cli.tables import show
 from heliograph.errors import HeliographError, UsageError
 
 if TYPE_CHECKING:
-    from heliograph.discovery.brokers.config import DirectoryConfig
+    from heliograph.config.load import Settings
 
 app = group("Run a broker directory (BDN), or ask a running one.")
 
@@ -71,19 +71,19 @@ def run_bdn(
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
     """Run a broker directory until Ctrl-C. SIGHUP reloads filters, links, limits and certificates."""
-    from heliograph.config_sources import Option
+    from heliograph.config.sources import Option
 
     host, port = host_and_port(listen) if listen is not None else (None, None)
     filters = _filters(filter or [])
     given: tuple[tuple[str, Any, str], ...] = (
-        ("directory.host", host, "--listen"),
-        ("directory.port", port, "--listen"),
-        ("directory.name", name, "--name"),
-        ("directory.private", "true" if private else None, "--private"),
-        ("directory.advertise", advertise, "--advertise"),
-        ("directory.geographies", filters["geography"], "--filter"),
-        ("directory.institutions", filters["institution"], "--filter"),
-        ("directory.links", ",".join(link) if link else None, "--link"),
+        ("bdn.host", host, "--listen"),
+        ("bdn.port", port, "--listen"),
+        ("bdn.name", name, "--name"),
+        ("bdn.private", "true" if private else None, "--private"),
+        ("bdn.advertise", advertise, "--advertise"),
+        ("bdn.geographies", filters["geography"], "--filter"),
+        ("bdn.institutions", filters["institution"], "--filter"),
+        ("bdn.links", ",".join(link) if link else None, "--link"),
         ("tls.certificate", certificate, "--certificate"),
         ("tls.key", key, "--key"),
         ("tls.authority", authority, "--authority"),
@@ -98,28 +98,18 @@ def run_bdn(
 def _run(chosen: Path | None, options: list[Any]) -> int:
     settings = settings_from(chosen, options)
 
-    from heliograph.config_keyring import load_keyring
+    from heliograph.discovery.brokers.config import DirectoryConfig
     from heliograph.live.loop import run
-    from heliograph.live.node import run_directory
+    from heliograph.live.node import run_alone
     from heliograph.observe.log import Log
 
-    def load() -> DirectoryConfig:
+    def load() -> Settings:
         """The settings as they are now, found in the same way as at the start."""
-        now = settings_from(chosen, options)
-        return now.directory.config(now.directory_token)
+        return settings_from(chosen, options)
 
-    config = settings.directory.config(settings.directory_token)
-    log = Log(config.name, level=settings.log.level, format=settings.log.format)
-    return run(
-        run_directory(
-            config,
-            log,
-            keyring=load_keyring(settings.tls),
-            load_keyring=lambda: load_keyring(settings.tls),
-            tls_files=tls_files_of(settings),
-            load_settings=load,
-        )
-    )
+    name = settings.of(DirectoryConfig).name
+    log = Log(name, level=settings.log.level, format=settings.log.format)
+    return run(run_alone(DirectoryConfig, settings, log, name=name, load_settings=load))
 
 
 def _filters(given: list[str]) -> dict[str, str | None]:

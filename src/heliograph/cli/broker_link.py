@@ -3,7 +3,7 @@
 In:    an administrator's wish and the other broker's address.
 Out:   orders to the broker; its neighbours as a table or as JSON.
 State: none.
-Not here: making and watching links (broker/routing/peering.py), links that are kept from the start (config.py).
+Not here: making and watching links (broker/routing/peering.py), links that are kept from the start (config/).
 """
 
 from __future__ import annotations

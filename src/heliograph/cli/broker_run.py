@@ -3,7 +3,7 @@
 In:    settings, with this command's options on top.
 Out:   an exit code: 0 after a stop or drain, 1 if it could not start or failed.
 State: none.
-Not here: running it (live/node.py), settings (heliograph/config.py), asking a running one (broker.py).
+Not here: running it (live/node.py), settings (config/), asking a running one (broker.py).
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import typer
 
 from heliograph.cli.broker_link import target_of
 from heliograph.cli.config import Chosen, settings_from
-from heliograph.errors import ConfigError, UsageError
+from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
-    from heliograph.broker.config import BrokerConfig
-    from heliograph.config import Settings
-    from heliograph.config_sources import Option
-    from heliograph.live.tls import TlsFiles
+    from heliograph.config.load import Settings
+    from heliograph.config.sources import Option
 
 
 def run_broker(
@@ -62,7 +60,7 @@ def run_broker(
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
     """Run a broker until Ctrl-C. SIGHUP reloads rules, tokens, links and certificates; SIGUSR2 drains."""
-    from heliograph.config_sources import Option
+    from heliograph.config.sources import Option
 
     host, port = host_and_port(listen) if listen is not None else (None, None)
     given: tuple[tuple[str, Any, str], ...] = (
@@ -88,13 +86,7 @@ def run_broker(
         ("log.format", log_format, "--log-format"),
     )
     options = [Option(path, str(value), typed) for path, value, typed in given if value is not None]
-    try:
-        code = _run(config, options)
-    except ConfigError as error:
-        # Who has no file is helped by the option's name.
-        raise type(error)(
-            [each.replace(".allow_open = true", ".allow_open = true (--allow-open)") for each in error.problems]
-        ) from None
+    code = _run(config, options)
     if code:
         raise typer.Exit(code)
 
@@ -104,32 +96,14 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
 
     from heliograph.live.loop import run
     from heliograph.live.node import run_broker
-    from heliograph.live.services import services_of
     from heliograph.observe.log import Log
 
-    def load() -> BrokerConfig:
+    def load() -> Settings:
         """The settings as they are now, found in the same way as at the start."""
-        return settings_from(chosen, options).broker
+        return settings_from(chosen, options)
 
     log = Log(settings.broker.name, level=settings.log.level, format=settings.log.format)
-    services = services_of(settings)
-    return run(
-        run_broker(settings.broker, log, services=services, tls_files=tls_files_of(settings), load_settings=load)
-    )
-
-
-def tls_files_of(settings: Settings) -> TlsFiles | None:
-    """The certificate files for the driver; None if none is named."""
-    from heliograph.live.tls import TlsFiles
-
-    tls = settings.tls
-    if not (tls.certificate or tls.key or tls.authority):
-        return None
-    return TlsFiles(
-        certificate=Path(tls.certificate) if tls.certificate else None,
-        key=Path(tls.key) if tls.key else None,
-        authority=Path(tls.authority) if tls.authority else None,
-    )
+    return run(run_broker(settings, log, load_settings=load))
 
 
 def _links(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:

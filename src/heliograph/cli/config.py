@@ -3,7 +3,7 @@
 In:    a settings file, the environment.
 Out:   every problem at once; every value in force and where it came from; what a key means.
 State: none.
-Not here: reading and checking (heliograph/config.py), keys and their words (heliograph/config_keys.py).
+Not here: reading and checking (config/), what keys mean (the rooms' dataclasses).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from heliograph.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from heliograph.config import Settings
-    from heliograph.config_keys import Key
-    from heliograph.config_sources import Option
+    from heliograph.config.load import Settings
+    from heliograph.config.sections import Key
+    from heliograph.config.sources import Option
 
 app = group("Check, show and explain settings.")
 
@@ -36,7 +36,7 @@ def settings_from(chosen: Path | None, options: Sequence[Option] = ()) -> Settin
     """The settings that a command run here and now would use."""
     import os
 
-    from heliograph.config import load_settings
+    from heliograph.config.load import load_settings
 
     return load_settings(chosen, os.environ, Path.cwd(), options)
 
@@ -54,10 +54,7 @@ def check(
     if file is not None and config is not None:
         raise UsageError(f"name the settings file once: {file} or --config {config}, not both")
     settings = settings_from(file or config)
-    paths = {
-        name: Path(value) for name in ("certificate", "key", "authority") if (value := getattr(settings.tls, name))
-    }
-    problems = check_files(TlsFiles(**paths))
+    problems = check_files(TlsFiles.named_in(settings.tls) or TlsFiles())
     if problems:
         fail("\n".join(problems))
     given = sum(origin.source != "default" for origin in settings.origins)
@@ -101,7 +98,7 @@ def explain(
     """Explain a key, or list the keys of a section, or all."""
     import json
 
-    from heliograph.config_keys import KEYS
+    from heliograph.config.sections import KEYS
 
     section = "" if key is None else f"{key.strip('[]')}."  # also as it stands in the file: [limits]
     listed = {path: each for path, each in KEYS.items() if path.startswith(section)}
@@ -124,8 +121,8 @@ def explain(
 
 
 def _find(text: str) -> Key:
-    from heliograph.config_keys import KEYS, PREFIX
-    from heliograph.spelling import nearest
+    from heliograph.config.sections import KEYS, PREFIX
+    from heliograph.model.spelling import nearest
 
     # What a user may have copied: a path with a listener's name or a rule's number, or a variable's name.
     plain = text.removeprefix(PREFIX).replace("__", ".").lower() if text.startswith(PREFIX) else text
@@ -140,13 +137,16 @@ def _find(text: str) -> Key:
 
 
 def _described(key: Key) -> dict[str, Any]:
+    unit = {"unit": key.unit} if key.unit else {}
     return {
         "key": key.path,
         "meaning": key.meaning,
         "type": key.type_words,
+        **unit,
         "default": "(must be given)" if key.required else key.default,
         "allowed": key.allowed,
-        "in file": f"{key.in_file} {key.path.rpartition('.')[2]}",
+        "changes": "by a reload" if key.setting.reloads else "by a restart",
+        "in file": f"{key.in_file} {key.name}",
         "environment": key.in_environment,
     }
 

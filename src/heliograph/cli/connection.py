@@ -177,7 +177,7 @@ def search_options(config: Path | None = None) -> Discover:
     """How a command looks for a broker: the settings that it would use here, and the environment."""
     import os
 
-    from heliograph.config import find_file
+    from heliograph.config.load import find_file
     from heliograph.live.discover import options_from
 
     return options_from(file=find_file(config, os.environ, Path.cwd()))

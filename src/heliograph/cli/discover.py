@@ -1,6 +1,6 @@
 """`heliograph discover`: find the nearest broker, and say why that one.
 
-In:    options over the section [discover] of the settings; certificates, where answers must be signed.
+In:    options over the section [search] of the settings; certificates, where answers must be signed.
 Out:   the broker's address; with --explain all candidates and what was tried; with --watch every change.
 State: none.
 Not here: the search (live/discover.py), the options as data (client/discover.py).
@@ -122,8 +122,8 @@ def _options(
 def _keyring(authority: Path | None, certificate: Path | None, key: Path | None) -> Keyring | None:
     if authority is None:
         return None
-    from heliograph.config_keyring import load_keyring
-    from heliograph.config_keys import TlsConfig
+    from heliograph.config.keyring_files import load_keyring
+    from heliograph.trust.config import TlsConfig
 
     paths = {"authority": authority, "certificate": certificate, "key": key}
     return load_keyring(TlsConfig(**{name: str(path) for name, path in paths.items() if path is not None}))

@@ -105,7 +105,7 @@ def log_of(folder: Path, name: str) -> Path:
 
 def write_directory(folder: Path, name: str, port: int) -> None:
     """A directory's settings; `heliograph bdn run --config` works with them."""
-    lines = ["[directory]", f'name = "{name}"', f'host = "{HOST}"', f"port = {port}"]
+    lines = ["[bdn]", f'name = "{name}"', f'host = "{HOST}"', f"port = {port}"]
     write_file(settings_of(folder, name), ("\n".join(lines) + "\n").encode(), force=True)
 
 

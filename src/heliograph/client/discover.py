@@ -1,4 +1,4 @@
-"""Discover: how a client looks for its broker, as a program or the section [discover] says it; and whom it then trusts.
+"""Discover: how a client looks for its broker, as a program or the section [search] says it; and whom it then trusts.
 
 In:    options; the result of a search.
 Out:   the search's own settings (DiscoveryConfig); the targets that this client may dial.
@@ -10,26 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.client.config import PLAIN, SECURE, Target, is_loopback, parse_target
 from heliograph.discovery.brokers.config import (
+    ADDRESSES,
     DIRECTORY_PORT,
-    GROUP,
-    GROUP_PORT,
-    TTL,
     DiscoveryConfig,
     MulticastConfig,
     WeightsConfig,
     address_of,
+    address_problems,
+    count_problems,
 )
 from heliograph.errors import UsageError
-from heliograph.model.identity import NETWORK_WORDS
+from heliograph.model.identity import NETWORK_WORDS, network_is_valid
+from heliograph.model.settings import Problem, check, has_wrong, same_as, setting, wrong
 
 if TYPE_CHECKING:
     from heliograph.discovery.brokers.result import Finding, SearchResult
 
+SECTION = "search"  # of the settings file
 LOCAL = "127.0.0.1"
 DIRECTORY_OFFSET = DIRECTORY_PORT - DEFAULT_PORT  # from a machine's broker to its directory
 LOCAL_TIMEOUT_MS = 300  # where everybody who is asked is on this computer …
@@ -38,6 +41,7 @@ LOCAL_LISTED_MS = 100  # on one computer all brokers are near, so one that does 
 TIMEOUT_MS = 4_000  # … and elsewhere
 COLLECT_MS = 200  # who names nobody has to hear of every network that is near, also from a busy broker
 TARGETS_MAX = 16  # addresses that a session tries in turn
+_option = partial(setting, reloads=False)  # a program reads its settings once
 _LISTS = ("bdns", "bdn_links", "brokers", "weights")
 
 
@@ -45,24 +49,46 @@ _LISTS = ("bdns", "bdn_links", "brokers", "weights")
 class Discover:
     """How to look for a broker. As it stands here, on this computer only."""
 
-    network: str | None = None
-    bdns: tuple[str, ...] = ()
-    bdn_links: tuple[str, ...] = ()
-    brokers: tuple[str, ...] = ()
-    multicast: bool = True
-    multicast_group: str = GROUP
-    multicast_port: int = GROUP_PORT
-    multicast_ttl: int = TTL
-    multicast_interface: str = LOCAL
-    timeout_ms: int | None = None
-    answers_min: int = 1
-    answers_max: int = 50
-    targets_max: int = 10
-    pings: int = 3
-    weights: tuple[str, ...] = ()
-    remember: bool = True
-    follow: bool = True
-    look_s: int = 600
+    network: str | None = _option(
+        None,
+        "the network whose brokers count; without one, brokers of several networks are an error",
+        allowed="empty (a network without a name), or " + NETWORK_WORDS,
+    )
+    bdns: tuple[str, ...] = _option(
+        (),
+        "the directories (BDNs) that a client asks for a broker; without any, one on this machine at its usual port",
+        allowed="host:port, or a domain whose DNS names them (SRV records of _heliograph-bdn._udp)",
+    )
+    bdn_links: tuple[str, ...] = _option(
+        (), "directories that are asked by TCP, for networks that let no datagram out", allowed=ADDRESSES
+    )
+    brokers: tuple[str, ...] = _option((), "brokers to fall back on when nobody answers", allowed=ADDRESSES)
+    multicast: bool = same_as(MulticastConfig, "enabled")
+    multicast_group: str = same_as(MulticastConfig, "group")
+    multicast_port: int = same_as(MulticastConfig, "port")
+    multicast_ttl: int = same_as(MulticastConfig, "ttl")
+    multicast_interface: str = same_as(MulticastConfig, "interface")
+    timeout_ms: int | None = _option(
+        None,
+        "how long answers are waited for if none comes; all ends within twice this. Without one 300 if only this "
+        "machine is asked, else 4000",
+        least=1,
+    )
+    answers_min: int = same_as(DiscoveryConfig, "answers_min")
+    answers_max: int = same_as(DiscoveryConfig, "answers_max")
+    targets_max: int = same_as(DiscoveryConfig, "targets_max")
+    pings: int = same_as(DiscoveryConfig, "pings")
+    weights: tuple[str, ...] = _option(
+        (),
+        "what counts how much in the choice of those that are pinged",
+        allowed="name=number with delay, free_memory, total_memory, links, cpu or connections",
+    )
+    remember: bool = _option(True, "remember the best brokers on disk, and ask them when nobody else answers")
+    follow: bool = _option(
+        True,
+        "look again when the broker gets slow, after a long disconnect, and now and then; move if that is a clear gain",
+    )
+    look_s: int = _option(600, "how often a connected client looks for a better broker, on average", least=1)
 
     def __post_init__(self) -> None:
         for name in _LISTS:
@@ -92,27 +118,29 @@ class Discover:
         """The time-out where none is given."""
         return LOCAL_TIMEOUT_MS if self.is_local else TIMEOUT_MS
 
-    def problems(self, path: str = "discover") -> list[str]:
-        """Everything wrong with it, by the names that the user typed."""
+    def problems(self, path: str = SECTION) -> list[Problem]:
+        """Everything wrong with it."""
         found, weights = _weights(self.weights, path)
-        found += [f"{path}.bdns has {one!r}: must be host:port or a domain" for one in self.domains if not _domain(one)]
-        if self.look_s <= 0:
-            found.append(f"{path}.look_s = {self.look_s}: must be above 0")
-        known = tuple(bdn for bdn in self.bdns if ":" in bdn)
-        for problem in self._config(known, self.bdn_links, self.brokers, weights).problems(path):
-            found.append(problem.replace(".multicast.", ".multicast_").replace(".directory_links", ".bdn_links"))
-        return [problem.replace(f"{path}.directories", f"{path}.bdns") for problem in found]
+        key = f"{path}.bdns"
+        found += [has_wrong(key, one, "must be host:port or a domain") for one in self.domains if not _domain(one)]
+        found += address_problems(key, [bdn for bdn in self.bdns if ":" in bdn])
+        found += address_problems(f"{path}.bdn_links", self.bdn_links)
+        found += address_problems(f"{path}.brokers", self.brokers)
+        found += check(self, path) + count_problems(path, self.answers_min, self.answers_max, self.targets_max)
+        if self.network and not network_is_valid(self.network):
+            found.append(wrong(f"{path}.network", self.network, NETWORK_WORDS))
+        return found + self._group.problems(f"{path}.multicast") + weights.problems(f"{path}.weights")
 
     def check(self) -> None:
         """Raise UsageError with everything that is wrong."""
         if problems := self.problems():
-            raise UsageError("; ".join(problems))
+            raise UsageError("; ".join(map(str, problems)))
 
     def config(
         self, directories: tuple[str, ...], links: tuple[str, ...], brokers: tuple[str, ...], **more: object
     ) -> DiscoveryConfig:
         """For the search: everybody's address in numbers."""
-        return self._config(directories, links, brokers, _weights(self.weights, "discover")[1], **more)
+        return self._config(directories, links, brokers, _weights(self.weights, SECTION)[1], **more)
 
     def _config(
         self,
@@ -216,9 +244,10 @@ def _domain(text: str) -> bool:
     )
 
 
-def _weights(texts: Iterable[str], path: str) -> tuple[list[str], WeightsConfig]:
+def _weights(texts: Iterable[str], path: str) -> tuple[list[Problem], WeightsConfig]:
     """``cpu=2`` and its like, over the usual ones."""
-    problems: list[str] = []
+    key = f"{path}.weights"
+    problems: list[Problem] = []
     given: dict[str, float] = {}
     known = [field.name for field in fields(WeightsConfig)]
     for text in texts:
@@ -226,48 +255,6 @@ def _weights(texts: Iterable[str], path: str) -> tuple[list[str], WeightsConfig]
         try:
             given[name.strip()] = float(value)
         except ValueError:
-            problems.append(f"{path}.weights has {text!r}: write name=number")
-    problems += [f"{path}.weights has {name!r}: there is {', '.join(known)}" for name in given if name not in known]
+            problems.append(has_wrong(key, text, "write name=number"))
+    problems += [has_wrong(key, name, f"there is {', '.join(known)}") for name in given if name not in known]
     return problems, WeightsConfig(**{name: value for name, value in given.items() if name in known})
-
-
-_ADDRESSES = "addresses as host:port"
-WORDS: dict[str, tuple[str, str]] = {
-    "discover.network": (
-        "the network whose brokers count; without one, brokers of several networks are an error",
-        "empty (a network without a name), or " + NETWORK_WORDS,
-    ),
-    "discover.bdns": (
-        "the directories (BDNs) that a client asks for a broker; without any, one on this machine at its usual port",
-        "host:port, or a domain whose DNS names them (SRV records of _heliograph-bdn._udp)",
-    ),
-    "discover.bdn_links": ("directories that are asked by TCP, for networks that let no datagram out", _ADDRESSES),
-    "discover.brokers": ("brokers to fall back on when nobody answers", _ADDRESSES),
-    "discover.multicast": ("ask the multicast group too", "true or false"),
-    "discover.multicast_group": ("the multicast group", "an IPv4 multicast address"),
-    "discover.multicast_port": ("the group's UDP port", "1 to 65535"),
-    "discover.multicast_ttl": ("how many networks a request to the group may pass", "0 (this machine) to 255"),
-    "discover.multicast_interface": (
-        "the interface by which the group is asked; 127.0.0.1: on this machine only, 0.0.0.0: as its routes say",
-        "an IPv4 address of this machine, or 0.0.0.0",
-    ),
-    "discover.timeout_ms": (
-        "how long answers are waited for if none comes; all ends within twice this. Without one 300 if only this "
-        "machine is asked, else 4000",
-        "above 0",
-    ),
-    "discover.answers_min": ("good answers before collecting may end early", "above 0"),
-    "discover.answers_max": ("answers after which it always ends", "1 to 1000"),
-    "discover.targets_max": ("how many of the best are pinged", "1 to discover.answers_max"),
-    "discover.pings": ("how often each of them is pinged", "above 0"),
-    "discover.weights": (
-        "what counts how much in the choice of those that are pinged",
-        "name=number with delay, free_memory, total_memory, links, cpu or connections",
-    ),
-    "discover.remember": ("remember the best brokers on disk, and ask them when nobody else answers", "true or false"),
-    "discover.follow": (
-        "look again when the broker gets slow, after a long disconnect, and now and then; move if that is a clear gain",
-        "true or false",
-    ),
-    "discover.look_s": ("how often a connected client looks for a better broker, on average", "above 0"),
-}

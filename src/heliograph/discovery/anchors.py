@@ -2,8 +2,8 @@
 
 In:    addresses from the settings, brokers it learned of; the life of links.
 Out:   dials; what is published on the topics of the settings, handed to ``heard``.
-State: one speaker per link, and when to dial again.
-Not here: what is heard (brokers/directory.py), the frames on the link (services/speaker.py).
+State: one session per link, and when to dial again.
+Not here: what is heard (brokers/directory.py), the frames on the link (services/broker_session.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from hashlib import sha256
 from heliograph.errors import Reason
 from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
 from heliograph.model.identity import Role
-from heliograph.services.speaker import Speaker
+from heliograph.model.publication import Publication
+from heliograph.services.broker_session import BrokerSession
 
 NS_PER_MS = 1_000_000
 BEAT_NS = 10_000 * NS_PER_MS
@@ -23,7 +24,7 @@ SILENT_NS = 3 * BEAT_NS
 AGAIN_NS = 2_000 * NS_PER_MS
 REFUSED_NS = 60_000 * NS_PER_MS  # a broker that lets us do nothing is tried again after this
 
-Heard = Callable[[bytes, Instant], None]
+Heard = Callable[[Publication, Instant], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +52,14 @@ class Anchors:
         self._wanted = list(settings.brokers)  # those that the settings name, then learned ones
         self._dials: dict[Ticket, Address] = {}
         self._links: dict[Address, LinkId] = {}
-        self._speakers: dict[LinkId, Speaker] = {}
+        self._sessions: dict[LinkId, BrokerSession] = {}
         self._heard_at: dict[LinkId, Instant] = {}
         self._pause: dict[Address, Instant] = {}
 
     @property
-    def speakers(self) -> list[Speaker]:
+    def sessions(self) -> list[BrokerSession]:
         """The sessions through which the directory can publish."""
-        return [speaker for speaker in self._speakers.values() if speaker.welcomed and not speaker.refused]
+        return [session for session in self._sessions.values() if session.welcomed and not session.refused]
 
     def start(self, now: Instant) -> None:
         """Dial the brokers of the settings, and look after the links from now on."""
@@ -87,12 +88,11 @@ class Anchors:
             self._wanted.append(address)
 
     def _tend(self, now: Instant) -> None:
-        for link, speaker in self._speakers.items():
-            if now - self._heard_at[link] > SILENT_NS and speaker.fault is None:
-                speaker.fault = Reason.SILENT
-                self._outbox.hang_up(link, Reason.SILENT)
+        for link, session in self._sessions.items():
+            if now - self._heard_at[link] > SILENT_NS and session.fault is None:
+                session.give_up(Reason.SILENT)
             elif now - self._heard_at[link] > BEAT_NS:
-                speaker.beat()
+                session.beat()
         for address in self._wanted:
             busy = address in self._links or address in self._dials.values()
             if not busy and self._pause.get(address, now) <= now:
@@ -106,15 +106,15 @@ class Anchors:
         if not pipe and address is None:
             return False
         secret = sha256(self._secret + b"%d" % link).digest()
-        speaker = self._speakers[link] = Speaker(link, self._outbox, secret)
+        session = self._sessions[link] = BrokerSession(link, self._outbox, secret)
         self._heard_at[link] = now
         if address is not None:
             self._links[address] = link
         settings = self._settings
         has_token = address is not None and self._may_see_token(address, peer)
-        speaker.hello(settings.name, settings.entity if has_token else "", settings.token if has_token else "")
+        session.hello(settings.name, settings.entity if has_token else "", settings.token if has_token else "")
         for topic in settings.topics:
-            speaker.subscribe(topic, self._heard)
+            session.subscribe(topic, self._heard)
         return True
 
     def _may_see_token(self, address: Address, peer: Peer) -> bool:
@@ -124,24 +124,24 @@ class Anchors:
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
         """Bytes from a broker; False if the link is none of ours."""
-        speaker = self._speakers.get(link)
-        if speaker is None:
+        session = self._sessions.get(link)
+        if session is None:
             return False
         self._heard_at[link] = now
-        speaker.receive(data, now)
-        if speaker.fault is not None:
-            self._outbox.hang_up(link, speaker.fault)
+        session.receive(data, now)
+        if session.fault is not None:
+            self._outbox.hang_up(link, session.fault)
         return True
 
     def detach(self, link: LinkId, now: Instant) -> bool:
         """A link is gone; False if it was none of ours."""
-        speaker = self._speakers.pop(link, None)
-        if speaker is None:
+        session = self._sessions.pop(link, None)
+        if session is None:
             return False
         del self._heard_at[link]
         for address in [address for address, used in self._links.items() if used == link]:
             del self._links[address]
-            self._pause[address] = now + (AGAIN_NS if speaker.welcomed and not speaker.refused else REFUSED_NS)
+            self._pause[address] = now + (AGAIN_NS if session.welcomed and not session.refused else REFUSED_NS)
         return True
 
     def failed(self, ticket: Ticket, now: Instant) -> None:
@@ -152,6 +152,6 @@ class Anchors:
 
     def publish(self, topic: bytes, payload: bytes) -> int:
         """Publish at every broker that we are linked to; how many there are."""
-        for speaker in self.speakers:
-            speaker.publish(topic, payload)
-        return len(self.speakers)
+        for session in self.sessions:
+            session.publish(topic, payload)
+        return len(self.sessions)

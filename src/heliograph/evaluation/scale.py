@@ -19,6 +19,7 @@ from typing import Any
 from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LANDMARKS_MAX
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.result import SearchResult
+from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.evaluation.places import Place
 from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, Stage
 from heliograph.evaluation.standin import StandIn
@@ -99,7 +100,7 @@ def _add_stand_in(stage: Stage, name: str, place: Place, others: tuple[str, ...]
             BROKER: StandIn(name, others, brokers, ahead_ns),
             DISCOVERY: Responder(config, name, seed=seed, incarnation=incarnation),
         }
-        sockets = {BROKER: StandIn.sockets(name), DISCOVERY: Responder.sockets(config)}
+        sockets = {BROKER: StandIn.sockets(name), DISCOVERY: RESPONDER_SERVICE.sockets(config, None)}
         return Node(name=name, machines=machines, pipes=(Pipe(BROKER, DISCOVERY),), listeners={}, sockets=sockets)
 
     host = stage.add(name, place, make)

@@ -23,7 +23,7 @@ from heliograph.discovery.brokers.result import SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.discovery.brokers.status import UsageSample
 from heliograph.evaluation.places import JITTER_MS, Place
-from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
+from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.host import Build, Host
 from heliograph.sim.loop import SECOND
@@ -74,7 +74,7 @@ class Stage:
     def add_directory(self, place: Place) -> None:
         """The directory."""
         config = DirectoryConfig(name=DIRECTORY_NAME)
-        host = self.add(DIRECTORY_NAME, place, lambda _: build_directory(config, seed=self._seed))
+        host = self.add(DIRECTORY_NAME, place, lambda _: build_alone(DIRECTORY_NAME, config, seed=self._seed))
         self.world.listen(host, (DIRECTORY_NAME, DIRECTORY_PORT), DIRECTORY, DIRECTORY)
         self.world.start(host)
 
@@ -89,7 +89,7 @@ class Stage:
         seed = self.world.random(f"broker/{name}").getrandbits(60)
 
         def make(incarnation: int) -> Node:
-            return build(config, seed=seed, incarnation=incarnation, responder=answers)
+            return build(config, seed=seed, incarnation=incarnation, services=[answers])
 
         host = self.add(name, place, make)
         self.world.listen(host, (name, DEFAULT_PORT), listener.name, BROKER)

@@ -64,7 +64,7 @@ class ClientSearch:
         )
         brokers = (local_broker(),) if local and not options.names_somebody else options.brokers
         targets = targets_of(result, self._trust, brokers)
-        if not targets:
+        if result.reason is Reason.NETWORKS_SEVERAL or not targets:
             raise self._failure(result)
         return SearchOutcome(result, targets)
 
@@ -78,8 +78,8 @@ class ClientSearch:
         """With an authority only signed answers count; without one nobody could say which signature is right."""
         if self._files.get("authority") is None:
             return None
-        from heliograph.config_keyring import load_keyring
-        from heliograph.config_keys import TlsConfig
+        from heliograph.config.keyring_files import load_keyring
+        from heliograph.trust.config import TlsConfig
 
         return load_keyring(TlsConfig(**{what: str(path) for what, path in self._files.items() if path is not None}))
 

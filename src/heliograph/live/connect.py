@@ -91,7 +91,7 @@ def connect(
 
     Where to: an ``address``, one or several to choose from, or $HELIOGRAPH_URL; else the broker on this machine's
     default port, heliograph://127.0.0.1:4717; else the nearest broker that a search finds. Directories or brokers in
-    the environment ($HELIOGRAPH_BDNS, $HELIOGRAPH_DISCOVER__…) are asked at once, as are those of
+    the environment ($HELIOGRAPH_BDNS, $HELIOGRAPH_SEARCH__…) are asked at once, as are those of
     ``discover=Discover(…)``; ``discover=True`` searches at once, ``discover=False`` never.
 
     ``network``, or $HELIOGRAPH_NETWORK, is the network that is meant: a given address of another one is an error, a

@@ -3,7 +3,7 @@
 In:    addresses with names; DNS.
 Out:   the same in numbers; to the responder as DirectoriesFound, again and again.
 State: a timer.
-Not here: addresses in numbers, which need no looking up (services.py).
+Not here: addresses in numbers, which need no looking up (beside.py).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ URL_VARIABLE = "HELIOGRAPH_URL"
 NETWORK_VARIABLE = "HELIOGRAPH_NETWORK"
 BDNS_VARIABLE = "HELIOGRAPH_BDNS"
 CONFIG_VARIABLE = "HELIOGRAPH_CONFIG"
-OPTIONS_PREFIX = "HELIOGRAPH_DISCOVER__"
+OPTIONS_PREFIX = "HELIOGRAPH_SEARCH__"
 PORT_VARIABLE = "HELIOGRAPH_DEFAULT_PORT"  # for tests: on the usual port another program may listen
 
 
@@ -44,7 +44,7 @@ def network_from(given: str | None) -> str | None:
 
 
 def options_from(environment: Mapping[str, str] | None = None, file: Path | None = None) -> Discover:
-    """What $HELIOGRAPH_BDNS, $HELIOGRAPH_DISCOVER__… and the section [discover] of the settings file say."""
+    """What $HELIOGRAPH_BDNS, $HELIOGRAPH_SEARCH__… and the section [search] of the settings file say."""
     environment = os.environ if environment is None else environment
     given = {name: text for name, text in environment.items() if name.startswith(OPTIONS_PREFIX)}
     if bdns := environment.get(BDNS_VARIABLE):
@@ -53,6 +53,6 @@ def options_from(environment: Mapping[str, str] | None = None, file: Path | None
         file = Path(named)
     if not given and file is None:
         return Discover()
-    from heliograph.config import load_discover  # late: most programs set none of this
+    from heliograph.config.load import load_search  # late: most programs set none of this
 
-    return load_discover(file, given)
+    return load_search(file, given)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from heliograph.discovery.brokers.config import address_of, is_number, written
-from heliograph.discovery.brokers.srv import Service, answer, question
+from heliograph.discovery.brokers.srv import SrvRecord, answer, question
 from heliograph.errors import ProtocolError
 from heliograph.machine import Address
 
@@ -90,11 +90,11 @@ def system_resolvers(path: Path = RESOLVERS) -> list[Address]:
     return [("127.0.0.1", PORT)]
 
 
-async def _services(domain: str, seconds: float, resolvers: Sequence[Address]) -> list[Service] | None:
+async def _services(domain: str, seconds: float, resolvers: Sequence[Address]) -> list[SrvRecord] | None:
     """What the first resolver says that answers; None if none does in time."""
     asked = question(domain, secrets.randbits(16))
     loop = asyncio.get_running_loop()
-    said: asyncio.Future[list[Service]] = loop.create_future()
+    said: asyncio.Future[list[SrvRecord]] = loop.create_future()
     doors: list[asyncio.DatagramTransport] = []
     try:
         async with asyncio.timeout(seconds):
@@ -117,7 +117,7 @@ async def _services(domain: str, seconds: float, resolvers: Sequence[Address]) -
 class _Asked(asyncio.DatagramProtocol):
     """Waits for one answer; what is none, is passed over."""
 
-    def __init__(self, asked: bytes, said: asyncio.Future[list[Service]]) -> None:
+    def __init__(self, asked: bytes, said: asyncio.Future[list[SrvRecord]]) -> None:
         self._asked = asked
         self._said = said
 

@@ -3,7 +3,8 @@
 In:    settings; signals: TERM and INT stop, a second one exits at once, HUP reloads, USR2 drains.
 Out:   log lines (the first says what is open), the administrator's token file, an exit code.
 State: the driver of this process.
-Not here: effects (loop.py), which services there are (services.py), settings (config.py), options (cli/broker.py).
+Not here: effects (loop.py), which services there are (heliograph/node.py), what goes on beside them (beside.py),
+          settings (config/), options (cli/broker_run.py).
 """
 
 from __future__ import annotations
@@ -20,129 +21,90 @@ from typing import TYPE_CHECKING, Any
 
 from heliograph.broker.commands import Drain, Listening, Reload, Room, Stop
 from heliograph.broker.config import EVERYWHERE, BrokerConfig, ListenerConfig
-from heliograph.discovery.brokers.advertisement import DirectoriesFound, Withdraw
-from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig
-from heliograph.discovery.brokers.directory import ReloadDirectory
+from heliograph.config.keyring_files import load_keyring
+from heliograph.config.load import Settings
+from heliograph.discovery.brokers.advertisement import DirectoriesFound
+from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
+from heliograph.live.beside import in_numbers, joining, named
 from heliograph.live.clock import process_age_ms
 from heliograph.live.descriptors import links_max, raise_limit
 from heliograph.live.directories import look_up
 from heliograph.live.links import format_address
 from heliograph.live.loop import Driver, describe_crash
 from heliograph.live.runtime import LocalToken, remove_token, write_token
-from heliograph.live.services import SWITCHES, Services, describe_directory, describe_discovery
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context, reload, server_context
 from heliograph.live.usage import sample_load, sample_usage
 from heliograph.machine import Address, Socket, SocketName
-from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
+from heliograph.model.settings import restart_needed
+from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.notes import Note, ReloadFailed
 from heliograph.observe.counters import Counters
 from heliograph.observe.log import Log
 
 if TYPE_CHECKING:
     from heliograph.live.join import Joining
-    from heliograph.trust.keyring import Keyring
 
-LoadSettings = Callable[[], BrokerConfig | DirectoryConfig]
+LoadSettings = Callable[[], Settings]
 Ready = Callable[[Mapping[str, Address]], None]
 
 _PROOF = "--secure --auth certificate --certificate FILE --key FILE --authority FILE"
 
 
+class Certificates:
+    """What the files of [tls] say to this process: to its links, and to machines that sign and check."""
+
+    def __init__(self, settings: Settings, listeners: Sequence[ListenerConfig]) -> None:
+        """ConfigError if they are not usable."""
+        self._tls = settings.tls
+        self._listeners = listeners
+        self._files = TlsFiles.named_in(settings.tls)
+        self.contexts = contexts(listeners, self._files)
+        self.keyring = load_keyring(settings.tls)
+
+    def renew(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read the files anew, in a worker; new links get them. ConfigError before anything is changed."""
+        renewed = load_keyring(self._tls)
+        if self.contexts is not None and self._files is not None:
+            contexts(self._listeners, self._files)
+            loop.call_soon_threadsafe(reload, self.contexts, self._files)
+        if self.keyring is not None and renewed is not None:
+            loop.call_soon_threadsafe(self.keyring.renew, renewed)
+
+
 async def run_broker(
-    config: BrokerConfig,
-    log: Log,
-    *,
-    services: Services | None = None,
-    tls_files: TlsFiles | None = None,
-    load_settings: Callable[[], BrokerConfig] | None = None,
-    ready: Ready | None = None,
+    settings: Settings, log: Log, *, load_settings: LoadSettings | None = None, ready: Ready | None = None
 ) -> int:
     """Build a node from settings and run it. ConfigError if certificates or keys are not usable."""
-    tls = contexts(config.listeners, tls_files)
     token = LocalToken()
-    services = (services or Services()).with_digest(token.digest)
-    keyring = services.keyring
-    loop = asyncio.get_running_loop()
-
-    def load() -> BrokerConfig:
-        """New settings, in a worker. The token stays; new links get the certificates as they are now."""
-        assert load_settings is not None
-        loaded = replace(load_settings(), local_digest=token.digest)
-        renew(loop, services, config.listeners, tls, tls_files)
-        return loaded
-
-    config = replace(config, local_digest=token.digest)
+    broker = replace(settings.broker, local_digest=token.digest)
+    certificates = Certificates(settings, broker.listeners)
     node = build(
-        config,
+        broker,
         seed=secrets.randbits(64),
         incarnation=time_ns() // 1_000_000,
-        responder=services.responder,
-        directory=services.directory,
-        keyring=keyring,
+        services=in_numbers(settings.wanted),
+        keyring=certificates.keyring,
     )
-    return await run_node(
-        node,
-        config.listeners,
-        log,
-        services=services,
-        tls=tls,
-        token=token,
-        load_settings=None if load_settings is None else load,
-        ready=ready,
-    )
+    running = Running(node, log, settings, certificates, token, load_settings)
+    return await run(running, broker.listeners, ready)
 
 
-async def run_directory(
-    config: DirectoryConfig,
-    log: Log,
-    *,
-    keyring: Keyring | None = None,
-    load_keyring: Callable[[], Keyring | None] | None = None,
-    tls_files: TlsFiles | None = None,
-    load_settings: Callable[[], DirectoryConfig] | None = None,
+async def run_alone(
+    kind: type, settings: Settings, log: Log, *, name: str, load_settings: LoadSettings | None = None
 ) -> int:
-    """Run a broker directory in this process."""
+    """Run the service with settings of this kind in a process of its own."""
     token = LocalToken()
-    services = Services(directory=config, keyring=keyring, load_keyring=load_keyring).with_digest(token.digest)
-    assert services.directory is not None
-    node = build_directory(services.directory, seed=secrets.randbits(64), keyring=keyring)
-    tls = contexts((), tls_files)
-    loop = asyncio.get_running_loop()
-
-    def load() -> DirectoryConfig:
-        """New settings, in a worker; the token stays."""
-        assert load_settings is not None
-        loaded = replace(load_settings(), local_digest=token.digest)
-        renew(loop, services, (), tls, tls_files)
-        return loaded
-
-    return await run_node(
-        node,
-        (),
-        log,
-        services=services,
-        tls=tls,
-        token=token,
-        load_settings=None if load_settings is None else load,
+    certificates = Certificates(settings, ())
+    node = build_alone(
+        name,
+        settings.of(kind),
+        seed=secrets.randbits(64),
+        keyring=certificates.keyring,
+        digest=token.digest,
     )
-
-
-def renew(
-    loop: asyncio.AbstractEventLoop,
-    services: Services,
-    listeners: Sequence[ListenerConfig],
-    tls: TlsContexts | None,
-    files: TlsFiles | None,
-) -> None:
-    """Read certificates anew, in a worker; new links get them. ConfigError before anything is changed."""
-    renewed = None if services.load_keyring is None else services.load_keyring()
-    if tls is not None and files is not None:
-        contexts(listeners, files)
-        loop.call_soon_threadsafe(reload, tls, files)
-    if services.keyring is not None and renewed is not None:
-        loop.call_soon_threadsafe(services.keyring.renew, renewed)
+    return await run(Running(node, log, settings, certificates, token, load_settings), ())
 
 
 def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> TlsContexts | None:
@@ -156,45 +118,44 @@ def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> Tls
     return TlsContexts(server_context(files, require_certificate=required), client_context(files))
 
 
-async def run_node(
-    node: Node,
-    listeners: Sequence[ListenerConfig],
-    log: Log,
-    *,
-    services: Services | None = None,
-    tls: TlsContexts | None = None,
-    token: LocalToken | None = None,
-    load_settings: LoadSettings | None = None,
-    ready: Ready | None = None,
-) -> int:
+async def run_node(node: Node, listeners: Sequence[ListenerConfig], log: Log) -> int:
+    """Run a node without settings until it ends; the process's exit code."""
+    return await run(Running(node, log), listeners)
+
+
+async def run(running: Running, listeners: Sequence[ListenerConfig], ready: Ready | None = None) -> int:
     """Run a node until it ends; the process's exit code."""
-    services = services or Services()
     raise_limit()
-    running = Running(node, log, tls, load_settings)
     try:
-        if not await running.open(listeners, services.directory_listener):
+        if not await running.open(listeners):
             return 1
-        log.say("info", running.describe(listeners, services))
-        running.leave_token(token)
-        running.heed_signals()
-        memory.tune()
-        age_ms = process_age_ms()
-        log.say("info", "ready" if age_ms is None else f"ready in {age_ms} ms")
+        running.begin(listeners)
         if ready is not None:
             ready(running.addresses)
-        running.look_after(services)
+        running.look_after()
         await running.driver.stopped.wait()
     finally:
-        await running.end(token)
+        await running.end()
     return 0 if running.driver.failure is None else 1
 
 
 class Running:
     """One node while it runs."""
 
-    def __init__(self, node: Node, log: Log, tls: TlsContexts | None, load_settings: LoadSettings | None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        log: Log,
+        settings: Settings | None = None,
+        certificates: Certificates | None = None,
+        token: LocalToken | None = None,
+        load_settings: LoadSettings | None = None,
+    ) -> None:
         self._node = node
         self._log = log
+        self._settings = settings
+        self._certificates = certificates
+        self._token = token
         self._load_settings = load_settings
         self._signals = 0
         self._reload: asyncio.Task[None] | None = None
@@ -203,17 +164,22 @@ class Running:
         self.addresses: dict[str, Address] = {}
         self.sockets: dict[tuple[str, SocketName], Address] = {}
         self.driver = Driver(
-            node.machines, node.pipes, tls=tls, heard=self._heard, crashed=self._crashed, load_settings=load_settings
+            node.machines,
+            node.pipes,
+            tls=None if certificates is None else certificates.contexts,
+            heard=self._heard,
+            crashed=self._crashed,
+            load_settings=None if load_settings is None else self._load,
         )
 
-    async def open(self, listeners: Sequence[ListenerConfig], directory: ListenerConfig | None) -> bool:
+    async def open(self, listeners: Sequence[ListenerConfig]) -> bool:
         """Start the machines and open every vault, listener and socket; False if one cannot be had."""
         self.driver.start()
         for machine, vault in self._node.vaults.items():
             if await self.driver.open_vault(machine, vault) is not None:
                 return False  # the log has a line that says why
         try:
-            for listener in (*listeners, *(() if directory is None else (directory,))):
+            for listener in (*listeners, *self._node.service_listeners):
                 self.addresses[listener.name] = await self.driver.listen(self._node.listeners[listener.name], listener)
         except OSError as error:
             self._log.say("error", error.strerror or str(error))
@@ -233,7 +199,8 @@ class Running:
 
     async def _open_socket(self, machine: str, spec: Socket) -> bool:
         """False if a machine cannot do without it. A multicast group that cannot be had is worth a warning only."""
-        vital = machine in SWITCHES and spec.group is None
+        switch = next((each.service.without_socket for each in self._node.services if each.name == machine), "")
+        vital = bool(switch) and spec.group is None
         if vital and not spec.port:
             spec = replace(spec, port=self._same_port(machine, spec.host))
         address = await self.driver.open(machine, spec)
@@ -241,13 +208,13 @@ class Running:
             self.sockets[machine, spec.name] = address
         elif vital:
             where = format_address((spec.host, spec.port))
-            self._log.say("error", f"{where} (UDP) cannot be had for {machine}; {SWITCHES[machine]}")
+            self._log.say("error", f"{where} (UDP) cannot be had for {machine}; {switch}")
         return address is not None or not vital
 
     def _same_port(self, machine: str, host: str) -> int:
         """A free UDP port: the number of the listener beside it if it can be had, so that one number is enough."""
-        name = DIRECTORY if machine == DIRECTORY else next(iter(self.addresses))
-        port = self.addresses[name][1]
+        own = (name for name, taker in self._node.listeners.items() if taker == machine)
+        port = self.addresses[next(own, next(iter(self.addresses)))][1]
         try:
             with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.bind((host, port))
@@ -255,30 +222,48 @@ class Running:
             return 0
         return port
 
-    def describe(self, listeners: Sequence[ListenerConfig], services: Services) -> str:
-        """The first line of the log."""
-        words = [describe_open(listeners, self.addresses)] if listeners else []
-        if services.directory is not None:
-            words.append(f"open on {describe_directory(services.directory, self.sockets)}")
-        return "; ".join(words + describe_discovery(services, self.sockets))
+    def begin(self, listeners: Sequence[ListenerConfig]) -> None:
+        """Everything is open: say so, and heed signals."""
+        self._log.say("info", self._describe(listeners))
+        self._leave_token()
+        self._heed_signals()
+        memory.tune()
+        age_ms = process_age_ms()
+        self._log.say("info", "ready" if age_ms is None else f"ready in {age_ms} ms")
 
-    def look_after(self, services: Services) -> None:
+    def _describe(self, listeners: Sequence[ListenerConfig]) -> str:
+        """The first line of the log."""
+        told = [describe_open(listeners, self.addresses)] if listeners else []
+        for each in self._node.services:
+            opened = {name: address for (machine, name), address in self.sockets.items() if machine == each.name}
+            told.append(each.service.describe(each.config, opened))
+        return "; ".join(text for text in told if text)
+
+    def look_after(self) -> None:
         """What goes on beside the machines, now that they run."""
         if BROKER in self._node.machines:
             self._go_on(sample_load(self.driver))
-        if services.responder is not None:
+        if self._settings is None:
+            return
+        responder = self._settings.of(ResponderConfig)
+        if DISCOVERY in self._node.machines:
             self._go_on(sample_usage(self.driver))
             own = self._own_directory()
-            if services.named:
-                self._go_on(look_up(self.driver, self._log, services.named, own))
+            if named(responder):
+                self._go_on(look_up(self.driver, self._log, named(responder), own))
             elif own:
                 self.driver.tell(DISCOVERY, DirectoriesFound(own))
-        if services.join is not None:
-            from heliograph.live.join import Joining  # late: few brokers look for others
+        if BROKER in self._node.machines and self._settings.broker.network.join:
+            self._join(self._settings.broker, responder)
 
-            host = "127.0.0.1" if services.responder is None else services.responder.host
-            self._joining = Joining(self.driver, self._log, services.join, services.named, host, services.keyring)
-            self._go_on(self._joining.run())
+    def _join(self, broker: BrokerConfig, responder: ResponderConfig) -> None:
+        from heliograph.live.join import Joining  # late: few brokers look for others
+
+        keyring = None if self._certificates is None else self._certificates.keyring
+        host = responder.host if responder.enabled else "127.0.0.1"
+        config = joining(broker, responder, keyring)
+        self._joining = Joining(self.driver, self._log, config, named(responder), host, keyring)
+        self._go_on(self._joining.run())
 
     def _own_directory(self) -> tuple[Address, ...]:
         """Where the directory of this process hears its own broker."""
@@ -297,17 +282,17 @@ class Running:
         except Exception as error:  # ours: say so, rather than go on without it in silence
             self.driver.crash("node", error)
 
-    def leave_token(self, token: LocalToken | None) -> None:
+    def _leave_token(self) -> None:
         """For tools of the user who runs this node. Without it the node serves all the same."""
-        if token is None:
+        if self._token is None:
             return
         try:
             for _, port in self.addresses.values():
-                write_token(port, token)
+                write_token(port, self._token)
         except OSError as error:
             self._log.say("warning", f"no administrator's token was written: {error}")
 
-    def heed_signals(self) -> None:
+    def _heed_signals(self) -> None:
         """From now on signals are commands."""
         loop = self.driver.loop
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -315,12 +300,12 @@ class Running:
         loop.add_signal_handler(signal.SIGHUP, self._start_reload)
         loop.add_signal_handler(signal.SIGUSR2, self._drain)
 
-    async def end(self, token: LocalToken | None) -> None:
+    async def end(self) -> None:
         """Close everything."""
         await self.driver.stop()
-        if token is not None:
+        if self._token is not None:
             for _, port in self.addresses.values():
-                remove_token(port, token)
+                remove_token(port, self._token)
         if self.addresses:
             self._log.say("info", "stopped" if self.driver.failure is None else "stopped after a crash")
 
@@ -345,27 +330,50 @@ class Running:
 
     def _withdraw(self) -> None:
         """Before the broker knows, so that what is said on topics still leaves."""
-        if DISCOVERY in self._node.machines:
-            self.driver.tell(DISCOVERY, Withdraw())
+        for each in self._node.services:
+            command = each.service.farewell()
+            if command is not None:
+                self.driver.tell(each.name, command)
 
     def _start_reload(self) -> None:
         if self._load_settings is None:
             self._log.say("warning", "SIGHUP: this node has no settings file to reload")
         elif self._reload is None or self._reload.done():
-            self._reload = self.driver.loop.create_task(self._load(self._load_settings))
+            self._reload = self.driver.loop.create_task(self._load_now())
 
-    async def _load(self, load_settings: LoadSettings) -> None:
-        machine = BROKER if BROKER in self._node.machines else DIRECTORY
+    async def _load_now(self) -> None:
+        machine = next(iter(self._node.machines))
         try:
-            config = await asyncio.to_thread(load_settings)
+            config = await asyncio.to_thread(self._load)
         except ConfigError as error:
             self._heard(machine, ReloadFailed(error.problems))
         except (HeliographError, OSError) as error:
             self._heard(machine, ReloadFailed([str(error)]))
         else:
-            self.driver.tell(
-                machine, ReloadDirectory(config) if isinstance(config, DirectoryConfig) else Reload(config)
-            )
+            if BROKER in self._node.machines:
+                self.driver.tell(BROKER, Reload(config))
+
+    def _load(self) -> BrokerConfig:
+        """New settings, in a worker; the services get theirs from here. The token stays."""
+        assert self._load_settings is not None
+        loaded = self._load_settings()
+        if self._certificates is not None:
+            self._certificates.renew(self.driver.loop)
+        self.driver.loop.call_soon_threadsafe(self._reload_services, loaded)
+        return replace(loaded.broker, local_digest=b"" if self._token is None else self._token.digest)
+
+    def _reload_services(self, loaded: Settings) -> None:
+        """Tell each service its new settings, or say which of them wait for a restart."""
+        for new in loaded.services:
+            if new.name not in self._node.machines:
+                continue
+            command = new.service.reload(new.config)
+            if command is not None:
+                self.driver.tell(new.name, command)
+            elif self._settings is not None:
+                changed = restart_needed(new.config, self._settings.of(type(new.config)), new.name)
+                if changed:
+                    self._log.say("warning", f"{', '.join(changed)} changed, and will be in force after a restart")
 
     def _heard(self, machine: str, note: Note) -> None:
         self.counters.heard(machine, note)

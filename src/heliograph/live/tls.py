@@ -18,6 +18,7 @@ from typing import Any
 
 from heliograph.errors import ConfigError, Reason, UnreadableError
 from heliograph.model.identity import Identity
+from heliograph.trust.config import TlsConfig
 from heliograph.trust.names import identity_of
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
@@ -40,6 +41,17 @@ class TlsFiles:
     certificate: Path | None = None  # PEM, the own one first, then the chain
     key: Path | None = None
     authority: Path | None = None  # PEM; None: for a client the system's authorities, for a server nobody
+
+    @classmethod
+    def named_in(cls, tls: TlsConfig) -> TlsFiles | None:
+        """The files that settings name; None if they name none."""
+        if not tls.is_used:
+            return None
+        return cls(
+            certificate=Path(tls.certificate) if tls.certificate else None,
+            key=Path(tls.key) if tls.key else None,
+            authority=Path(tls.authority) if tls.authority else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # a search loads more, and many programs need none
 SECRET_BYTES = 32
 HERE_MS_MAX = 2_500  # for the handshake with whatever listens at the default port: it may be no broker
 AGAIN_S = 0.1  # between attempts while nobody is there
-SHORT_S = 0.02  # with less time left there is no other attempt
+SHORT_S = 0.6  # with less time left there is no other attempt: a search that is cut short says little
 
 Shows = Callable[[Target], tuple[str, str] | None]
 """The entity and token that are shown to a broker at this address, if any."""

@@ -12,12 +12,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from time import time_ns
 from typing import Any, TextIO
 
 from heliograph.errors import Reason, UsageError
+from heliograph.model.settings import Problem, check, setting
 from heliograph.notes import Note
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -26,6 +28,18 @@ LINES_PER_SECOND = 50  # per kind of note; the rest are counted and told in one 
 SAID = "node_said"
 
 _PLAIN = re.compile(r"[\w.:/@+-]+\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What is logged, and how it looks."""
+
+    level: str = setting("info", "the quietest lines that are still logged", choices=LEVELS, reloads=False)
+    format: str = setting("text", "text to be read, or one JSON object per line", choices=FORMATS, reloads=False)
+
+    def problems(self, path: str = "log") -> list[Problem]:
+        """Everything wrong with it."""
+        return check(self, path)
 
 
 class Log:

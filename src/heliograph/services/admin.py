@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from heliograph.errors import Reason, UsageError
-from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket
+from heliograph.services.declared import NoSettings, Service, Surroundings
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, ServiceFlag, service
 from heliograph.wire.limits import FRAME_BYTES_MAX
@@ -112,3 +113,17 @@ class Admin:
         if question != "overview":
             raise UsageError("the admin service reports its overview only")
         return {"answered": self._answered, "under_way": len(self._open)}
+
+
+class AdminService(Service[NoSettings]):
+    """Every broker has it."""
+
+    name = "admin"
+    config = NoSettings
+
+    def build(self, config: NoSettings, around: Surroundings) -> Machine:
+        """The machine above."""
+        return Admin()
+
+
+ADMIN_SERVICE = AdminService()

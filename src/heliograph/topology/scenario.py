@@ -206,16 +206,18 @@ def _broker_problems(topology: ScenarioTopology) -> list[str]:
         if broker.auth not in ("none", "certificate"):
             found.append(f"{path}.auth = {broker.auth!r}: must be one of none, certificate")
         for section in ("limits", "access", "load"):
-            found += getattr(broker, section).problems(f"{path}.{section}")
+            found += map(str, getattr(broker, section).problems(f"{path}.{section}"))
         network = NetworkConfig(name=broker.network, cluster=broker.cluster, slot=broker.slot)
-        found += [problem.replace(f"{path}.name", f"{path}.network") for problem in network.problems(path)]
+        for problem in network.problems(path):  # what brokers call the name of their network is "network" here
+            key = f"{path}.network" if problem.key == f"{path}.name" else problem.key
+            found.append(key + problem.said)
     times = NetworkConfig(
         heartbeat_ms=topology.heartbeat_ms,
         suspect_ms=topology.suspect_ms,
         dead_ms=topology.dead_ms,
         forget_ms=topology.forget_ms,
     )
-    return found + times.problems("topology")
+    return found + [str(problem) for problem in times.problems("topology")]
 
 
 def _name_problems(topology: ScenarioTopology) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from heliograph.spelling import nearest
+from heliograph.model.spelling import nearest
 
 NUMBER_MAX = 2**53  # beyond it a float no longer counts by ones, and every larger setting is a mistake
 SHOWN_MAX = 60

@@ -3,7 +3,7 @@
 In:    an own key and chain (or none), authorities, bytes as received, the wall time.
 Out:   envelopes, seals; Signed statements with their proven Holder; ProtocolError for what a peer got wrong.
 State: own key and authorities until ``renew``; verified holders and signatures, bounded.
-Not here: reading files (config.py), is a statement fresh (freshness.py), what a holder may do (broker/access.py).
+Not here: reading files (config/keyring_files.py), freshness (freshness.py), what a holder may do (broker/access.py).
 
 Machines call this inline; none of it is a job: signing takes about 40 µs, verifying 100, a chain 200, sealing and
 opening 100 each, and a result that is remembered 4.

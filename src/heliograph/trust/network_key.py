@@ -3,7 +3,7 @@
 In:    the content of a key file.
 Out:   the key, or what is wrong with it in words.
 State: none.
-Not here: proving that one has it (broker/routing/peering.py), who can read the file (config.py).
+Not here: proving that one has it (broker/routing/peering.py), who can read the file (config/load.py).
 """
 
 from __future__ import annotations

@@ -47,4 +47,4 @@ def test_another_name_needs_a_restart() -> None:
 @pytest.mark.parametrize("name", ["a b", "-a", "a/b", "ä", "a" * 65])
 def test_a_name_that_could_not_travel_is_a_problem_of_the_settings(name: str) -> None:
     (problem,) = NetworkConfig(name=name).problems()
-    assert problem.startswith(f"network.name = {name!r}: at most 64 letters")
+    assert str(problem).startswith(f"network.name = {name!r}: at most 64 letters")

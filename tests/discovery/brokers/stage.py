@@ -29,7 +29,7 @@ from heliograph.discovery.brokers.result import SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.discovery.brokers.status import UsageSample
 from heliograph.machine import Instant, Socket
-from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
+from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
@@ -112,7 +112,7 @@ class Stage:
                 config,
                 seed=seed + incarnation,
                 incarnation=incarnation,
-                responder=responder,
+                services=[responder],
                 keyring=plan.keyring,
             )
 
@@ -126,7 +126,7 @@ class Stage:
         host.tell(host.seat(DISCOVERY), plan.usage)
 
     def _add_directory(self, config: DirectoryConfig, keyring: Keyring | None) -> None:
-        host = self.world.add(config.name, lambda _: build_directory(config, seed=self.seed, keyring=keyring))
+        host = self.world.add(config.name, lambda _: build_alone(config.name, config, seed=self.seed, keyring=keyring))
         self.world.listen(host, (config.name, DIRECTORY_PORT), DIRECTORY, DIRECTORY)
         self.world.start(host)
 

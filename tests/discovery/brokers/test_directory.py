@@ -210,7 +210,7 @@ def test_new_settings_are_in_force_at_once_and_the_rest_is_named() -> None:
     config = DirectoryConfig(geographies=("europe",), links=kept, requests_remembered=2, port=9, name="other")
     talk.directory.tell(ReloadDirectory(config), talk.now)
     effects = talk.directory.take()
-    assert effects.notes == [DirectoryReloaded(1, ["directory.name", "directory.port"])]
+    assert effects.notes == [DirectoryReloaded(1, ["bdn.name", "bdn.port"])]
     assert [dial.host for _, dial in effects.dials] == ["10.0.0.3"]
     overview = talk.directory.report("overview")
     assert (overview["directory"], overview["brokers"], overview["requests_remembered"]) == ("bdn", 1, 2)

@@ -156,12 +156,12 @@ def test_all_problems_are_named_at_once_with_their_path() -> None:
         name="no name",
         weights=WeightsConfig(cpu=-1),
     )
-    found = "\n".join(wrong.problems())
+    found = "\n".join(map(str, wrong.problems()))
     for word in (
         "discovery.directories has 'nowhere'",
-        "discovery.multicast.group",
-        "discovery.multicast.port",
-        "discovery.multicast.ttl",
+        "discovery.multicast_group",
+        "discovery.multicast_port",
+        "discovery.multicast_ttl",
         "discovery.timeout_ms",
         "discovery.answers_max",
         "discovery.targets_max",
@@ -176,4 +176,4 @@ def test_all_problems_are_named_at_once_with_their_path() -> None:
     assert len(responder.problems()) == 5
     directory = DirectoryConfig(name="", private=True, links=("x",), token="t", links_learned_max=-1, port=70_000)
     assert len(directory.problems()) == 6
-    assert "needs discovery.realms" in ResponderConfig(policy="realm").problems()[0]
+    assert "needs discovery.realms" in str(ResponderConfig(policy="realm").problems()[0])

@@ -23,7 +23,7 @@ from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import Driver
 from heliograph.machine import Address
-from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_directory
+from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from tests.live.machines import LOOPS, until
 from tests.live.test_datagrams import free_port
 
@@ -57,7 +57,7 @@ async def network(count: int, responder: ResponderConfig) -> AsyncIterator[list[
         for number in range(count):
             peers = NetworkConfig(key=b"k" * 32, links=links)
             config = BrokerConfig(name=f"b{number}", listeners=(listener,), network=peers)
-            node = build(config, seed=number, incarnation=number + 1, responder=responder)
+            node = build(config, seed=number, incarnation=number + 1, services=[responder])
             driver, (host, port), _ = await stack.enter_async_context(running(node, listener))
             links = links or (LinkConfig(host=host, port=port),)
             started.append(driver)
@@ -97,7 +97,7 @@ def test_a_directory_finds_one_and_when_it_is_gone_the_remembered_brokers_do(run
         none = MulticastConfig(enabled=False)
         directory = DirectoryConfig(port=0)
         listener = ListenerConfig(name=DIRECTORY, port=0)
-        async with running(build_directory(directory, seed=1), listener) as (bdn, _, address):
+        async with running(build_alone("bdn", directory, seed=1), listener) as (bdn, _, address):
             responder = ResponderConfig(port=0, multicast=none, directories=(written(address),))
             async with network(3, responder):
                 await until(lambda: bdn.report(DIRECTORY, "overview")["measured"] == 3)

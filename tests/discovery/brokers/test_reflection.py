@@ -57,7 +57,7 @@ from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.discovery.restraint import FACTOR, STRANGERS_MAX, Restraint
 from heliograph.machine import Address, Effects, Instant, Outbox, SocketName, SocketOpened
 from heliograph.model.origin import origin_of
-from heliograph.node import DIRECTORY, build_directory
+from heliograph.node import DIRECTORY, build_alone
 from heliograph.timekeeping.sntp import Servers
 from heliograph.wire.frames import Frame, control, event
 from heliograph.wire.frames import Kind as FrameKind
@@ -339,7 +339,7 @@ def test_a_client_cannot_say_on_the_topic_of_requests_that_somebody_proved_an_ad
 def test_a_directory_with_a_real_socket_pings_a_silent_one_once(run: Callable[[Any], Any]) -> None:
     async def main() -> None:
         listener = ListenerConfig(name=DIRECTORY, port=0)
-        async with running(build_directory(DirectoryConfig(port=0), seed=1), listener) as (bdn, _, address):
+        async with running(build_alone(DIRECTORY, DirectoryConfig(port=0), seed=1), listener) as (bdn, _, address):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
                 silent.bind(("127.0.0.1", 0))
                 silent.setblocking(False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.discovery.brokers.srv import RECORDS_MAX, Service, answer, question
+from heliograph.discovery.brokers.srv import RECORDS_MAX, SrvRecord, answer, question
 from heliograph.errors import ProtocolError
 
 pytestmark = pytest.mark.req("B20")
@@ -54,7 +54,7 @@ def test_directories_are_read_in_the_order_of_priority_and_weight() -> None:
 def test_a_compressed_name_is_followed_and_other_records_are_passed_over() -> None:
     compressed = b"\x03bdn\xc0" + bytes([ASKED.index(b"\x07example")])
     found = answer(an_answer(record(labels("x.y"), kind=5), record(compressed)), ASKED)
-    assert found == [Service("bdn.example.org", 4719)]
+    assert found == [SrvRecord("bdn.example.org", 4719)]
 
 
 def test_a_domain_without_directories_has_none() -> None:

@@ -28,6 +28,7 @@ from heliograph.discovery.brokers.messages import (
 )
 from heliograph.discovery.brokers.responder import Responder
 from heliograph.discovery.brokers.search import BrokerSearch
+from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.discovery.brokers.signing import Signing, domain_of
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant, SocketOpened
@@ -208,7 +209,7 @@ class Rogue(Recorder):
 def with_rogue(keyring: Keyring | None, plans: list[Plan]) -> tuple[Stage, Rogue]:
     stage = Stage(plans, far_ms=1.0)
     rogue = Rogue(Signing(keyring, required=False))
-    sockets = {"it": Responder.sockets(ResponderConfig())}
+    sockets = {"it": RESPONDER_SERVICE.sockets(ResponderConfig(), None)}
     node = Node(name="rogue", machines={"it": rogue}, pipes=(), listeners={}, sockets=sockets)
     stage.world.start(stage.world.add("rogue", lambda _: node))
     return stage, rogue

@@ -22,7 +22,7 @@ from heliograph.discovery.brokers.status import BrokerStatus
 from heliograph.discovery.brokers.uplinks import Uplinks
 from heliograph.discovery.cookies import Cookies
 from heliograph.machine import Instant, Outbox, Timers
-from heliograph.services.speaker import Speaker
+from heliograph.services.broker_session import BrokerSession
 
 
 class AdvertisementSender:
@@ -38,10 +38,10 @@ class AdvertisementSender:
         outbox: Outbox,
         timers: Timers,
         counts: Counter[str],
-        speaker: Callable[[], Speaker | None],
+        session: Callable[[], BrokerSession | None],
         topics: tuple[bytes, ...],
     ) -> None:
-        """``cookies`` are those that directories show us later; ``speaker`` is the session with the broker, if any."""
+        """``cookies`` are those that directories show us later; ``session`` is the session with the broker, if any."""
         self._advertiser = advertiser
         self._status = status
         self._signing = signing
@@ -50,7 +50,7 @@ class AdvertisementSender:
         self._outbox = outbox
         self._timers = timers
         self._counts = counts
-        self._speaker = speaker
+        self._session = session
         self._topics = topics
         self._advertised_at: Instant = 0
         self.withdrawn = False  # the broker goes: it takes no clients any more
@@ -58,10 +58,10 @@ class AdvertisementSender:
     def advertise(self, now: Instant) -> None:
         """Send an advertisement to every directory, and set when the next one is due."""
         self._timers.set("advertise", now + self._advertiser.wait_ns(now), self.advertise)
-        speaker = self._speaker()
-        if self._status.ports and speaker is not None and not self.withdrawn:
+        session = self._session()
+        if self._status.ports and session is not None and not self.withdrawn:
             self._advertised_at = now
-            self._send(self._advertiser.next(self._status), speaker, now)
+            self._send(self._advertiser.next(self._status), session, now)
             self._counts["advertised"] += 1
 
     def withdraw(self, now: Instant) -> None:
@@ -70,11 +70,11 @@ class AdvertisementSender:
             return
         self.withdrawn = True
         if self._counts["advertised"]:
-            speaker = self._speaker()
-            assert speaker is not None
-            self._send(self._advertiser.next(self._status, withdrawn=True), speaker, now)
+            session = self._session()
+            assert session is not None
+            self._send(self._advertiser.next(self._status, withdrawn=True), session, now)
 
-    def _send(self, advertisement: BrokerAdvertisement, speaker: Speaker, now: Instant) -> None:
+    def _send(self, advertisement: BrokerAdvertisement, session: BrokerSession, now: Instant) -> None:
         message = self._signing.message(advertisement)
         for address in self._advertiser.directories(now):
             cookie = self._cookies.of(address, self._advertised_at)  # a withdrawal shows the last one
@@ -82,4 +82,4 @@ class AdvertisementSender:
         data = messages.pack(message, pad=False)
         self._uplinks.say_to_all(data)
         for topic in self._topics:
-            speaker.publish(topic, data)
+            session.publish(topic, data)

@@ -1,22 +1,38 @@
 """Discovery settings: data with opinions. Every default works; every limit has its reason beside it.
 
-In:    values.
-Out:   frozen configs, each with ``problems()``: everything wrong with it, in words and with the path a user typed.
+In:    values of the right type.
+Out:   frozen configs, each with ``problems()``: everything wrong with it, by key.
 State: none.
-Not here: keys and certificates (trust/), looking names up in DNS and reading files (live/): addresses of datagrams are
-       written as numbers, "192.0.2.1:4717", by whoever makes a config for a machine.
+Not here: what settings are (model/settings.py), keys and certificates (trust/), looking up names in DNS and reading
+       files (live/): a machine's config has addresses of datagrams in numbers, such as "192.0.2.1:4717".
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 
-from heliograph.broker.config import DEFAULT_PORT
+from heliograph.broker.config import LOOPBACK, NAME_FAULT
 from heliograph.discovery.brokers.messages import LIFETIME_S_MAX
 from heliograph.machine import Address
 from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
+from heliograph.model.settings import (
+    FREE_PORT,
+    PLAIN_NAME,
+    PORT_MAX,
+    Problem,
+    check,
+    fixed,
+    flat,
+    has_wrong,
+    restart_needed,
+    setting,
+    wrong,
+)
 
+RESPONDER = "discovery"  # the name of the responder and of its section
+DIRECTORY = "bdn"  # the name of a directory, of its section and of its listener
 SOCKET = "discovery"  # the datagram socket of every machine here
 SOCKET6 = "discovery6"  # a search's second one, where it is to ask addresses of IPv6
 GROUP_SOCKET = "discovery-group"  # a responder's socket for what is sent to the multicast group
@@ -54,44 +70,82 @@ def is_number(host: str) -> bool:
     return True
 
 
-def _addresses(texts: tuple[str, ...], path: str) -> list[str]:
-    return [f"{path} has {text!r}: must be host:port" for text in texts if address_of(text) is None]
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches that address."""
+    try:
+        return host in LOOPBACK or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
-def _above_zero(config: object, path: str, *names: str) -> list[str]:
-    return [f"{path}.{name} = {getattr(config, name)}: must be above 0" for name in names if getattr(config, name) <= 0]
+def far_addresses(texts: Iterable[str]) -> list[str]:
+    """Those of some addresses that are on other machines."""
+    return [text for text in texts if not is_loopback(text.rpartition(":")[0].strip("[]"))]
+
+
+def address_problems(key: str, texts: Iterable[str]) -> list[Problem]:
+    """What is no address in a list of them."""
+    return [has_wrong(key, text, "must be host:port") for text in texts if address_of(text) is None]
+
+
+def _above_zero(config: object, path: str, *names: str) -> list[Problem]:
+    values = ((name, getattr(config, name)) for name in names)
+    return [wrong(f"{path}.{name}", value, "must be above 0") for name, value in values if value <= 0]
+
+
+ADDRESSES = "addresses as host:port"
+HOST_HERE = "an address or host name of this machine"
+_TEXT = f"at most {TEXT_MAX} printable ASCII characters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MulticastConfig:
     """The group in which brokers of a LAN are asked without a directory."""
 
-    enabled: bool = True
-    group: str = GROUP
-    port: int = GROUP_PORT
-    ttl: int = TTL
-    interface: str = ""  # by which it is heard and asked, as a number; "": that of the machine's own socket
+    enabled: bool = setting(
+        True, "use the multicast group: brokers hear requests there, searches ask there", reloads=False
+    )
+    group: str = setting(GROUP, "the multicast group", allowed="an IPv4 multicast address", reloads=False)
+    port: int = setting(
+        GROUP_PORT, "the group's UDP port, shared by all brokers of a machine", least=1, most=PORT_MAX, reloads=False
+    )
+    ttl: int = setting(
+        TTL,
+        "how many networks a request to the group may pass",
+        allowed="0 (this machine) to 255",
+        least=0,
+        most=255,
+        reloads=False,
+    )
+    interface: str = setting(  # "" : that of the machine's own socket
+        "127.0.0.1",
+        "the interface of the group; 127.0.0.1: this machine only, 0.0.0.0: as the routes of this machine say",
+        allowed="an IPv4 address of this machine, or 0.0.0.0",
+        reloads=False,
+    )
 
     @property
     def address(self) -> Address:
         """Where requests for everybody go."""
         return self.group, self.port
 
-    def problems(self, path: str = "multicast") -> list[str]:
-        """Everything wrong with it."""
+    @property
+    def is_local(self) -> bool:
+        """True if nothing of it leaves this machine."""
+        return not self.enabled or is_loopback(self.interface)
+
+    def problems(self, path: str = "multicast") -> list[Problem]:
+        """What is wrong with it beyond the bounds of its keys, which the config that holds it checks."""
         found = []
         try:
             right = ip_address(self.group).is_multicast
         except ValueError:
             right = False
         if not right:
-            found.append(f"{path}.group = {self.group!r}: not a multicast address, such as {GROUP}")
-        if not 0 < self.port < 65_536:
-            found.append(f"{path}.port = {self.port}: must be between 1 and 65535")
-        if not 0 <= self.ttl <= 255:
-            found.append(f"{path}.ttl = {self.ttl}: must be between 0 (this machine) and 255")
+            found.append(wrong(f"{path}_group", self.group, f"not a multicast address, such as {GROUP}"))
         if self.interface and (":" in self.interface or not is_number(self.interface)):
-            found.append(f"{path}.interface = {self.interface!r}: must be an IPv4 address of this machine, or 0.0.0.0")
+            fault = "must be an IPv4 address of this machine, or 0.0.0.0"
+            found.append(wrong(f"{path}_interface", self.interface, fault))
         return found
 
 
@@ -106,15 +160,12 @@ class WeightsConfig:
     cpu: float = 2.0
     connections: float = 1.0
 
-    def problems(self, path: str = "weights") -> list[str]:
+    def problems(self, path: str = "weights") -> list[Problem]:
         """Everything wrong with it."""
-        found = [
-            f"{path}.{name} = {getattr(self, name)}: must not be below 0"
-            for name in self.__slots__
-            if not getattr(self, name) >= 0
-        ]
-        if not found and not 0 < sum(getattr(self, name) for name in self.__slots__) < float("inf"):
-            found.append(f"{path}: at least one weight must be above 0, and none endless")
+        values = [(name, getattr(self, name)) for name in self.__slots__]
+        found = [wrong(f"{path}.{name}", value, "must not be below 0") for name, value in values if not value >= 0]
+        if not found and not 0 < sum(value for _, value in values) < float("inf"):
+            found.append(Problem(path, ": at least one weight must be above 0, and none endless"))
         return found
 
 
@@ -124,7 +175,7 @@ class DiscoveryConfig:
 
     directories: tuple[str, ...] = ()  # of BDNs, asked all at once by UDP
     directory_links: tuple[str, ...] = ()  # of BDNs, asked by TCP: for networks that let no datagram out
-    multicast: MulticastConfig = field(default_factory=MulticastConfig)
+    multicast: MulticastConfig = flat(MulticastConfig)
     brokers: tuple[str, ...] = ()  # the static list, which comes last: discovery addresses of brokers
     network: str | None = None  # only its brokers count ("": unnamed ones); None: those of whichever network
     is_choosy: bool = False  # without a network: if brokers of several ones answer, none is chosen
@@ -139,12 +190,16 @@ class DiscoveryConfig:
     retry_ms_max: int = 400  # … up to this: in lossy networks only repetition helps
     fallback_ms: int = 300  # without a good answer: when to ask the remembered brokers, and then the static list
     listed_ms: int = 4_000  # a listed broker that takes links is taken when nobody has said a word for so long
-    answers_min: int = 1  # good answers before collecting may end early …
-    answers_max: int = 50  # … and after which it always does; also the budget that the request carries
+    answers_min: int = setting(1, "good answers before collecting may end early", least=1, reloads=False)
+    answers_max: int = setting(  # also the budget that the request carries
+        50, "answers after which it always ends", least=1, most=1_000, reloads=False
+    )
     patience: float = 1.0  # it ends when, for so many times as long as the last answer took, no other came
     patience_ms_min: int = 5  # … and never less, for computers that are busy
-    targets_max: int = 10  # brokers that are pinged
-    pings: int = 3  # of each
+    targets_max: int = setting(
+        10, "how many of the best are pinged", allowed="1 to search.answers_max", least=1, reloads=False
+    )
+    pings: int = setting(3, "how often each of them is pinged", least=1, reloads=False)
     ping_ms: int = 1_000  # for all of them
     tie_ratio: float = 1.08  # round-trip times so close are equal: then usage decides
     tie_us: int = 200  # … and so do times that differ by less than a loopback's own noise
@@ -153,154 +208,241 @@ class DiscoveryConfig:
     remembered_s_max: int = 7 * 86_400  # a target set older than this is not asked
     weights: WeightsConfig = field(default_factory=WeightsConfig)
 
-    def problems(self, path: str = "discovery") -> list[str]:
+    def problems(self, path: str = "discovery") -> list[Problem]:
         """Everything wrong with it."""
-        found = _addresses(self.directories, f"{path}.directories")
-        found += _addresses(self.directory_links, f"{path}.directory_links")
-        found += _addresses(self.brokers, f"{path}.brokers")
+        found = check(self, path)
+        for name in ("directories", "directory_links", "brokers"):
+            found += address_problems(f"{path}.{name}", getattr(self, name))
         found += _above_zero(
-            self,
-            path,
-            "timeout_ms",
-            "retry_ms",
-            "fallback_ms",
-            "listed_ms",
-            "answers_min",
-            "patience_ms_min",
-            "pings",
-            "ping_ms",
+            self, path, "timeout_ms", "retry_ms", "fallback_ms", "listed_ms", "patience_ms_min", "ping_ms"
         )
-        if not 1 <= self.answers_max <= 1_000 or self.answers_max < self.answers_min:
-            found.append(f"{path}.answers_max = {self.answers_max}: must be from {path}.answers_min to 1000")
-        if not 1 <= self.targets_max <= self.answers_max:
-            found.append(f"{path}.targets_max = {self.targets_max}: must be from 1 to {path}.answers_max")
-        if self.retry_ms_max < self.retry_ms:
-            found.append(f"{path}.retry_ms_max must not be below {path}.retry_ms")
-        if self.ping_ms > self.timeout_ms:
-            found.append(f"{path}.ping_ms must not be above {path}.timeout_ms: all ends within twice that")
+        found += count_problems(path, self.answers_min, self.answers_max, self.targets_max)
+        for low, high in (("retry_ms", "retry_ms_max"), ("ping_ms", "timeout_ms")):
+            if getattr(self, low) > getattr(self, high):
+                found.append(Problem(f"{path}.{high}", f" must not be below {path}.{low}"))
         if not 0 <= self.patience <= 100:
-            found.append(f"{path}.patience = {self.patience}: must be between 0 and 100")
+            found.append(wrong(f"{path}.patience", self.patience, "must be between 0 and 100"))
         if not 1 <= self.tie_ratio <= 100 or self.tie_us < 0:
-            found.append(f"{path}: tie_ratio must be from 1 to 100 and tie_us not below 0")
+            found.append(Problem(path, ": tie_ratio must be from 1 to 100 and tie_us not below 0"))
         if self.name and not entity_is_valid(self.name):
-            found.append(f"{path}.name = {self.name!r}: letters, digits and . _ @ - only")
+            found.append(wrong(f"{path}.name", self.name, NAME_FAULT))
         if self.network and not network_is_valid(self.network):
-            found.append(f"{path}.network = {self.network!r}: {NETWORK_WORDS}")
+            found.append(wrong(f"{path}.network", self.network, NETWORK_WORDS))
         return found + self.multicast.problems(f"{path}.multicast") + self.weights.problems(f"{path}.weights")
+
+
+def count_problems(path: str, answers_min: int, answers_max: int, targets_max: int) -> list[Problem]:
+    """What is wrong between the numbers of a search."""
+    found = []
+    most = f"{path}.answers_max"
+    if answers_max < answers_min:
+        fault = f"must be from {path}.answers_min to 1000"
+        found.append(wrong(most, answers_max, fault, f"{path}.answers_min"))
+    if targets_max > answers_max:
+        found.append(wrong(f"{path}.targets_max", targets_max, f"must be from 1 to {most}", most))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponderConfig:
-    """How a broker answers those who look for one, and where it makes itself known."""
+    """How a broker answers searches for a broker, and where it advertises itself. By default to this machine only."""
 
-    enabled: bool = True
-    host: str = "127.0.0.1"  # of the datagram socket
-    port: int = DEFAULT_PORT  # UDP; 0 takes a free one
-    advertise_host: str = ""  # the name that others reach this broker by; "": the address they see
-    multicast: MulticastConfig = field(default_factory=MulticastConfig)
-    policy: str = "open"
-    realms: tuple[str, ...] = ()  # for the policy "realm": networks such as "192.0.2.0/24" that get an answer
-    directories: tuple[str, ...] = ()  # of BDNs to which this broker makes itself known by UDP
-    directory_links: tuple[str, ...] = ()  # … and by TCP, for networks that let no datagram out
-    public: bool = True  # also on the public topic, for every directory of the network
-    topics: tuple[str, ...] = ()  # and on these, that particular directories listen to
-    join_private: bool = False  # make itself known to private directories that announce themselves
+    enabled: bool = setting(True, "answer those who look for a broker", reloads=False)
+    host: str = setting(
+        "127.0.0.1",
+        "where requests and pings are heard; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from everywhere",
+        allowed=HOST_HERE,
+        reloads=False,
+    )
+    port: int | None = setting(
+        None,
+        "the UDP port; without one, the number of the first listener's port",
+        least=0,
+        most=PORT_MAX,
+        note=FREE_PORT,
+        reloads=False,
+    )
+    advertise_host: str = setting(
+        "",
+        "the name or address by which others reach this broker; without one, the address that they see",
+        allowed=_TEXT,
+        reloads=False,
+    )
+    policy: str = setting(
+        "open",
+        "who gets an answer: everybody, those who prove who they are, those of certain networks, or nobody",
+        choices=POLICIES,
+        note="credential needs tls.authority, realm needs discovery.realms",
+        reloads=False,
+    )
+    realms: tuple[str, ...] = setting(
+        (),
+        "the networks that get an answer, for policy = realm",
+        allowed="networks such as 192.0.2.0/24",
+        reloads=False,
+    )
+    directories: tuple[str, ...] = setting(
+        (), "the directories (BDNs) to which the broker makes itself known", allowed=ADDRESSES, reloads=False
+    )
+    directory_links: tuple[str, ...] = setting(
+        (),
+        "the same, reached by TCP instead of UDP: for networks that let no datagram out",
+        allowed=ADDRESSES,
+        reloads=False,
+    )
+    public: bool = setting(
+        True, "make the broker known on the public topic too, for every directory of the network", reloads=False
+    )
+    topics: tuple[str, ...] = setting(
+        (),
+        "more topics on which the broker makes itself known, for particular directories",
+        allowed="topics",
+        reloads=False,
+    )
+    join_private: bool = setting(
+        False, "make the broker known to private directories that announce themselves", reloads=False
+    )
+    multicast: MulticastConfig = flat(MulticastConfig)
+    geography: str = setting(
+        "", "where the broker is, for directories that keep one region only", allowed=_TEXT, reloads=False
+    )
+    institution: str = setting(
+        "", "whose the broker is, for directories that keep one institution only", allowed=_TEXT, reloads=False
+    )
+    lifetime_s: int = setting(
+        30,
+        "how long a directory knows the broker without news; it renews three times in that",
+        least=1,
+        most=LIFETIME_S_MAX,
+        note="directories keep a broker no longer",
+        reloads=False,
+    )
+    requests_remembered: int = setting(  # a repeat of one of them costs nothing (B7)
+        1_000, "how many request ids are remembered, so that repeats cost nothing", least=1, reloads=False
+    )
     directories_max: int = 16  # configured and announced
-    geography: str = ""
-    institution: str = ""
-    lifetime_s: int = 30  # of a broker advertisement; renewed three times in that
-    requests_remembered: int = 1_000  # ids; a repeat of one of them costs nothing (B7)
     sources_max: int = 4_096  # addresses whose rate is watched
     rate_per_s: float = 500.0  # datagrams of one host that are looked at: a search needs about five …
     burst: int = 1_000  # … and so many at once
     sample_ms: int = 1_000  # how often the broker's own counters are read
 
-    def problems(self, path: str = "discovery") -> list[str]:
+    @property
+    def is_local(self) -> bool:
+        """True if only this machine can ask for the broker."""
+        return self.multicast.is_local and is_loopback(self.host)
+
+    def problems(self, path: str = "discovery") -> list[Problem]:
         """Everything wrong with it."""
-        found = _addresses(self.directories, f"{path}.directories")
-        found += _addresses(self.directory_links, f"{path}.directory_links")
-        found += _above_zero(
-            self, path, "lifetime_s", "requests_remembered", "sources_max", "rate_per_s", "burst", "sample_ms"
-        )
-        if not 0 <= self.port <= 65_535:
-            found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
-        if self.lifetime_s > LIFETIME_S_MAX:
-            found.append(f"{path}.lifetime_s = {self.lifetime_s}: directories keep a broker for {LIFETIME_S_MAX} s")
-        if self.policy not in POLICIES:
-            found.append(f"{path}.policy = {self.policy!r}: must be one of {', '.join(POLICIES)}")
+        found = check(self, path)
+        for name in ("directories", "directory_links"):
+            found += address_problems(f"{path}.{name}", getattr(self, name))
+        found += _above_zero(self, path, "sources_max", "rate_per_s", "burst", "sample_ms")
         if self.policy == "realm" and not self.realms:
-            found.append(f"{path}.policy = 'realm' needs {path}.realms: networks such as 192.0.2.0/24")
+            realms = f"{path}.realms"
+            said = f" = 'realm' needs {realms}: networks such as 192.0.2.0/24"
+            found.append(Problem(f"{path}.policy", said, (realms,)))
         for realm in self.realms:
             try:
                 ip_network(realm)
             except ValueError as error:
-                found.append(f"{path}.realms has {realm!r}: {error}")
+                found.append(has_wrong(f"{path}.realms", realm, str(error)))
         if len(self.directories) > self.directories_max:
-            found.append(f"{path}.directories: at most {path}.directories_max = {self.directories_max}")
+            found.append(Problem(f"{path}.directories", f": at most {self.directories_max}"))
         for name in ("geography", "institution", "advertise_host"):
             text = getattr(self, name)
             if len(text) > TEXT_MAX or not (text.isascii() and text.isprintable()):
-                found.append(f"{path}.{name}: at most {TEXT_MAX} printable ASCII characters")
+                found.append(Problem(f"{path}.{name}", f": {_TEXT}"))
         return found + self.multicast.problems(f"{path}.multicast")
-
-
-FIXED = ("name", "host", "port", "topics", "links_secure")  # of a directory, until it is started again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryConfig:
-    """A broker directory (BDN)."""
+    """A broker directory (BDN), in a process of its own (`heliograph bdn run`) or in a broker's."""
 
-    name: str = "bdn"
-    host: str = "127.0.0.1"
-    port: int = DIRECTORY_PORT  # UDP, and TCP for links
-    advertise: str = ""  # host:port under which brokers reach it, for relayed answers; "": they answer on a topic
-    private: bool = False  # it announces itself to brokers, and passes on only requests with a credential
-    links: tuple[str, ...] = ()  # brokers to which links are kept: TCP addresses
-    links_secure: bool = False  # by TLS, with the driver's certificate
-    links_learned_max: int = 4  # and to so many that it learned of, the nearest first
-    entity: str = ""  # with a token: who this directory is to these brokers
-    token: str = field(default="", repr=False)
-    injection: str = "ends"  # requests go to the nearest and the farthest broker of each island, or to "all" of them
-    topics: tuple[str, ...] = ()  # beyond the public one: where brokers of particular interest are heard
-    geographies: tuple[str, ...] = ()  # only broker advertisements that begin so are kept; (): all
-    institutions: tuple[str, ...] = ()
-    brokers_max: int = 20_000
-    requests_remembered: int = 1_000
+    enabled: bool = setting(
+        False, "run a directory in this broker's process; `heliograph bdn run` needs no switch", reloads=False
+    )
+    name: str = setting("bdn", "the directory's name in logs and acknowledgements", allowed=PLAIN_NAME, reloads=False)
+    host: str = setting(
+        "127.0.0.1",
+        "the address for UDP and TCP; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from everywhere",
+        allowed=HOST_HERE,
+        reloads=False,
+    )
+    port: int = setting(DIRECTORY_PORT, "the UDP and TCP port", least=0, most=PORT_MAX, note=FREE_PORT, reloads=False)
+    advertise: str = setting(
+        "",
+        "the address under which brokers reach the directory: for announcements and relayed answers",
+        allowed="host:port; needed by private directories",
+    )
+    private: bool = setting(
+        False,
+        "pass on only requests of those who prove who they are, and announce the directory to brokers",
+        note="needs tls.authority and bdn.advertise",
+    )
+    geographies: tuple[str, ...] = setting(
+        (), "keep only brokers whose geography begins with one of these", allowed="texts"
+    )
+    institutions: tuple[str, ...] = setting(
+        (), "keep only brokers whose institution begins with one of these", allowed="texts"
+    )
+    topics: tuple[str, ...] = setting(
+        (), "more topics on which brokers are heard, beyond the public one", allowed="topics", reloads=False
+    )
+    injection: str = setting(
+        "ends",
+        "to whom a request is handed: the nearest and the farthest broker of each group of linked ones, or all",
+        choices=INJECTIONS,
+    )
+    links: tuple[str, ...] = setting(
+        (), "brokers to which links are kept, to listen to their topics and to speak on them", allowed=ADDRESSES
+    )
+    links_secure: bool = setting(False, "dial these with TLS and the certificate of [tls]", reloads=False)
+    links_learned_max: int = setting(  # the nearest first
+        4, "how many links to brokers are kept that made themselves known", least=0
+    )
+    entity: str = setting("", "whose token is shown to these brokers", allowed=PLAIN_NAME)
+    token_file: str = setting(
+        "",
+        "a file with the token that is shown to these brokers",
+        allowed="a path, relative to the settings file; needs bdn.entity",
+        is_file=True,
+    )
+    token: str = field(default="", repr=False)  # what is in the file
+    brokers_max: int = setting(20_000, "how many brokers are kept", least=1)
+    requests_remembered: int = setting(1_000, "how many requests are remembered, so that repeats cost nothing", least=1)
+    ping_ms: int = setting(10_000, "how often each broker's distance is measured", least=1)
+    pings_per_s: int = 200  # in all
     links_max: int = 1_024  # of requesters and brokers that dialled in
     link_idle_ms: int = 30_000
     sources_max: int = 4_096
     rate_per_s: float = 500.0
     burst: int = 1_000
-    ping_ms: int = 10_000  # each broker's distance is measured so often …
-    pings_per_s: int = 200  # … but not more than this in all
     lifetime_s: int = 60  # of an announcement; renewed three times in that
     local_digest: bytes = b""  # SHA-256 of the token with which this machine's administrator asks for reports
 
     def restart_needed(self, started: DirectoryConfig) -> list[str]:
         """The settings that differ from those with which it was started, and cannot change while it runs."""
-        return [f"directory.{name}" for name in FIXED if getattr(self, name) != getattr(started, name)]
+        return restart_needed(self, started, DIRECTORY)
 
-    def problems(self, path: str = "bdn") -> list[str]:
+    def as_far_as_reloadable(self, started: DirectoryConfig) -> DirectoryConfig:
+        """These settings, but for those that stay as they were at the start."""
+        return replace(self, **fixed(started))
+
+    def problems(self, path: str = DIRECTORY) -> list[Problem]:
         """Everything wrong with it."""
-        found = [] if entity_is_valid(self.name) else [f"{path}.name = {self.name!r}: letters, digits and . _ @ - only"]
-        found += _addresses(self.links, f"{path}.links")
+        found = [] if entity_is_valid(self.name) else [wrong(f"{path}.name", self.name, NAME_FAULT)]
+        found += check(self, path)
+        found += address_problems(f"{path}.links", self.links)
+        advertise, entity = f"{path}.advertise", f"{path}.entity"
         if self.private and not self.advertise:
-            found.append(f"{path}.private = true needs {path}.advertise: the address that it announces to brokers")
+            said = f" = true needs {advertise}: the address that it announces to brokers"
+            found.append(Problem(f"{path}.private", said, (advertise,)))
         if self.advertise:
-            found += _addresses((self.advertise,), f"{path}.advertise")
+            found += address_problems(advertise, (self.advertise,))
         found += _above_zero(
-            self,
-            path,
-            *("brokers_max", "requests_remembered", "links_max", "link_idle_ms", "sources_max", "rate_per_s", "burst"),
-            *("ping_ms", "pings_per_s", "lifetime_s"),
+            self, path, "links_max", "link_idle_ms", "sources_max", "rate_per_s", "burst", "pings_per_s", "lifetime_s"
         )
-        if not 0 <= self.port <= 65_535:
-            found.append(f"{path}.port = {self.port}: must be between 0 and 65535 (0 takes a free port)")
-        if self.injection not in INJECTIONS:
-            found.append(f"{path}.injection = {self.injection!r}: must be one of {', '.join(INJECTIONS)}")
-        if self.links_learned_max < 0:
-            found.append(f"{path}.links_learned_max = {self.links_learned_max}: must not be below 0")
-        if self.token and not self.entity:
-            found.append(f"{path}.token needs {path}.entity: whose token it is")
+        if (self.token or self.token_file) and not self.entity:
+            found.append(Problem(f"{path}.token_file", f" needs {entity}: whose token it is", (entity,)))
         return found

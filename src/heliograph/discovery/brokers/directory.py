@@ -15,13 +15,13 @@ named "bdn"; a frame named "admin" carries a question of the administrator (ques
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.anchors import Anchors, AnchorSettings
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.broker_pings import TICK_NS, BrokerPings
-from heliograph.discovery.brokers.config import FIXED, SOCKET, DirectoryConfig, address_of, written
+from heliograph.discovery.brokers.config import DirectoryConfig, address_of, written
 from heliograph.discovery.brokers.directory_output import DirectoryOutput
 from heliograph.discovery.brokers.guests import Guest, Guests
 from heliograph.discovery.brokers.known import KnownBrokers
@@ -58,7 +58,6 @@ from heliograph.machine import (
     LinkId,
     Outbox,
     Peer,
-    Socket,
     SocketFailed,
     SocketName,
     SocketOpened,
@@ -67,6 +66,7 @@ from heliograph.machine import (
     TurnedAway,
 )
 from heliograph.model.identity import Role
+from heliograph.model.publication import Publication
 from heliograph.notes import DirectoryReloaded, PeerRefused
 from heliograph.wire.frames import Frame
 
@@ -107,11 +107,6 @@ class Directory:
         self._questions = Questions(config.local_digest, self.report)
         self._started = False
 
-    @staticmethod
-    def sockets(config: DirectoryConfig) -> tuple[Socket, ...]:
-        """The socket that it needs."""
-        return (Socket(name=SOCKET, host=config.host, port=config.port),)
-
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
@@ -141,10 +136,10 @@ class Directory:
         except ProtocolError as error:
             self._count(error)
 
-    def _heard(self, payload: bytes, now: Instant) -> None:
+    def _heard(self, publication: Publication, now: Instant) -> None:
         """Something on a topic, from a broker of the network."""
         try:
-            message = messages.unpack(payload, padded=False)
+            message = messages.unpack(publication.payload, padded=False)
             if message.kind is Kind.ADVERTISEMENT:
                 self._advertised(message, None, NO_COOKIE, now)
             elif message.kind is Kind.RELAY:
@@ -271,7 +266,7 @@ class Directory:
         if address is not None:
             body = Announcement(self._config.name, *address, self._config.lifetime_s)
             self._anchors.publish(ANNOUNCEMENT_TOPIC, messages.pack(self._signing.message(body), pad=False))
-        every_ns = self._config.lifetime_s * NS_PER_S // RENEWALS if self._anchors.speakers else NS_PER_S
+        every_ns = self._config.lifetime_s * NS_PER_S // RENEWALS if self._anchors.sessions else NS_PER_S
         self._timers.set("announce", now + every_ns, self._announce)
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
@@ -299,7 +294,7 @@ class Directory:
     def _reload(self, config: DirectoryConfig, now: Instant) -> None:
         """Put settings in force, but for those that only a restart can change."""
         restart = config.restart_needed(self._started_with)
-        self._config = config = replace(config, **{name: getattr(self._started_with, name) for name in FIXED})
+        self._config = config = config.as_far_as_reloadable(self._started_with)
         for part in (self._known, self._pings, self._requests, self._guests):
             part.reload(config)
         self._anchors.reload(_anchor_settings(config), now)
@@ -334,7 +329,7 @@ class Directory:
                     "islands": self._known.islands,
                     "landmarks": self._known.landmarks.addresses,
                     "placed": self._known.landmarks.placed,
-                    "links": len(self._anchors.speakers),
+                    "links": len(self._anchors.sessions),
                     "guests": len(self._guests),
                     "requests_remembered": len(self._requests),
                     "sources": len(self._buckets),

@@ -114,7 +114,7 @@ class RequestIntake:
         if self._config.private and holder is None:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
         self._signing.check_fresh(request, holder, wall_ns)
-        if request.network and not self._known.count(request.network) and not self._anchors.speakers:
+        if request.network and not self._known.count(request.network) and not self._anchors.sessions:
             raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.networks_in_words()}")
         return request
 
@@ -145,7 +145,7 @@ class RequestIntake:
         message = replace(message, chain=self._signing.chain_for(message))
         spread = Spread(messages.bare(message), *reply, self._config.name, relay, last)
         self._counts["requests"] += 1
-        if self._anchors.speakers and not last:
+        if self._anchors.sessions and not last:
             self._anchors.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
         brief = Spread(messages.bare(replace(message, chain=b"")), *reply, self._config.name, relay, last)
         fits = len(messages.write(spread)) <= DATAGRAM_BYTES_MAX

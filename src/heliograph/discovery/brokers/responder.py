@@ -24,7 +24,7 @@ from msgspec.structs import replace as replace_body
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser, DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.advertisement_sender import AdvertisementSender
-from heliograph.discovery.brokers.config import GROUP_SOCKET, SOCKET, ResponderConfig, address_of, written
+from heliograph.discovery.brokers.config import GROUP_SOCKET, RESPONDER, SOCKET, ResponderConfig, address_of, written
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
     ANNOUNCEMENT_TOPIC,
@@ -60,20 +60,19 @@ from heliograph.machine import (
     LinkId,
     Outbox,
     Peer,
-    Socket,
     SocketFailed,
     SocketName,
     SocketOpened,
     Ticket,
     Timers,
 )
-from heliograph.services.speaker import Speaker
+from heliograph.model.publication import Publication
+from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Frame
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring
 
-NAME = "discovery"
 NS_PER_MS = 1_000_000
 FIRST_SAMPLE_MS = 50  # while the broker has not said yet where it listens
 
@@ -102,27 +101,17 @@ class Responder:
         links = [address for text in config.directory_links if (address := address_of(text)) is not None]
         self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
-        self._speaker: Speaker | None = None
+        self._session: BrokerSession | None = None
         self._port = 0  # of our datagram socket; 0: it is not open
         topics = ([ADVERTISEMENT_TOPIC] if config.public else []) + [topic.encode() for topic in config.topics]
         self._advertisements = AdvertisementSender(
             *(self._advertiser, self._status, self._signing, self._directory_cookies, self._uplinks),
-            *(self._outbox, self._timers, self._counts, lambda: self._speaker, tuple(topics)),
+            *(self._outbox, self._timers, self._counts, lambda: self._session, tuple(topics)),
         )
         self._responses = ResponseSender(
             *(config, broker, incarnation, self._status, self._signing, self._outbox, self._counts),
-            lambda: self._speaker,
+            lambda: self._session,
         )
-
-    @staticmethod
-    def sockets(config: ResponderConfig) -> tuple[Socket, ...]:
-        """The sockets that it needs: its own, and the group's where it listens to one."""
-        own = Socket(name=SOCKET, host=config.host, port=config.port)
-        group = config.multicast
-        if not group.enabled:
-            return (own,)
-        interface = group.interface or config.host
-        return own, Socket(name=GROUP_SOCKET, port=group.port, group=group.group, interface=interface)
 
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
@@ -132,12 +121,11 @@ class Responder:
             self._uplinks.attach(link, peer)
             self._advertisements.advertise(now)
             return
-        speaker = self._speaker = Speaker(link, self._outbox, self._secret)
-        speaker.serve = self._serve
-        speaker.warned = self._advertisements.withdraw
-        speaker.hello(NAME)
-        speaker.subscribe(REQUEST_TOPIC, self._heard_request)
-        speaker.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
+        withdraw = self._advertisements.withdraw
+        session = self._session = BrokerSession(link, self._outbox, self._secret, serve=self._serve, warned=withdraw)
+        session.hello(RESPONDER)
+        session.subscribe(REQUEST_TOPIC, self._heard_request)
+        session.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
         self._sample(now)
         self._uplinks.start(now)
 
@@ -146,7 +134,7 @@ class Responder:
         if self._uplinks.has(link):
             self._uplinks.detach(link)
             return
-        self._speaker = None
+        self._session = None
         self._status.stopped()
         self._timers.cancel("sample")
         self._timers.cancel("advertise")
@@ -159,16 +147,16 @@ class Responder:
             except ProtocolError as error:
                 self._count(error)
             return
-        speaker = self._speaker
-        if speaker is None or speaker.link != link:
+        session = self._session
+        if session is None or session.link != link:
             return
-        speaker.receive(data, now)
-        if speaker.fault is not None:
-            self._outbox.hang_up(link, speaker.fault)
+        session.receive(data, now)
+        if session.fault is not None:
+            self._outbox.hang_up(link, session.fault)
 
     def _sample(self, now: Instant) -> None:
-        if self._speaker is not None:
-            self._speaker.order({"do": "report", "question": "usage"}, self._sampled)
+        if self._session is not None:
+            self._session.order({"do": "report", "question": "usage"}, self._sampled)
             wait_ms = self._config.sample_ms if self._status.ports else FIRST_SAMPLE_MS
             self._timers.set("sample", now + wait_ms * NS_PER_MS, self._sample)
 
@@ -183,7 +171,7 @@ class Responder:
 
     def _serve(self, frame: Frame, now: Instant) -> None:
         """A request of a client to this service: a chain of certificates that does not fit a datagram."""
-        assert self._speaker is not None
+        assert self._session is not None
         try:
             asked = messages.unpack(frame.payload, padded=False)
             if asked.kind != Kind.CERTIFICATE_REQUEST:
@@ -192,7 +180,7 @@ class Responder:
         except ProtocolError as error:
             self._count(error)
             chain = b""
-        self._speaker.answer(frame, messages.write(Certificate(chain), pad=False))
+        self._session.answer(frame, messages.write(Certificate(chain), pad=False))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -266,10 +254,10 @@ class Responder:
         else:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
-    def _heard_request(self, payload: bytes, now: Instant) -> None:
+    def _heard_request(self, publication: Publication, now: Instant) -> None:
         """A request on the topic."""
         try:
-            spread = messages.decode(Spread, messages.unpack(payload, padded=False).body)
+            spread = messages.decode(Spread, messages.unpack(publication.payload, padded=False).body)
             self._take_up(messages.unpack(spread.request, padded=False), spread, False, now)
         except ProtocolError as error:
             self._count(error)
@@ -284,10 +272,10 @@ class Responder:
         self._signing.check_fresh(request, holder, wall_ns)
         self._repeats.add(request.id, request.attempt, None)
         other = bool(request.network) and request.network != self._status.network
-        if onward and not other and self._speaker is not None:
+        if onward and not other and self._session is not None:
             whole = replace(self._signing.opened(message), chain=self._signing.chain_for(message))
             spread = replace_body(spread, request=messages.bare(whole))
-            self._speaker.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
+            self._session.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
             self._counts["spread"] += 1
         self._policy.check(spread.host, holder)
         if not self._status.willing or self._advertisements.withdrawn:
@@ -322,10 +310,10 @@ class Responder:
         if chain and len(data) <= messages.DATAGRAM_BYTES_MAX:
             self._send(source, data)
 
-    def _heard_announcement(self, payload: bytes, now: Instant) -> None:
+    def _heard_announcement(self, publication: Publication, now: Instant) -> None:
         """A private directory is there; we may make ourselves known to it."""
         try:
-            message = messages.unpack(payload, padded=False)
+            message = messages.unpack(publication.payload, padded=False)
             announcement, _ = self._signing.read(message, Announcement, self._status.wall_ns(now))
         except ProtocolError as error:
             self._count(error)

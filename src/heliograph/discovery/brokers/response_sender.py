@@ -27,7 +27,7 @@ from heliograph.discovery.brokers.messages import (
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.discovery.brokers.status import BrokerStatus
 from heliograph.machine import Instant, Outbox
-from heliograph.services.speaker import Speaker
+from heliograph.services.broker_session import BrokerSession
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
     from heliograph.trust.chains import Holder
@@ -45,9 +45,9 @@ class ResponseSender:
         signing: Signing,
         outbox: Outbox,
         counts: Counter[str],
-        speaker: Callable[[], Speaker | None],
+        session: Callable[[], BrokerSession | None],
     ) -> None:
-        """``speaker`` is the session with the broker, if there is one."""
+        """``session`` is the session with the broker, if there is one."""
         self._config = config
         self._broker = broker
         self._incarnation = incarnation
@@ -55,7 +55,7 @@ class ResponseSender:
         self._signing = signing
         self._outbox = outbox
         self._counts = counts
-        self._speaker = speaker
+        self._session = session
 
     def send(self, request: DiscoveryRequest, holder: Holder | None, spread: Spread, now: Instant) -> None:
         """Answer a request; sealed for whoever signed it, if the request wants that."""
@@ -93,9 +93,9 @@ class ResponseSender:
         """The requester receives nothing from brokers: the directory that it does hear passes the answer on."""
         self._counts["relayed"] += 1
         data = messages.write(Relay(id, messages.bare(message)))
-        address, speaker = address_of(spread.relay), self._speaker()
-        if address is None and speaker is not None:
-            speaker.publish(RELAY_TOPIC + spread.by.encode(), data)
+        address, session = address_of(spread.relay), self._session()
+        if address is None and session is not None:
+            session.publish(RELAY_TOPIC + spread.by.encode(), data)
         elif address is not None:
             fits = len(data) <= messages.DATAGRAM_BYTES_MAX
             brief = replace(message, chain=b"")  # a reader that needs the chain asks the directory for it

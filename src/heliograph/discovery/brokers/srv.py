@@ -1,7 +1,7 @@
 """DNS SRV: the question where a domain's directories are, and the answer, as bytes.
 
 In:    a domain; a datagram from a resolver, which may hold anything.
-Out:   a question; Service records, best first; ProtocolError for what is no answer to it.
+Out:   a question; SRV records, best first; ProtocolError for what is no answer to it.
 State: none.
 Not here: the socket and the resolver's address (live/names.py).
 Paper: none; RFC 1035 §4 (messages, compressed names) and RFC 2782 (SRV).
@@ -30,7 +30,7 @@ _RCODE = 0x000F
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class SrvRecord:
     """Where something is offered."""
 
     host: str
@@ -48,7 +48,7 @@ def question(domain: str, number: int) -> bytes:
     return _HEAD.pack(number, _RECURSE, 1, 0, 0, 0) + name + SRV.to_bytes(2, "big") + IN.to_bytes(2, "big")
 
 
-def answer(data: bytes, asked: bytes) -> list[Service]:
+def answer(data: bytes, asked: bytes) -> list[SrvRecord]:
     """The records of an answer to this question; none if the domain has none. Preferred ones come first."""
     if len(data) < len(asked) or data[:2] != asked[:2]:
         raise _wrong("not an answer to this question")
@@ -57,7 +57,7 @@ def answer(data: bytes, asked: bytes) -> list[Service]:
         raise _wrong("not an answer to this question")
     if flags & _RCODE:
         return []
-    found: list[Service] = []
+    found: list[SrvRecord] = []
     at = len(asked)
     for _ in range(min(answers, ANSWERS_MAX)):
         _, at = _name(data, at)
@@ -72,12 +72,12 @@ def answer(data: bytes, asked: bytes) -> list[Service]:
     return sorted(usable, key=lambda one: (one.priority, -one.weight, one.host, one.port))
 
 
-def _service(data: bytes, at: int, length: int) -> Service:
+def _service(data: bytes, at: int, length: int) -> SrvRecord:
     if length <= _SERVICE.size:
         raise _wrong("an SRV record that is too short")
     priority, weight, port = _SERVICE.unpack_from(data, at)
     host, _ = _name(data, at + _SERVICE.size)
-    return Service(host, port, priority, weight)
+    return SrvRecord(host, port, priority, weight)
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:

@@ -85,7 +85,7 @@ class LiveStage:
 
     async def _start_directory(self) -> None:
         party = self.relays.add(SITES[DIRECTORY_SITE])
-        settings = f'[directory]\nname = "{DIRECTORY_NAME}"\nport = 0\nadvertise = "{written(party.outside)}"\n'
+        settings = f'[bdn]\nname = "{DIRECTORY_NAME}"\nport = 0\nadvertise = "{written(party.outside)}"\n'
         self._processes.start(DIRECTORY_NAME, "bdn", settings)
         opened = await self._processes.ready(DIRECTORY_NAME)
         self.relays.locate(party, opened.datagrams)

@@ -3,7 +3,7 @@
 In:    a name as the user typed it, the names that there are.
 Out:   the nearest one, if it is near enough to be worth a question.
 State: none.
-Not here: the question's words (config_sources.py, sim/reading.py, cli/config.py).
+Not here: the question's words (config/sources.py, sim/reading.py, cli/config.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A service with a session: what a speaker says on a pipe and on a link, and what a broker lets it."""
+"""A service with a session: what it says on a pipe and on a link, and what a broker lets it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from heliograph.broker.commands import Listening
 from heliograph.broker.config import BrokerConfig
 from heliograph.errors import Reason
 from heliograph.machine import Outbox, Peer
-from heliograph.services.speaker import Speaker
+from heliograph.model.origin import origin_of
+from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Kind, control, delivery, event
 
 TOPIC = b"Services/Anything"
 
 
 class Pipe:
-    """A broker, and speakers joined to it: bytes go to and fro until nobody has anything more to say."""
+    """A broker, and sessions joined to it: bytes go to and fro until nobody has anything more to say."""
 
     def __init__(self) -> None:
         self.broker = Broker(BrokerConfig(), seed=1, incarnation=1)
         self.outboxes: dict[int, Outbox] = {}
-        self.speakers: dict[int, Speaker] = {}
+        self.sessions: dict[int, BrokerSession] = {}
         self.hangups: list[tuple[int, Reason]] = []
         self.broker.clock(10**18, 0)
 
-    def join(self, link: int, name: str, transport: str = "pipe") -> Speaker:
+    def join(self, link: int, name: str, transport: str = "pipe") -> BrokerSession:
         listener = None if transport == "pipe" else "main"
         self.broker.attach(link, Peer(transport, name, listener), 0)
         outbox = self.outboxes[link] = Outbox()
-        speaker = self.speakers[link] = Speaker(link, outbox, name.encode().ljust(16, b"."))
-        return speaker
+        session = self.sessions[link] = BrokerSession(link, outbox, name.encode().ljust(16, b"."))
+        return session
 
     def settle(self) -> None:
         for _ in range(10):
@@ -44,15 +45,15 @@ class Pipe:
             effects = self.broker.take()
             self.hangups += effects.hangups
             for link, frames in effects.writes:
-                self.speakers[link].receive(b"".join(frames), 1)
+                self.sessions[link].receive(b"".join(frames), 1)
 
 
 def test_a_service_publishes_and_subscribes_on_system_topics_over_its_pipe() -> None:
     pipe, heard = Pipe(), []
     one, other = pipe.join(1, "one"), pipe.join(2, "other")
-    for speaker in (one, other):
-        speaker.hello("service")
-        speaker.subscribe(TOPIC, lambda payload, now, speaker=speaker: heard.append((speaker.link, payload)))  # type: ignore[misc]
+    for session in (one, other):
+        session.hello("service")
+        session.subscribe(TOPIC, lambda one, now, link=session.link: heard.append((link, one.payload)))  # type: ignore[misc]
     pipe.settle()
     one.publish(TOPIC, b"first")
     one.publish(TOPIC, b"second")
@@ -64,11 +65,27 @@ def test_a_service_publishes_and_subscribes_on_system_topics_over_its_pipe() -> 
     assert one.refused == other.refused == []
 
 
+def test_a_subscriber_gets_topic_id_and_headers_with_the_payload() -> None:
+    pipe, heard = Pipe(), []
+    one = pipe.join(1, "one")
+    one.hello("service")
+    one.subscribe(b"plant/#", lambda publication, now: heard.append(publication))
+    pipe.join(2, "other").hello("other")
+    pipe.settle()
+    pipe.broker.receive(2, event(b"plant/hall", b"warm", origin_of(b"other".ljust(16, b".")), 7, b'{"unit":"C"}'), 2)
+    pipe.settle()
+
+    (publication,) = heard
+    assert (publication.topic, publication.payload) == ("plant/hall", b"warm")
+    assert publication.id == (origin_of(b"other".ljust(16, b".")), 7)
+    assert publication.headers == {"unit": "C"}
+
+
 def test_an_anonymous_link_may_not_and_is_told() -> None:
     pipe = Pipe()
     stranger = pipe.join(1, "127.0.0.1:9", "tcp")
     stranger.hello("stranger")
-    stranger.subscribe(TOPIC, lambda payload, now: None)
+    stranger.subscribe(TOPIC, lambda publication, now: None)
     pipe.settle()
     assert stranger.welcomed
     assert stranger.refused[0].startswith("subscribe_denied")
@@ -76,14 +93,14 @@ def test_an_anonymous_link_may_not_and_is_told() -> None:
 
 def test_a_service_asks_the_broker_how_busy_it_is() -> None:
     pipe, answers = Pipe(), []
-    speaker = pipe.join(1, "discovery")
-    speaker.hello("discovery")
+    session = pipe.join(1, "discovery")
+    session.hello("discovery")
     client = pipe.join(2, "127.0.0.1:9", "tcp")
     client.hello("client")
     pipe.broker.tell(Listening(("heliograph://127.0.0.1:4717",)), 0)
     pipe.settle()
-    speaker.order({"do": "report", "question": "usage"}, lambda answer, now: answers.append(answer))
-    speaker.order({"do": "report", "question": "nothing"}, lambda answer, now: answers.append(answer))
+    session.order({"do": "report", "question": "usage"}, lambda answer, now: answers.append(answer))
+    session.order({"do": "report", "question": "nothing"}, lambda answer, now: answers.append(answer))
     pipe.settle()
 
     usage: dict[str, Any] = answers[0]
@@ -98,7 +115,7 @@ def test_a_service_asks_the_broker_how_busy_it_is() -> None:
 
 def test_before_its_hello_a_pipe_carries_services_frames_only() -> None:
     pipe = Pipe()
-    pipe.join(1, "rash").subscribe(TOPIC, lambda payload, now: None)
+    pipe.join(1, "rash").subscribe(TOPIC, lambda publication, now: None)
     pipe.settle()
     assert pipe.hangups == [(1, Reason.KIND_UNEXPECTED)]
 
@@ -119,30 +136,30 @@ def test_a_quiet_service_is_not_taken_for_dead() -> None:
     pipe.settle()
     pipe.broker.wake(10**12)
     assert not pipe.broker.take().hangups
-    assert pipe.speakers[1].fault is None
+    assert pipe.sessions[1].fault is None
 
 
-def test_a_speaker_answers_pings_and_hears_a_goodbye() -> None:
+def test_a_session_answers_pings_and_hears_a_goodbye() -> None:
     outbox = Outbox()
-    speaker = Speaker(1, outbox, bytes(16))
-    speaker.receive(control(Kind.PING, 7), 0)
+    session = BrokerSession(1, outbox, bytes(16))
+    session.receive(control(Kind.PING, 7), 0)
     assert outbox.empty(None).writes == [(1, [control(Kind.PONG, 7)])]
-    speaker.receive(control(Kind.GOODBYE, 0, b'{"reason": "draining", "code": 403, "grace_ms": 5}'), 0)
-    assert speaker.fault is None
-    speaker.receive(control(Kind.GOODBYE, 0, b'{"reason": "stopping", "code": 404}'), 0)
-    assert speaker.fault is Reason.STOPPING
+    session.receive(control(Kind.GOODBYE, 0, b'{"reason": "draining", "code": 403, "grace_ms": 5}'), 0)
+    assert session.fault is None
+    session.receive(control(Kind.GOODBYE, 0, b'{"reason": "stopping", "code": 404}'), 0)
+    assert session.fault is Reason.STOPPING
 
 
 @pytest.mark.parametrize("inside", [b"x", event(b"t", b"", 1, 1)[:-1], control(Kind.PING)])
 def test_a_delivery_that_is_not_whole_is_the_brokers_fault(inside: bytes) -> None:
-    speaker = Speaker(1, Outbox(), bytes(16))
-    speaker.receive(delivery(b"\1\0\0\0", len(inside), 0) + inside, 0)
-    assert speaker.fault is Reason.FRAME_TOO_SHORT
+    session = BrokerSession(1, Outbox(), bytes(16))
+    session.receive(delivery(b"\1\0\0\0", len(inside), 0) + inside, 0)
+    assert session.fault is Reason.FRAME_TOO_SHORT
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8))
-def test_a_speaker_survives_any_bytes(chunks: list[bytes]) -> None:
-    speaker = Speaker(1, Outbox(), bytes(16))
-    speaker.subscribe(b"#", lambda payload, now: None)
+def test_a_session_survives_any_bytes(chunks: list[bytes]) -> None:
+    session = BrokerSession(1, Outbox(), bytes(16))
+    session.subscribe(b"#", lambda publication, now: None)
     for chunk in chunks:
-        speaker.receive(chunk, 0)
+        session.receive(chunk, 0)

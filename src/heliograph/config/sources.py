@@ -3,7 +3,7 @@
 In:    the text of a file, a mapping of variables, options; all of them untrusted.
 Out:   Draft: the values given, each with its source, typed by its key; and every problem met on the way.
 State: a Draft while it is filled.
-Not here: which keys exist (config_keys.py), finding the file, defaults and checks across keys (config.py).
+Not here: which keys exist (sections.py), finding the file, defaults and checks across keys (load.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliograph.config_keys import KEYS, LISTS, PREFIX, SECTIONS, Key, section_fields
+from heliograph.config.sections import KEYS, LISTS, PREFIX, SECTIONS, Key, keys_of
 from heliograph.model.identity import entity_is_valid
-from heliograph.spelling import nearest
+from heliograph.model.spelling import nearest
 
 # Variables that belong to commands, not to the settings file.
 OTHER_VARIABLES = (
@@ -136,7 +136,7 @@ class Draft:
         return found
 
     def _table(self, section: str, content: dict[str, Any], typed: str, into: dict[str, Given], prefix: str) -> None:
-        known = [known.name for known in section_fields(section)]
+        known = [key.name for key in keys_of(section)]
         for name, value in content.items():
             if name not in known:
                 choices = known + _lists_in(section)
@@ -206,7 +206,7 @@ class Draft:
         self.problems.append(f"{typed}: unknown {what}; {hint}")
 
     def _unknown_variable(self, variable: str, starts: Iterable[str] = ()) -> None:
-        choices = [start + key.path.rpartition(".")[2].upper() for start in starts for key in KEYS.values()]
+        choices = [start + key.name.upper() for start in starts for key in KEYS.values()]
         if not choices:
             choices = [*(key.in_environment for key in KEYS.values()), *OTHER_VARIABLES]
         near = nearest(variable, choices)

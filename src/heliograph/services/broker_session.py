@@ -1,7 +1,7 @@
-"""A speaker: how a service talks to a broker, over its pipe or over a link that it dialled.
+"""A service's session with a broker, over its pipe or over a link that it dialled.
 
-In:    the bytes of one link; what the service wants said.
-Out:   frames in the service's outbox; calls to those who subscribed or asked.
+In:    the bytes of one link; what the service wants to say.
+Out:   frames in the service's outbox; publications for its subscriptions, answers to its orders, requests of clients.
 State: the handshake, numbers of subscriptions and orders, the sequence of publications.
 Not here: keeping links and dialling again (the service), sessions of programs (client/).
 
@@ -21,6 +21,7 @@ import msgspec
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, LinkId, Outbox
 from heliograph.model.origin import origin_of
+from heliograph.model.publication import Publication
 from heliograph.wire import bodies
 from heliograph.wire.frames import HEAD, LENGTH, VERSION, Frame, Kind, ServiceFlag, control, event, service
 from heliograph.wire.limits import HEAD_BYTES
@@ -29,29 +30,42 @@ from heliograph.wire.splitter import Splitter
 BROKER_NAME = b"broker"
 ORDERS_MAX = 64  # under way at once; a service asks now and then
 
-Deliver = Callable[[bytes, Instant], None]
+Deliver = Callable[[Publication, Instant], None]
 Answer = Callable[[Any, Instant], None]
 Serve = Callable[[Frame, Instant], None]
+Warned = Callable[[Instant], None]
 
 
-class Speaker:
-    """One link's conversation. The service hands over every ``receive`` and looks at ``fault`` afterwards."""
+class BrokerSession:
+    """One link's session. The service hands over every ``receive`` and looks at ``fault`` afterwards.
 
-    def __init__(self, link: LinkId, outbox: Outbox, secret: bytes, sequence: int = 1) -> None:
+    ``serve`` gets requests of clients to this service, which come on a pipe only; ``warned`` is told that the broker
+    drains.
+    """
+
+    def __init__(
+        self,
+        link: LinkId,
+        outbox: Outbox,
+        secret: bytes,
+        *,
+        serve: Serve | None = None,
+        warned: Warned | None = None,
+    ) -> None:
         self.link = link
         self._outbox = outbox
         self._splitter = Splitter()
         self._secret = secret
         self._origin = origin_of(secret)
-        self.sequence = sequence  # of the next publication; a session that comes back goes on counting
+        self._sequence = 1  # of the next publication
         self._delivers: dict[int, Deliver] = {}
         self._orders: dict[int, Answer] = {}
         self._numbers = 0
         self.welcomed = False
         self.refused: list[str] = []  # what the broker would not let us do, at most a few
         self.fault: Reason | None = None
-        self.warned: Callable[[Instant], None] | None = None  # the broker drains
-        self.serve: Serve | None = None  # requests of others to this service, on a pipe
+        self._serve = serve
+        self._warned = warned
 
     # -- saying -------------------------------------------------------------------------------------------------
 
@@ -63,7 +77,7 @@ class Speaker:
         self._write(control(Kind.HELLO, 0, bodies.encode(body)))
 
     def subscribe(self, pattern: bytes, deliver: Deliver) -> None:
-        """Hand the payload of every publication that matches to ``deliver``; our own are not among them."""
+        """Hand every publication that matches to ``deliver``; our own are not among them."""
         self._numbers += 1
         self._delivers[self._numbers] = deliver
         body = bodies.Subscribe(self._numbers, pattern.decode(), echo=False)
@@ -71,8 +85,8 @@ class Speaker:
 
     def publish(self, topic: bytes, payload: bytes) -> None:
         """Publish, best effort."""
-        self._write(event(topic, payload, self._origin, self.sequence))
-        self.sequence += 1
+        self._write(event(topic, payload, self._origin, self._sequence))
+        self._sequence += 1
 
     def order(self, order: dict[str, Any], answer: Answer) -> None:
         """Ask the broker itself, over a pipe: what it answers is handed to ``answer``; a refusal as None."""
@@ -85,6 +99,11 @@ class Speaker:
     def answer(self, frame: Frame, body: bytes, flags: int = 0) -> None:
         """Answer a request that ``serve`` was handed."""
         self._write(service(frame.topic, body, frame.sequence, frame.origin, flags=ServiceFlag.ANSWER | flags))
+
+    def give_up(self, reason: Reason) -> None:
+        """End the link: the broker has been silent for too long."""
+        self.fault = self.fault or reason
+        self._outbox.hang_up(self.link, reason)
 
     def beat(self) -> None:
         """A sign of life, for links that are quiet."""
@@ -110,8 +129,8 @@ class Speaker:
                 self._deliver(frame, now)
             case Kind.SERVICE if frame.flags & ServiceFlag.ANSWER:
                 self._answered(frame, now)
-            case Kind.SERVICE if self.serve is not None:
-                self.serve(frame, now)
+            case Kind.SERVICE if self._serve is not None:
+                self._serve(frame, now)
             case Kind.WELCOME:
                 self.welcomed = True
             case Kind.PING:
@@ -124,16 +143,16 @@ class Speaker:
                 goodbye = bodies.decode(bodies.Goodbye, frame.payload)
                 if not goodbye.grace_ms:
                     self.fault = bodies.reason_of(goodbye.code)
-                elif self.warned is not None:
-                    self.warned(now)
+                elif self._warned is not None:
+                    self._warned(now)
 
     def _deliver(self, frame: Frame, now: Instant) -> None:
         numbers = unpack(f"<{len(frame.headers) // 4}I", frame.headers[: len(frame.headers) // 4 * 4])
-        for payload in _payloads(frame.payload):
+        for publication in _publications(frame.payload):
             for number in numbers:
                 deliver = self._delivers.get(number)
                 if deliver is not None:
-                    deliver(payload, now)
+                    deliver(publication, now)
 
     def _answered(self, frame: Frame, now: Instant) -> None:
         answer = self._orders.pop(frame.sequence, None)
@@ -146,17 +165,19 @@ class Speaker:
         answer(said, now)
 
 
-def _payloads(data: bytes) -> list[bytes]:
-    """The payloads of whole EVENT frames; ProtocolError where they are not whole."""
+def _publications(data: bytes) -> list[Publication]:
+    """The publications of whole EVENT frames; ProtocolError where they are not whole."""
     found, start = [], 0
     while start < len(data):
         if len(data) - start < HEAD_BYTES:
             raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery ends within a publication")
         end = start + 4 + LENGTH.unpack_from(data, start)[0]
-        _, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(data, start)
-        body = start + HEAD_BYTES + topic_length + header_length
+        _, kind, flags, topic_length, origin, sequence, header_length = HEAD.unpack_from(data, start)
+        headers = start + HEAD_BYTES + topic_length
+        body = headers + header_length
         if kind != Kind.EVENT or end > len(data) or body > end:
             raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery holds something else than whole publications")
-        found.append(data[body:end])
+        topic = data[start + HEAD_BYTES : headers].decode(errors="replace")
+        found.append(Publication(topic, data[body:end], origin, sequence, data[headers:body], flags))
         start = end
     return found

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from heliograph.config_keys import TlsConfig
 from heliograph.errors import ConfigError, UsageError
+from heliograph.trust.config import TlsConfig
 
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
@@ -26,7 +26,7 @@ _Made = TypeVar("_Made")
 
 def load_keyring(tls: TlsConfig) -> Keyring | None:
     """Read the files; to take renewed ones into use, load again and ``renew`` the keyring that machines hold."""
-    if not (tls.certificate or tls.key or tls.authority):
+    if not tls.is_used:
         return None
     from heliograph.trust.chains import Authorities  # 30 ms, and only nodes with certificates need it
     from heliograph.trust.keyring import Keyring, Own

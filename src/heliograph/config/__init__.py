@@ -1,0 +1,1 @@
+"""Settings: one typed TOML file, with the environment and a command's options on top."""

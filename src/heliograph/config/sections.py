@@ -1,0 +1,141 @@
+"""The keys of the settings file: every one with its type, its default, what it means and what it may be.
+
+In:    the rooms' config dataclasses, whose fields say all of that; the list of services, each of which has a section.
+Out:   SECTIONS and KEYS, by pattern ("limits.links_max", "listener.port", "network.links.host").
+State: none.
+Not here: what a key means (the dataclass of the room that uses it), reading values (sources.py), checks (load.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass
+from typing import Any, get_args, get_type_hints
+
+from heliograph.broker.config import (
+    AccessConfig,
+    BrokerConfig,
+    LimitsConfig,
+    LinkConfig,
+    ListenerConfig,
+    LoadConfig,
+    NetworkConfig,
+    RuleConfig,
+    TimeConfig,
+)
+from heliograph.client.discover import SECTION as SEARCH
+from heliograph.client.discover import Discover
+from heliograph.model.settings import Setting, settings_of
+from heliograph.node import SERVICES
+from heliograph.observe.log import LogConfig
+from heliograph.trust.config import TlsConfig, TokensConfig
+
+PREFIX = "HELIOGRAPH_"
+UNITS = {"ms": "milliseconds", "s": "seconds", "bytes": "bytes", "permille": "thousandths"}  # units stand in names
+LISTS = ("access.rules", "network.links")  # written [[…]], numbered in problems and variables; listeners go by name
+
+SECTIONS: dict[str, type] = {
+    "broker": BrokerConfig,
+    "listener": ListenerConfig,
+    "limits": LimitsConfig,
+    "access": AccessConfig,
+    "access.rules": RuleConfig,
+    "network": NetworkConfig,
+    "network.links": LinkConfig,
+    "load": LoadConfig,
+    "time": TimeConfig,
+    **{service.name: service.config for service in SERVICES if any(settings_of(service.config))},
+    SEARCH: Discover,
+    "tls": TlsConfig,
+    "tokens": TokensConfig,
+    "log": LogConfig,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key a user can set."""
+
+    path: str  # a pattern: without the listener's name or the rule's number
+    type: type  # int, bool, str, or tuple for a list of texts
+    given_default: Any  # MISSING: there is none
+    setting: Setting
+
+    @property
+    def section(self) -> str:
+        """The section in which it stands."""
+        return self.path.rpartition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in its section."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def required(self) -> bool:
+        """True if a table makes no sense without it."""
+        return self.given_default is MISSING
+
+    @property
+    def default(self) -> Any:
+        """Its default; None: there is none."""
+        return None if self.required else self.given_default
+
+    @property
+    def meaning(self) -> str:
+        """What it is for."""
+        return self.setting.meaning
+
+    @property
+    def allowed(self) -> str:
+        """What it may be."""
+        allowed = self.setting.allowed_in_words
+        if self.type is bool:
+            return f"true or false; {allowed}" if allowed else "true or false"
+        return allowed
+
+    @property
+    def unit(self) -> str:
+        """What a number counts, as its name says; empty if it is no amount of anything that has a unit."""
+        parts = self.name.split("_")
+        return next((unit for part, unit in UNITS.items() if part in parts), "") if self.type is int else ""
+
+    @property
+    def type_words(self) -> str:
+        """The type as a user would say it."""
+        return {int: "whole number", bool: "true or false", str: "text"}.get(self.type, "list of texts")
+
+    @property
+    def in_file(self) -> str:
+        """The table of the settings file in which the key stands."""
+        return f"[[{self.section}]]" if self.section == "listener" or self.section in LISTS else f"[{self.section}]"
+
+    @property
+    def in_environment(self) -> str:
+        """The variable that overrides it; NAME stands for a listener's name, N for a rule's or a link's number."""
+        element = "__NAME" if self.section == "listener" else "__N" if self.section in LISTS else ""
+        return f"{PREFIX}{self.section.replace('.', '__').upper()}{element}__{self.name.upper()}"
+
+
+def keys_of(section: str) -> list[Key]:
+    """The keys of a section."""
+    return _BY_SECTION[section]
+
+
+def _keys() -> Iterator[Key]:
+    for section, config in SECTIONS.items():
+        for known in settings_of(config):
+            hint = get_type_hints(known.owner)[known.field.name]
+            yield Key(f"{section}.{known.name}", _plain_type(hint), known.default, known.setting)
+
+
+def _plain_type(hint: Any) -> type:
+    """int, bool and str as they are; what may be None as what it is otherwise; everything else is a list of texts."""
+    given = [part for part in get_args(hint) if part is not type(None)]
+    if type(None) in get_args(hint) and len(given) == 1:
+        hint = given[0]
+    return hint if hint in (int, bool, str) else tuple
+
+
+KEYS: dict[str, Key] = {key.path: key for key in _keys()}
+_BY_SECTION = {section: [key for key in KEYS.values() if key.section == section] for section in SECTIONS}

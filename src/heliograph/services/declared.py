@@ -1,0 +1,128 @@
+"""How a service is declared: all that a node, both drivers and the settings must know of it, in one around.
+
+In:    one subclass of Service for each service, in the service's own folder; node.py has the list of them.
+Out:   its machine, sockets, listeners and vault; its section of the settings; what people are told about it.
+State: none.
+Not here: the list (node.py), the machines (each service's folder), what a live node does besides (live/beside.py).
+
+A declaration is loaded by every node, so it imports its machine only where it builds it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from heliograph.broker.config import BrokerConfig, ListenerConfig
+from heliograph.machine import Address, Machine, Socket, SocketName
+from heliograph.model.settings import Problem
+from heliograph.trust.config import TlsConfig
+from heliograph.vault import Vault
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
+    from heliograph.trust.keyring import Keyring
+
+Opened = Mapping[SocketName, Address]  # the sockets of one service, with the addresses that they have
+ReadFile = Callable[[str, str], str]  # the key that names a file, and its path -> its text
+
+
+class ServiceConfig(Protocol):
+    """A section of the settings: a frozen dataclass whose keys are made by ``setting``."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def problems(self, path: str = ...) -> list[Problem]:
+        """Everything wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSettings:
+    """For a service that has nothing to set; every broker has it."""
+
+    def problems(self, path: str = "") -> list[Problem]:
+        """There can be none."""
+        return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where a service is built: what it may know of its node."""
+
+    broker: BrokerConfig | None  # None: the service has a process of its own
+    seed: int
+    incarnation: int = 0
+    keyring: Keyring | None = None
+    local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator shows
+
+
+Config = TypeVar("Config", bound=ServiceConfig)
+
+
+class Service(ABC, Generic[Config]):
+    """One kind of service. What it does not override it does not have."""
+
+    name: str  # of its machine, in logs and reports, and of its section of the settings file
+    config: type[Config]
+    protocol: str = ""  # of the listeners whose links it takes
+    without_socket: str = ""  # what to change when a socket cannot be had; empty: the node starts without that socket
+
+    # -- its machine ----------------------------------------------------------------------------------------------
+
+    def is_wanted(self, config: Config) -> bool:
+        """True if a broker with these settings is to have it."""
+        return True
+
+    @abstractmethod
+    def build(self, config: Config, around: Surroundings) -> Machine:
+        """Its machine, new. The place to import it."""
+
+    def sockets(self, config: Config, broker: BrokerConfig | None) -> tuple[Socket, ...]:
+        """The datagram sockets that it needs."""
+        return ()
+
+    def listeners(self, config: Config) -> tuple[ListenerConfig, ...]:
+        """Listeners of its own, beyond those of [[listener]]."""
+        return ()
+
+    def vault(self, config: Config) -> Vault | None:
+        """Where it keeps what must outlive a crash."""
+        return None
+
+    # -- its settings ---------------------------------------------------------------------------------------------
+
+    def problems(self, config: Config, broker: BrokerConfig, tls: TlsConfig) -> list[Problem]:
+        """What is wrong between its settings and others, beyond ``config.problems()``."""
+        return []
+
+    def with_files(self, config: Config, read: ReadFile) -> Config:
+        """Its settings with what is in the files that they name."""
+        return config
+
+    # -- while it runs --------------------------------------------------------------------------------------------
+
+    def reload(self, config: Config) -> object | None:
+        """The command that puts new settings in force; None: they need a restart."""
+        return None
+
+    def farewell(self) -> object | None:
+        """The command that it is told before its broker stops or drains."""
+        return None
+
+    def describe(self, config: Config, opened: Opened) -> str:
+        """For the first line of the log: what is open to whom, and the switch that opens more."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A service of a node, and its settings."""
+
+    service: Service[Any]
+    config: Any
+
+    @property
+    def name(self) -> str:
+        """The name of its machine."""
+        return self.service.name
