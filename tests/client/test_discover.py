@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heliograph.client.discover import LOCAL_TIMEOUT_MS, TIMEOUT_MS, Discover, Trust, targets_of
-from heliograph.discovery.brokers.result import Finding, Result
+from heliograph.discovery.brokers.result import Finding, SearchResult
 from heliograph.errors import Reason, UsageError
 
 NEAR = "127.0.0.1:4717"
@@ -15,11 +15,11 @@ def a_finding(name: str, *urls: str, answered_from: str = "192.0.2.9:4717", trip
     return Finding(name, urls, answered_from, False, 0.5, 0.1, True, trip, {}, 1.0, 1.0, "")
 
 
-def found(*findings: Finding) -> Result:
-    return Result(broker=findings[0].broker, urls=findings[0].urls, proven=True, findings=findings)
+def found(*findings: Finding) -> SearchResult:
+    return SearchResult(broker=findings[0].broker, urls=findings[0].urls, proven=True, findings=findings)
 
 
-def written(result: Result, brokers: tuple[str, ...] = (), **trust: object) -> list[str]:
+def written(result: SearchResult, brokers: tuple[str, ...] = (), **trust: object) -> list[str]:
     return [str(target) for target in targets_of(result, Trust(**trust), brokers)]  # type: ignore[arg-type]
 
 
@@ -97,12 +97,12 @@ def test_names_that_are_none_are_passed_over() -> None:
 
 
 def test_the_static_list_is_used_as_the_program_wrote_it() -> None:
-    unproven = Result(urls=("heliograph://192.0.2.1:4717",))
+    unproven = SearchResult(urls=("heliograph://192.0.2.1:4717",))
     assert written(unproven, ("broker.example.org:4717",)) == ["heliograph://broker.example.org:4717"]
     assert written(unproven, ("broker.example.org:4717",), vouched=True) == ["heliographs://broker.example.org:4717"]
 
 
 def test_the_static_list_is_dialled_also_if_nobody_was_found_as_one_of_it_may_start_only_now() -> None:
-    nobody = Result(reason=Reason.BROKER_NOT_FOUND)
+    nobody = SearchResult(reason=Reason.BROKER_NOT_FOUND)
     assert written(nobody, ("broker.example.org:4717",)) == ["heliograph://broker.example.org:4717"]
     assert written(nobody) == []

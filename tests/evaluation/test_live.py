@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from heliograph.discovery.brokers.config import DiscoveryConfig
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.evaluation import topologies
 from heliograph.evaluation.live.stage import LiveStage
 from heliograph.evaluation.places import BROKER_SITES, DIRECTORY_SITE, SITES
@@ -49,7 +49,7 @@ def evaluated(folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]
     return subprocess.run(command, capture_output=True, env=environment(folder), timeout=4 * PATIENCE_S, check=True)
 
 
-async def searches(site: str) -> list[Result]:
+async def searches(site: str) -> list[SearchResult]:
     async with LiveStage("star", seed=1) as stage:
         found = [await stage.search(site) for _ in range(RUNS)]
         stage.check()

@@ -19,7 +19,7 @@ from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.config.keyring_files import load_keyring
 from heliograph.discovery.brokers.config import DirectoryConfig, MulticastConfig, ResponderConfig, written
 from heliograph.errors import Reason
-from heliograph.live import remembered
+from heliograph.live import remembered_file
 from heliograph.live.discover import discover, options_from
 from heliograph.live.loop import Driver
 from heliograph.live.names import directories_of, system_resolvers
@@ -216,25 +216,25 @@ async def test_the_target_set_is_remembered_and_asked_when_its_directory_is_gone
 
 @pytest.mark.req("B15")
 def test_a_file_that_others_could_have_written_or_that_is_damaged_is_not_believed(tmp_path: Path) -> None:
-    path = remembered.file_for(["a:1"], {"XDG_STATE_HOME": str(tmp_path)})
-    known = (remembered.Remembered("b", "127.0.0.1:1", 2**33),)
-    remembered.write(path, known)
+    path = remembered_file.file_for(["a:1"], {"XDG_STATE_HOME": str(tmp_path)})
+    known = (remembered_file.Remembered("b", "127.0.0.1:1", 2**33),)
+    remembered_file.write(path, known)
     assert path.parent == tmp_path / "heliograph"
-    assert remembered.read(path, 60) == ()  # from a time to come
+    assert remembered_file.read(path, 60) == ()  # from a time to come
     path.write_bytes(b"[{")
-    assert remembered.read(path, 60) == ()
+    assert remembered_file.read(path, 60) == ()
     path.write_text(json.dumps([{"broker": "b", "address": "127.0.0.1:1", "at_s": int(path.stat().st_mtime)}]))
-    assert len(remembered.read(path, 600)) == 1
+    assert len(remembered_file.read(path, 600)) == 1
     path.chmod(0o666)
-    assert remembered.read(path, 600) == ()
-    assert remembered.read(tmp_path / "missing", 60) == ()
-    remembered.write(tmp_path / "heliograph" / path.name / "below-a-file", known)  # not possible, and no error
+    assert remembered_file.read(path, 600) == ()
+    assert remembered_file.read(tmp_path / "missing", 60) == ()
+    remembered_file.write(tmp_path / "heliograph" / path.name / "below-a-file", known)  # not possible, and no error
 
 
 def test_only_so_many_files_are_kept(tmp_path: Path) -> None:
-    for number in range(remembered.FILES_MAX + 5):
-        remembered.write(remembered.file_for([str(number)], {"HELIOGRAPH_STATE_DIR": str(tmp_path)}), ())
-    assert len(list(tmp_path.iterdir())) == remembered.FILES_MAX
+    for number in range(remembered_file.FILES_MAX + 5):
+        remembered_file.write(remembered_file.file_for([str(number)], {"HELIOGRAPH_STATE_DIR": str(tmp_path)}), ())
+    assert len(list(tmp_path.iterdir())) == remembered_file.FILES_MAX
 
 
 # -- secrets --------------------------------------------------------------------------------------------------------
@@ -340,8 +340,8 @@ async def test_a_broker_that_the_authority_vouches_for_gets_the_token(tmp_path: 
 @pytest.mark.req("N8")
 @on_the_loop
 async def test_a_client_whose_broker_is_gone_for_long_is_led_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heliograph.client.staying.AWAY_NS", 100_000_000)
-    monkeypatch.setattr("heliograph.live.following.LOOK_S", 0.05)
+    monkeypatch.setattr("heliograph.client.relocation_policy.AWAY_NS", 100_000_000)
+    monkeypatch.setattr("heliograph.live.relocator.LOOK_S", 0.05)
     group = a_group()
     async with network(1, ResponderConfig(port=0, multicast=group)) as (first,):
         client = await heliograph.connect(discover=asking(group))

@@ -14,8 +14,8 @@ import pytest
 
 from heliograph.config.keyring_files import load_keyring
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
-from heliograph.discovery.brokers.finder import Finder
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import run
 from heliograph.model.identity import Role
@@ -62,14 +62,14 @@ def key_of(folder: Path) -> tuple[str, ...]:
     return ("--network-key-file", str(file))
 
 
-def find(keyring: Keyring | None = None, **more: Any) -> Result:
+def find(keyring: Keyring | None = None, **more: Any) -> SearchResult:
     config = DiscoveryConfig(**{"multicast": MulticastConfig(enabled=False), "cpu_permille_max": 1_000} | more)
 
-    async def search() -> Result:
-        finder = Finder(config, seed=next(SEEDS), keyring=keyring)
-        await run_alone(finder, Finder.sockets(config, "127.0.0.1", "127.0.0.1"))
-        assert finder.result is not None
-        return finder.result
+    async def search() -> SearchResult:
+        search = BrokerSearch(config, seed=next(SEEDS), keyring=keyring)
+        await run_alone(search, BrokerSearch.sockets(config, "127.0.0.1", "127.0.0.1"))
+        assert search.result is not None
+        return search.result
 
     return run(search())
 

@@ -3,7 +3,7 @@
 In:    two network namespaces of the test's own and a translator between them (nat.py); installed commands in both.
 Out:   claims that answers find the client by the address that is seen of it, directly or through the directory.
 State: processes and namespaces, which end with the test.
-Not here: a finder whose datagrams are blocked (tests/discovery), a broker behind a translator (advertise_host).
+Not here: a search whose datagrams are blocked (tests/discovery), a broker behind a translator (advertise_host).
 
 The namespaces outside have no route to the client's own address: whatever reaches it was translated.
 """

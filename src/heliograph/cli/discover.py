@@ -22,7 +22,7 @@ from heliograph.maps.cells import cell, table
 
 if TYPE_CHECKING:
     from heliograph.client.discover import Discover
-    from heliograph.discovery.brokers.result import Finding, Result
+    from heliograph.discovery.brokers.result import Finding, SearchResult
     from heliograph.trust.keyring import Keyring
 
 app = group("Find brokers.")
@@ -86,7 +86,7 @@ def find_broker(
     if watch:
         run(_watch(options, keyring, interval, explain, as_json))
         return
-    found: list[Result] = []
+    found: list[SearchResult] = []
     run(_search(options, keyring, found))
     _print(found[0], explain, as_json)
     if not found[0].found:
@@ -129,7 +129,7 @@ def _keyring(authority: Path | None, certificate: Path | None, key: Path | None)
     return load_keyring(TlsConfig(**{name: str(path) for name, path in paths.items() if path is not None}))
 
 
-async def _search(options: Discover, keyring: Keyring | None, found: list[Result]) -> None:
+async def _search(options: Discover, keyring: Keyring | None, found: list[SearchResult]) -> None:
     from heliograph.live.discover import discover
 
     found.append(await discover(options, keyring=keyring))
@@ -140,7 +140,7 @@ async def _watch(options: Discover, keyring: Keyring | None, interval: float, ex
 
     last: tuple[str, tuple[str, ...]] | None = None
     while True:
-        found: list[Result] = []
+        found: list[SearchResult] = []
         await _search(options, keyring, found)
         chosen = (found[0].broker, found[0].urls)
         if chosen != last:
@@ -149,7 +149,7 @@ async def _watch(options: Discover, keyring: Keyring | None, interval: float, ex
         await asyncio.sleep(interval)
 
 
-def _print(result: Result, explain: bool, as_json: bool) -> None:
+def _print(result: SearchResult, explain: bool, as_json: bool) -> None:
     if as_json:
         show(result.as_dict(), True)
         return
@@ -159,7 +159,7 @@ def _print(result: Result, explain: bool, as_json: bool) -> None:
         out(line)
 
 
-def _explained(result: Result) -> Iterator[str]:
+def _explained(result: SearchResult) -> Iterator[str]:
     if result.findings:
         yield ""
         yield from table([_row(finding) for finding in result.findings], COLUMNS)

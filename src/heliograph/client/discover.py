@@ -3,7 +3,7 @@
 In:    options; the result of a search.
 Out:   the search's own settings (DiscoveryConfig); the targets that this client may dial.
 State: none.
-Not here: the search (discovery/brokers/finder.py), names, files and sockets (live/discover.py).
+Not here: the search (discovery/brokers/search.py), names, files and sockets (live/discover.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from heliograph.model.identity import NETWORK_WORDS, network_is_valid
 from heliograph.model.settings import Problem, check, has_wrong, same_as, setting, wrong
 
 if TYPE_CHECKING:
-    from heliograph.discovery.brokers.result import Finding, Result
+    from heliograph.discovery.brokers.result import Finding, SearchResult
 
 SECTION = "search"  # of the settings file
 LOCAL = "127.0.0.1"
@@ -194,7 +194,7 @@ class Trust:
     server_name: str | None = None
 
 
-def targets_of(result: Result, trust: Trust, brokers: Sequence[str] = ()) -> tuple[Target, ...]:
+def targets_of(result: SearchResult, trust: Trust, brokers: Sequence[str] = ()) -> tuple[Target, ...]:
     """Where to dial, first choice first. ``brokers`` are those that the program named itself.
 
     Who answers a search has proven nothing: with a token only a broker whose certificate is vouched for will do, or one

@@ -31,13 +31,13 @@ from heliograph.client.lines import Lines
 from heliograph.client.outgoing import Outgoing
 from heliograph.client.publisher import Publisher
 from heliograph.client.refusals import Losses, Refusals, RefusedPublication
+from heliograph.client.relocation_policy import SessionHealth
 from heliograph.client.reports import Reports
 from heliograph.client.requests import OpenRequests
 from heliograph.client.responses import Responses
 from heliograph.client.resumption import Resumption
 from heliograph.client.roaming import Roaming
 from heliograph.client.service_requests import ServiceRequests
-from heliograph.client.staying import Standing
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.subscriptions import LocalSubscriptions
 from heliograph.client.timing import SessionTime
@@ -127,11 +127,11 @@ class Session:
         return self._dialler.target if line is None else line.target
 
     @property
-    def standing(self) -> Standing:
+    def health(self) -> SessionHealth:
         """How good the present link is; this decides whether to look for another broker."""
         broker = "" if self.welcome is None else self.welcome.broker
         time = self._time
-        return Standing(broker, self.is_connected, self._lines.used, time.round_trip_ns, time.measured)
+        return SessionHealth(broker, self.is_connected, self._lines.used, time.round_trip_ns, time.measured)
 
     @property
     def inbox_topic(self) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LANDMARKS_MAX
 from heliograph.discovery.brokers.responder import Responder
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.evaluation.places import Place
 from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, SearchStage
@@ -147,7 +147,7 @@ def evaluate(brokers: int, searches: int = SEARCHES, seed: int = 1, *, whole: bo
     }
 
 
-def _requester_messages(result: Result) -> int:
+def _requester_messages(result: SearchResult) -> int:
     """What the requester sent and took."""
     return result.counts["sent"] + result.counts["received"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heliograph.discovery.brokers.config import DiscoveryConfig, ResponderConfig
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.evaluation import topologies
 from heliograph.evaluation.places import CLIENT_SITES, DIRECTORY_SITE, JITTER_MS, LAN_JITTER_MS, SITES
 from heliograph.evaluation.stage import AT_DIRECTORY, BY_DIRECTORY, NO_MULTICAST, SearchStage
@@ -35,7 +35,7 @@ def build(topology: str, seed: int) -> SearchStage:
     return stage
 
 
-def _searches(stage: SearchStage, site: str, config: DiscoveryConfig, runs: int) -> list[Result]:
+def _searches(stage: SearchStage, site: str, config: DiscoveryConfig, runs: int) -> list[SearchResult]:
     results = []
     for _ in range(runs):
         results.append(stage.search(SITES[site], config))

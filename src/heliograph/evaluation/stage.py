@@ -1,7 +1,7 @@
 """A simulated stage for searches: brokers, one directory, and clients, each at a place.
 
 In:    who is where, who is linked to whom, how they answer.
-Out:   the Result of each search; the world, for counts.
+Out:   the SearchResult of each search; the world, for counts.
 State: one World.
 Not here: which experiments there are (topologies.py, scale.py), brokers that only stand in for real ones (standin.py).
 """
@@ -19,9 +19,9 @@ from heliograph.discovery.brokers.config import (
     MulticastConfig,
     ResponderConfig,
 )
-from heliograph.discovery.brokers.finder import Finder
-from heliograph.discovery.brokers.result import Result
-from heliograph.discovery.brokers.standing import UsageSample
+from heliograph.discovery.brokers.result import SearchResult
+from heliograph.discovery.brokers.search import BrokerSearch
+from heliograph.discovery.brokers.status import UsageSample
 from heliograph.evaluation.places import JITTER_MS, Place
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.sim.datagrams import DatagramSettings
@@ -39,7 +39,7 @@ LOSS = 0.001  # of all datagrams
 DIRECTORY_NAME = "bdn"
 AT_DIRECTORY = ResponderConfig(directories=(f"{DIRECTORY_NAME}:{DIRECTORY_PORT}",), multicast=NO_MULTICAST)
 BY_DIRECTORY = DiscoveryConfig(directories=(f"{DIRECTORY_NAME}:{DIRECTORY_PORT}",), multicast=NO_MULTICAST)
-STEP_S = 0.05  # how often a search is looked at; the times are the finder's own
+STEP_S = 0.05  # how often a search is looked at; the times are the search's own
 
 
 class SearchStage:
@@ -107,15 +107,15 @@ class SearchStage:
         """Let time pass."""
         self.world.run(self.world.loop.now + int(seconds * SECOND))
 
-    def search(self, place: Place, config: DiscoveryConfig) -> Result:
+    def search(self, place: Place, config: DiscoveryConfig) -> SearchResult:
         """A new client at this place searches for a broker."""
         self._searches += 1
         name = f"client{self._searches}"
-        finder = Finder(config, seed=self._seed * 1_000_003 + self._searches)
-        sockets = {"finder": Finder.sockets(config, name, name)}
-        node = Node(name=name, machines={"finder": finder}, pipes=(), listeners={}, sockets=sockets)
+        search = BrokerSearch(config, seed=self._seed * 1_000_003 + self._searches)
+        sockets = {"search": BrokerSearch.sockets(config, name, name)}
+        node = Node(name=name, machines={"search": search}, pipes=(), listeners={}, sockets=sockets)
         self._clients[name] = place
         self.world.start(self.world.add(name, lambda _: node))
-        while finder.result is None:
+        while search.result is None:
             self.run(STEP_S)
-        return finder.result
+        return search.result

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.evaluation import paper
 from heliograph.evaluation.places import BROKER_SITES, SITES
 from heliograph.evaluation.statistics import kept, summary
@@ -82,8 +82,8 @@ class Times:
         return self.first + self.others
 
 
-def times_of(result: Result) -> Times:
-    """What the finder marked. A mark that it never set took no time of its own."""
+def times_of(result: SearchResult) -> Times:
+    """What the search marked. A mark that it never set took no time of its own."""
     marks = result.times_ms
     total = marks["total"]
     collected = min(marks.get("collected", total), total)
@@ -97,7 +97,7 @@ def nearest(site: str) -> str:
     return "broker-" + min(BROKER_SITES, key=lambda other: SITES[site].one_way_ms(SITES[other]))
 
 
-def row(topology: str, site: str, results: Sequence[Result]) -> dict[str, Any]:
+def row(topology: str, site: str, results: Sequence[SearchResult]) -> dict[str, Any]:
     """Statistics of one topology as one site's clients see it; None in "ours" if nothing was found."""
     found = [result for result in results if result.found]
     times = [times_of(result) for result in found]

@@ -32,7 +32,7 @@ from heliograph.model.topics import INBOX_ROOT
 from heliograph.notes import Note
 
 if TYPE_CHECKING:  # loaded only if discovery finds the broker
-    from heliograph.live.following import Following
+    from heliograph.live.relocator import Relocator
 
 TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
@@ -42,7 +42,7 @@ FOREVER_MS = 1 << 50
 
 Payload = bytes | bytearray | memoryview | str
 Headers = dict[str, Any]
-Follow = Callable[[Driver, str, Session], "Following"]
+Follow = Callable[[Driver, str, Session], "Relocator"]
 """Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 

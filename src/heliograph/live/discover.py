@@ -1,9 +1,9 @@
 """``await discover(…)``: look for a broker with a real socket, names from DNS, and what was remembered.
 
 In:    Discover, or what the environment and the settings file say; certificates, where answers must be signed.
-Out:   the Result of the search.
+Out:   the SearchResult of the search.
 State: none beyond the file of remembered brokers.
-Not here: the search (discovery/brokers/finder.py), connecting (live/connect.py), the options (client/discover.py).
+Not here: the search (discovery/brokers/search.py), connecting (live/connect.py), the options (client/discover.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from heliograph.client.discover import LOCAL, Discover
 from heliograph.discovery.brokers.config import DiscoveryConfig, written
-from heliograph.discovery.brokers.finder import Finder
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.errors import NotConnectedError, Reason
-from heliograph.live import remembered
+from heliograph.live import remembered_file
 from heliograph.live.environment import local_broker, local_directory, network_from
 from heliograph.live.environment import options_from as options_from
 from heliograph.live.lone import run_alone
@@ -46,7 +46,7 @@ async def discover(
     resolvers: Sequence[Address] | None = None,
     local: bool = True,
     patience_s: float = SETTLE_S,
-) -> Result:
+) -> SearchResult:
     """Look for the nearest broker that will have us. The result says what was found and what was tried.
 
     Without options, those of the environment. With a keyring only answers count that a broker has signed. ``local``:
@@ -66,30 +66,30 @@ async def discover(
         await asyncio.sleep(AGAIN_S)
 
 
-async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | None) -> Result:
+async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | None) -> SearchResult:
     """One search."""
     network = [] if options.network is None else [f"network {options.network}"]
     group = written(config.multicast.address)
     asked = (*options.bdns, *options.bdn_links, *options.brokers, group, *network)
-    file = remembered.file_for(asked) if options.remember else None
-    known = () if file is None else remembered.read(file, config.remembered_s_max)
-    finder = Finder(config, seed=secrets.randbits(64), remembered=known, keyring=keyring)
+    file = remembered_file.file_for(asked) if options.remember else None
+    known = () if file is None else remembered_file.read(file, config.remembered_s_max)
+    search = BrokerSearch(config, seed=secrets.randbits(64), remembered=known, keyring=keyring)
     refused: list[Note] = []
 
     def heard(_: str, note: Note) -> None:
         if isinstance(note, SocketRefused):
             refused.append(note)
 
-    await run_alone(finder, Finder.sockets(config, _host(options), options.multicast_interface), heard=heard)
-    assert finder.result is not None  # a finder says stop when it has one
-    result = finder.result
+    await run_alone(search, BrokerSearch.sockets(config, _host(options), options.multicast_interface), heard=heard)
+    assert search.result is not None  # a search says stop when it has one
+    result = search.result
     if file is not None and result.proven:
-        remembered.write(file, result.targets)
+        remembered_file.write(file, result.targets)
     problems = [f"no socket: {note.problem}" for note in refused if isinstance(note, SocketRefused)]
     return replace(result, tried=(*result.tried, *problems))
 
 
-def failure_of(result: Result, why: str = "") -> NotConnectedError:
+def failure_of(result: SearchResult, why: str = "") -> NotConnectedError:
     """Why there is no broker, with everything that was tried."""
     tried = "; ".join(result.tried) or "nobody"
     return NotConnectedError(result.reason or Reason.BROKER_NOT_FOUND, f"{why or result.text}. Asked: {tried}")

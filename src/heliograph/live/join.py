@@ -3,7 +3,7 @@
 In:    how to search; what the broker notes of its links.
 Out:   orders to the broker: links to keep, and to keep no longer; log lines.
 State: the links that were found, and who let us not in lately.
-Not here: the search (discovery/brokers/finder.py), making and watching links (broker/routing/peering.py).
+Not here: the search (discovery/brokers/search.py), making and watching links (broker/routing/peering.py).
 Paper: [brokers] §1: the same search serves clients and brokers that join.
 
 Brokers that join at the same time may find each other in pairs. So a broker that has joined looks now and then for
@@ -21,8 +21,8 @@ from heliograph.broker.commands import KeepLink
 from heliograph.broker.config import LinkConfig
 from heliograph.client.config import parse_target
 from heliograph.discovery.brokers.config import DiscoveryConfig, written
-from heliograph.discovery.brokers.finder import Finder
-from heliograph.discovery.brokers.result import Finding, Result
+from heliograph.discovery.brokers.result import Finding, SearchResult
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import Driver
 from heliograph.live.names import in_number
@@ -107,13 +107,13 @@ class Joining:
         others = [one for one in result.findings if one.island != island and one.broker not in self._refused]
         await self._link_to_one_of(others[:1])
 
-    async def _search(self) -> Result:
+    async def _search(self) -> SearchResult:
         found = [address for name in self._named if (address := await in_number(name)) is not None]
         config = replace(self._config, directories=(*self._config.directories, *map(written, found)))
-        finder = Finder(config, seed=secrets.randbits(64), keyring=self._keyring)
-        await run_alone(finder, Finder.sockets(config, self._host, config.multicast.interface or self._host))
-        assert finder.result is not None  # a finder says stop when it has one
-        return finder.result
+        search = BrokerSearch(config, seed=secrets.randbits(64), keyring=self._keyring)
+        await run_alone(search, BrokerSearch.sockets(config, self._host, config.multicast.interface or self._host))
+        assert search.result is not None  # a search says stop when it has one
+        return search.result
 
     async def _link_to_one_of(self, findings: tuple[Finding, ...] | list[Finding]) -> bool:
         for finding in findings:

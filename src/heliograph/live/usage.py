@@ -3,7 +3,7 @@
 In:    psutil; the CPU time of the thread that runs the loop.
 Out:   UsageSample and Busy, every second.
 State: a timer each.
-Not here: the broker's own counters (the responder asks for them on its pipe), smoothing (standing.py), what is made of
+Not here: the broker's own counters (the responder asks for them on its pipe), smoothing (status.py), what is made of
        them (selection.py).
 
 The first sample has the load of the last minute: what a node's own start costs says nothing of the time after it.
@@ -18,7 +18,7 @@ from time import monotonic, thread_time
 from typing import Any
 
 from heliograph.broker.commands import Busy
-from heliograph.discovery.brokers.standing import UsageSample
+from heliograph.discovery.brokers.status import UsageSample
 from heliograph.live.loop import Driver
 from heliograph.node import BROKER, DISCOVERY
 

@@ -4,7 +4,7 @@ In:    what the program, the command line and the environment say: an address, a
 Out:   a Client that is connected; NotConnectedError that says what was tried.
 State: none.
 Not here: the arguments of a program (live/connect.py), environment variables (live/environment.py), the search
-          (live/discover.py, live/seeker.py).
+          (live/discover.py, live/client_search.py).
 
 The rule: an address that was given; else the broker on this machine's default port; else a search. Directories and
 brokers that were named are given too: then they are asked at once. With a network, the broker on the default port
@@ -35,7 +35,7 @@ from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
 
 if TYPE_CHECKING:  # a search loads more, and many programs need none
-    from heliograph.live.seeker import Seeker
+    from heliograph.live.client_search import ClientSearch
 
 SECRET_BYTES = 32
 HERE_MS_MAX = 2_500  # for the handshake with whatever listens at the default port: it may be no broker
@@ -91,16 +91,16 @@ class Connector:
             raise NotConnectedError(reason, f"{here.detail}. A search followed: {error.detail}") from None
 
     async def _find(self, search: Discover, until: float | None) -> Client:
-        from heliograph.live.following import Following
-        from heliograph.live.seeker import failed_there
+        from heliograph.live.client_search import failed_there
+        from heliograph.live.relocator import Relocator
 
-        seeker = self._seeker(search)
-        found = await seeker.seek(_left(until))
+        client_search = self._client_search(search)
+        found = await client_search.run(_left(until))
         config = replace(self.config, targets=found.targets, network=found.result.network or self.config.network)
         if found.result.network:  # from now on it stays in this network
-            seeker = self._seeker(replace(search, network=found.result.network))
+            client_search = self._client_search(replace(search, network=found.result.network))
         try:
-            return await self._dial(config, _left(until), partial(Following, seeker=seeker, found=found))
+            return await self._dial(config, _left(until), partial(Relocator, search=client_search, found=found))
         except NotConnectedError as error:
             raise failed_there(found, error) from None
 
@@ -115,11 +115,11 @@ class Connector:
         await client._connect(timeout)
         return client
 
-    def _seeker(self, search: Discover) -> Seeker:
-        from heliograph.live.seeker import Seeker
+    def _client_search(self, search: Discover) -> ClientSearch:
+        from heliograph.live.client_search import ClientSearch
 
         name = self.config.name
-        return Seeker(search, self._trust, name if entity_is_valid(name) else "", self.files, local=not self.here)
+        return ClientSearch(search, self._trust, name if entity_is_valid(name) else "", self.files, local=not self.here)
 
     @property
     def _trust(self) -> Trust:

@@ -1,7 +1,7 @@
 """A simulated world with brokers, directories and somebody who looks for a broker.
 
 In:    how many there are, how far they are, what goes wrong.
-Out:   the Result of a search, and the machines, to be asked for reports.
+Out:   the SearchResult of a search, and the machines, to be asked for reports.
 State: one World.
 Not here: any judgement (the tests).
 """
@@ -23,11 +23,11 @@ from heliograph.discovery.brokers.config import (
     MulticastConfig,
     ResponderConfig,
 )
-from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.messages import DiscoveryRequest, Kind, Message
 from heliograph.discovery.brokers.remembered import Remembered
-from heliograph.discovery.brokers.result import Result
-from heliograph.discovery.brokers.standing import UsageSample
+from heliograph.discovery.brokers.result import SearchResult
+from heliograph.discovery.brokers.search import BrokerSearch
+from heliograph.discovery.brokers.status import UsageSample
 from heliograph.machine import Instant, Socket
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.sim.datagrams import DatagramSettings
@@ -143,11 +143,11 @@ class Stage:
         sealed: bool = False,
         directory_chain: bytes = b"",
         wait: bool = True,
-    ) -> Finder:
+    ) -> BrokerSearch:
         """Somebody new looks for a broker, until it has found one or has given up."""
         self.clients += 1
         name = f"client{self.clients}"
-        finder = Finder(
+        search = BrokerSearch(
             config,
             seed=self.seed * 1_000 + self.clients,
             remembered=remembered,
@@ -155,15 +155,15 @@ class Stage:
             sealed=sealed,
             directory_chain=directory_chain,
         )
-        sockets = {"finder": Finder.sockets(config, name, name)}
-        node = Node(name=name, machines={"finder": finder}, pipes=(), listeners={}, sockets=sockets)
+        sockets = {"search": BrokerSearch.sockets(config, name, name)}
+        node = Node(name=name, machines={"search": search}, pipes=(), listeners={}, sockets=sockets)
         host = self.world.add(name, lambda _: node)
         self.world.start(host)
-        while wait and finder.result is None:
+        while wait and search.result is None:
             self.run(0.05)
-        return finder
+        return search
 
-    def find(self, config: DiscoveryConfig, **more: Any) -> Result:
+    def find(self, config: DiscoveryConfig, **more: Any) -> SearchResult:
         """The same, and its result."""
         result = self.search(config, **more).result
         assert result is not None

@@ -33,8 +33,11 @@ from heliograph.discovery.brokers.messages import (
     Spread,
 )
 from heliograph.errors import ProtocolError, Reason, UsageError
-from heliograph.machine import Peer, TurnedAway
+from heliograph.machine import Effects, Peer, TurnedAway
+from heliograph.model.identity import Identity, Role
 from heliograph.notes import DirectoryReloaded, PeerRefused
+from heliograph.wire import bodies
+from heliograph.wire.bodies import Hello
 from heliograph.wire.frames import Frame, service
 from heliograph.wire.splitter import Splitter
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage, star
@@ -225,6 +228,61 @@ def test_a_link_that_is_gone_from_the_settings_is_ended() -> None:
     assert directory.take().hangups == [(7, Reason.GOODBYE)]
 
 
+def hello_of(effects: Effects) -> Hello:
+    """The HELLO that a directory sent on a link that it dialled."""
+    ((_, frames), *_) = effects.writes
+    return bodies.decode(Hello, Frame(bytes(frames[0])).payload)
+
+
+@pytest.mark.req("B20")
+def test_a_directory_with_a_token_does_not_dial_a_broker_that_only_an_advertisement_names() -> None:
+    config = DirectoryConfig(links=("10.0.0.1:4717",), entity="bdn", token="secret")
+    directory = Directory(config, seed=1)
+    directory.clock(10**18, SECOND)
+    assert [dial.host for _, dial in directory.take().dials] == ["10.0.0.1"]
+    talk = Talk(config)
+    talk.register("rogue", ports={"udp": DEFAULT_PORT, "tcp": 4717, "tls": 4718})
+    dials = []
+    for second in range(2, 8):
+        talk.directory.wake(second * SECOND)
+        dials += [dial.host for _, dial in talk.directory.take().dials]
+    assert dials == []
+
+
+@pytest.mark.req("B20")
+@pytest.mark.parametrize("roles", [None, (Role.CLIENT,), (Role.BROKER,)])
+def test_only_a_learned_broker_with_the_certificate_of_a_broker_sees_the_token(roles: tuple[Role, ...] | None) -> None:
+    talk = Talk(DirectoryConfig(links_secure=True, entity="bdn", token="secret"))
+    talk.register("b0", ports={"udp": DEFAULT_PORT, "tcp": 4717, "tls": 4718})
+    talk.directory.wake(4 * SECOND)
+    ((ticket, dial),) = talk.directory.take().dials
+    assert (dial.host, dial.port, dial.secure) == ("host-of-b0", 4718, True)
+    identity = None if roles is None else Identity("b0", roles, proof="certificate")
+    talk.directory.attach(7, Peer("tls", "host-of-b0:4718", identity=identity, ticket=ticket), 4 * SECOND)
+    hello = hello_of(talk.directory.take())
+    assert (hello.entity, hello.token) == (("bdn", "secret") if roles == (Role.BROKER,) else ("", ""))
+
+
+def test_a_broker_that_the_settings_name_sees_the_token() -> None:
+    directory = Directory(DirectoryConfig(links=("10.0.0.1:4717",), entity="bdn", token="secret"), seed=1)
+    directory.clock(10**18, SECOND)
+    ((ticket, _),) = directory.take().dials
+    directory.attach(7, Peer("tcp", "10.0.0.1:4717", ticket=ticket), SECOND)
+    assert hello_of(directory.take()).token == "secret"
+
+
+@pytest.mark.req("B2")
+def test_two_brokers_of_one_name_on_one_host_are_both_known() -> None:
+    talk = Talk()
+    for port in (4717, 5717):
+        body = advertisement("b0", incarnation=port, ports={"udp": port})
+        ((to, ping),) = talk.hear(("192.0.2.9", port), messages.write(body, b"c" * 16))
+        talk.hear(to, messages.write(Pong(messages.decode(Ping, ping.body).sent_ns, "b0"), ping.cookie))
+    assert [row["ports"] for row in talk.directory.report("brokers")] == [{"udp": 4717}, {"udp": 5717}]
+    talk.hear(("192.0.2.9", 4717), messages.write(advertisement("b0", incarnation=4717, withdrawn=True), b"c" * 16))
+    assert [row["ports"] for row in talk.directory.report("brokers")] == [{"udp": 5717}]
+
+
 @pytest.mark.req("B2")
 def test_an_old_advertisement_renews_nothing() -> None:
     talk = Talk()
@@ -305,7 +363,7 @@ def test_ten_thousand_brokers_of_one_island_cost_a_request_no_more_than_ten() ->
     known = KnownBrokers(DirectoryConfig())
     for number in range(10_000):
         one = known.add(advertisement(f"b{number}", island="main"), (f"h{number}", 1), NO_COOKIE, 0)
-        known.ponged(one, (number * 7_919) % 10_000 + 1)
+        known.ponged(one, (number * 7_919) % 10_000 + 1, 0)
     assert [one.round_trip_ns for one in known.ends(50)] == [1, 10_000]
     assert len(known.several(50)) <= 100
     assert known.measured == 10_000
@@ -318,7 +376,7 @@ def test_the_islands_agree_with_the_brokers_whatever_comes(steps: list[tuple[int
     for number, (name, island, action, time) in enumerate(steps):
         now += time * SECOND // 10
         body = advertisement(f"b{name}", island=f"i{island}", number=number, lifetime_s=3)
-        if len(known) == 5 and known.get((f"b{name}", f"h{name}")) is None:
+        if len(known) == 5 and known.get((f"b{name}", f"h{name}", DEFAULT_PORT)) is None:
             with pytest.raises(ProtocolError):
                 known.add(body, (f"h{name}", 1), NO_COOKIE, now)
             continue
@@ -326,7 +384,7 @@ def test_the_islands_agree_with_the_brokers_whatever_comes(steps: list[tuple[int
         if action == 0:
             known.missed(one)
         elif action < 3:
-            known.ponged(one, time)
+            known.ponged(one, time, now)
         known.expire(now)
         measured = [one for one in known.all() if one.round_trip_ns is not None]
         assert known.measured == len(measured)

@@ -9,7 +9,6 @@ import pytest
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, DiscoveryConfig, ResponderConfig
-from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.messages import (
     Acknowledgement,
     Challenge,
@@ -18,6 +17,7 @@ from heliograph.discovery.brokers.messages import (
     Kind,
     mark_of,
 )
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.machine import Address, SocketOpened
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage
 
@@ -27,20 +27,20 @@ TWO: Address = ("192.0.2.101", 4719)
 
 
 class Talk:
-    """A finder that asks two directories, driven by hand."""
+    """A search that asks two directories, driven by hand."""
 
     def __init__(self) -> None:
         config = DiscoveryConfig(directories=("192.0.2.100:4719", "192.0.2.101:4719"), multicast=NO_MULTICAST)
-        self.finder = Finder(config, seed=1)
+        self.search = BrokerSearch(config, seed=1)
         self.now = 1_000 * MS
-        self.finder.clock(10**18, self.now)
-        self.finder.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), self.now)
-        asked = {to: messages.unpack(data) for _, to, data in self.finder.take().datagrams}
+        self.search.clock(10**18, self.now)
+        self.search.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), self.now)
+        asked = {to: messages.unpack(data) for _, to, data in self.search.take().datagrams}
         self.nonces = {to: message.cookie for to, message in asked.items()}
         self.id = messages.decode(DiscoveryRequest, asked[ONE].body).id
 
     def hear(self, source: Address, data: bytes) -> None:
-        self.finder.receive_datagram(SOCKET, source, data, self.now)
+        self.search.receive_datagram(SOCKET, source, data, self.now)
 
     def challenge(self, directory: Address) -> None:
         self.hear(directory, messages.write(Challenge(self.id, self.nonces[directory]), bytes(range(16))))
@@ -60,11 +60,11 @@ class Talk:
         for _ in range(int(ms)):
             pinged += self.pinged()
             self.now += MS
-            self.finder.wake(self.now)
+            self.search.wake(self.now)
         return pinged + self.pinged()
 
     def pinged(self) -> list[str]:
-        sent = self.finder.take().datagrams
+        sent = self.search.take().datagrams
         return [to[0].removeprefix("host-of-") for _, to, data in sent if messages.unpack(data).kind is Kind.PING]
 
 
@@ -139,7 +139,7 @@ def test_a_directory_that_claims_a_thousand_brokers_does_no_harm() -> None:
         talk.challenge(TWO)
         talk.acknowledge(TWO, **claim)
         talk.answer("b0")
-        assert talk.pings_after(talk.finder._config.patience_ms_min + 1) == ["b0"]
+        assert talk.pings_after(talk.search._config.patience_ms_min + 1) == ["b0"]
 
 
 @pytest.mark.req("B11")

@@ -9,7 +9,7 @@ import pytest
 
 from heliograph.discovery.brokers.config import DirectoryConfig, DiscoveryConfig, ResponderConfig
 from heliograph.discovery.brokers.remembered import Remembered
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.errors import Reason
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage
 
@@ -54,7 +54,7 @@ class Case:
         return 2 * min(plan.near_ms for plan in self.plans())
 
 
-def in_time(result: Result, config: DiscoveryConfig) -> bool:
+def in_time(result: SearchResult, config: DiscoveryConfig) -> bool:
     return result.times_ms["total"] <= 2 * config.timeout_ms
 
 
@@ -111,15 +111,15 @@ def check_deaths(seeds: range) -> None:
         plans = case.plans()
         stage = case.stage(loss=0.1)
         remembered = tuple(Remembered(plan.name, f"{plan.name}:4717", 0) for plan in plans)
-        finder = stage.search(case.config, remembered=remembered, wait=False)
+        search = stage.search(case.config, remembered=remembered, wait=False)
         doomed = ["bdn", "bdn2", *(plan.name for plan in plans)]
         spared = random.choice(plans).name
         doomed.remove(spared)
-        while finder.result is None:
+        while search.result is None:
             stage.run(random.uniform(0.001, 0.08))
             if doomed and random.random() < 0.5:
                 stage.world.crash(stage.world.hosts[doomed.pop(random.randrange(len(doomed)))])
-        result = finder.result
+        result = search.result
         assert result.found, (seed, spared, result.tried)
         assert in_time(result, case.config)
 
@@ -142,13 +142,13 @@ def test_a_partition_ends_in_a_reason_in_time_or_in_what_is_on_this_side() -> No
     for seed in FEW:
         case = Case("star", seed)
         stage = case.stage()
-        finder = stage.search(replace(case.config, timeout_ms=1_000), wait=False)
+        search = stage.search(replace(case.config, timeout_ms=1_000), wait=False)
         cut = Random(seed).choice(["*", "b0", "bdn*"])
         stage.block(cut, "client*")
         stage.block("client*", cut)
-        while finder.result is None:
+        while search.result is None:
             stage.run(0.05)
-        result = finder.result
+        result = search.result
         assert result.times_ms["total"] <= 2_000
         if cut == "*":
             assert result.reason is Reason.BROKER_NOT_FOUND
@@ -161,9 +161,9 @@ def test_a_storm_of_requests_costs_each_broker_one_answer_per_request() -> None:
     case = Case("star", 3)
     stage = case.stage(duplicate=0.9)
     count = len(case.plans())
-    finders = [stage.search(case.config, wait=False) for _ in range(100)]
+    searches = [stage.search(case.config, wait=False) for _ in range(100)]
     stage.run(4)
-    assert all(finder.result is not None and finder.result.found for finder in finders)
+    assert all(search.result is not None and search.result.found for search in searches)
     for plan in case.plans():
         counts = stage.responder(plan.name)["counts"]
         assert counts["answered"] <= 100 * 3  # the first attempt, seldom another

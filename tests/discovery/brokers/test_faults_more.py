@@ -14,7 +14,7 @@ from heliograph.broker.config import DEFAULT_PORT
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import DIRECTORY_PORT, ResponderConfig
 from heliograph.discovery.brokers.messages import BrokerAdvertisement
-from heliograph.discovery.brokers.standing import UsageSample
+from heliograph.discovery.brokers.status import UsageSample
 from heliograph.errors import Reason
 from tests.discovery.brokers.stage import GIB, Plan, Stage
 from tests.discovery.brokers.test_faults import Case, in_time
@@ -58,17 +58,17 @@ def test_while_brokers_die_between_their_answer_and_the_ping_a_search_ends_well_
     random = Random(seed)
     case = Case(random.choice(("unlinked", "star", "group")), seed)
     stage = case.stage()
-    finder = stage.search(case.config, wait=False)
-    while finder.result is None and not finder.report("overview")["candidates"]:
+    search = stage.search(case.config, wait=False)
+    while search.result is None and not search.report("overview")["candidates"]:
         stage.run(0.001)
     names = [plan.name for plan in case.plans()]
     spared = random.choice(names)
     for name in names:
         if name != spared:
             stage.world.crash(stage.world.hosts[name])
-    while finder.result is None:
+    while search.result is None:
         stage.run(0.05)
-    result = finder.result
+    result = search.result
     assert result.found, result.tried
     assert in_time(result, case.config)
 
@@ -89,9 +89,9 @@ def test_of_brokers_at_one_distance_the_newly_added_idle_one_is_chosen(seed: int
 def test_cut_off_from_all_there_is_a_reason_in_time(seed: int) -> None:
     case = Case("star", seed)
     stage = case.stage()
-    finder = stage.search(replace(case.config, timeout_ms=500), wait=False)
+    search = stage.search(replace(case.config, timeout_ms=500), wait=False)
     stage.block("*", "client*")
-    while finder.result is None:
+    while search.result is None:
         stage.run(0.05)
-    assert finder.result.reason is Reason.BROKER_NOT_FOUND
-    assert finder.result.times_ms["total"] <= 1_000
+    assert search.result.reason is Reason.BROKER_NOT_FOUND
+    assert search.result.times_ms["total"] <= 1_000

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.discovery.brokers.buckets import Buckets
 from heliograph.discovery.brokers.config import (
     DirectoryConfig,
     DiscoveryConfig,
@@ -16,11 +15,12 @@ from heliograph.discovery.brokers.config import (
     address_of,
     written,
 )
-from heliograph.discovery.brokers.cookies import PERIOD_NS, Cookies
 from heliograph.discovery.brokers.messages import NO_COOKIE
-from heliograph.discovery.brokers.policy import Policy, is_among
+from heliograph.discovery.brokers.policy import AnswerPolicy, is_among
 from heliograph.discovery.brokers.remembered import BROKERS_MAX, Remembered, decode, encode
-from heliograph.discovery.brokers.repeats import Repeats
+from heliograph.discovery.buckets import Buckets
+from heliograph.discovery.cookies import PERIOD_NS, Cookies
+from heliograph.discovery.repeats import Repeats
 from heliograph.errors import ProtocolError, Reason
 
 HERE, THERE = ("192.0.2.1", 40_000), ("192.0.2.1", 40_001)
@@ -87,10 +87,10 @@ def test_the_last_ids_are_remembered_and_a_higher_attempt_is_new() -> None:
 def test_a_broker_answers_as_its_policy_says(config: ResponderConfig, host: str, reason: Reason | None) -> None:
     assert config.problems() == []
     if reason is None:
-        Policy(config).check(host, None)
+        AnswerPolicy(config).check(host, None)
         return
     with pytest.raises(ProtocolError) as caught:
-        Policy(config).check(host, None)
+        AnswerPolicy(config).check(host, None)
     assert caught.value.reason is reason
 
 

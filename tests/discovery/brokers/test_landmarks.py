@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from heliograph.discovery.brokers import landmarks as rules
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, MulticastConfig, ResponderConfig, written
-from heliograph.discovery.brokers.known import Known, KnownBrokers
+from heliograph.discovery.brokers.known import KnownBrokers
+from heliograph.discovery.brokers.known_broker import KnownBroker
 from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LANDMARKS_MAX
 from heliograph.discovery.brokers.measuring import LIMIT_NS, PINGS, apart
 from heliograph.discovery.brokers.messages import (
@@ -32,7 +33,7 @@ from heliograph.evaluation.stage import BY_DIRECTORY, SearchStage
 from heliograph.machine import SocketOpened, Timers
 from heliograph.node import DIRECTORY
 from tests.discovery.brokers.test_directory import Talk, advertisement, injected
-from tests.discovery.brokers.test_finder import Talk as FinderTalk
+from tests.discovery.brokers.test_search import Talk as FinderTalk
 
 MS = 1_000_000
 Place = tuple[float, float]
@@ -51,10 +52,10 @@ class Plane:
             for name in self.places:
                 self.renew(name, number)
 
-    def renew(self, name: str, number: int) -> Known:
+    def renew(self, name: str, number: int) -> KnownBroker:
         said = advertisement(name, number=number, distances=self.distances(self.places[name]))
         known = self.known.add(said, (name, 4717), b"c" * 16, now=0)
-        self.known.ponged(known, 1 + int(dist(self.places[name], (0, 0)) * MS))
+        self.known.ponged(known, 1 + int(dist(self.places[name], (0, 0)) * MS), now=0)
         return known
 
     def distances(self, place: Place) -> dict[str, int]:
@@ -255,8 +256,8 @@ def test_landmarks_that_a_directory_invents_cost_a_search_little() -> None:
             if message.kind is Kind.PING and to[0] != "203.0.113.1":
                 talk.hear(to, messages.write(Pong(messages.decode(Ping, message.body).sent_ns), message.cookie))
     assert pings == 8 * PINGS
-    assert talk.finder.result is not None
-    assert talk.finder.result.broker == "b0"
+    assert talk.search.result is not None
+    assert talk.search.result.broker == "b0"
 
 
 def test_a_stranger_in_the_group_cannot_make_a_search_ping_others() -> None:

@@ -18,8 +18,8 @@ from heliograph.discovery.brokers.config import (
     ResponderConfig,
     written,
 )
-from heliograph.discovery.brokers.finder import Finder
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import Driver
 from heliograph.machine import Address
@@ -66,11 +66,11 @@ async def network(count: int, responder: ResponderConfig) -> AsyncIterator[list[
         yield started
 
 
-async def find(config: DiscoveryConfig, seed: int = 7, **more: Any) -> Result:
-    finder = Finder(config, seed=seed, **more)
-    await run_alone(finder, Finder.sockets(config, "127.0.0.1", "127.0.0.1"))
-    assert finder.result is not None
-    return finder.result
+async def find(config: DiscoveryConfig, seed: int = 7, **more: Any) -> SearchResult:
+    search = BrokerSearch(config, seed=seed, **more)
+    await run_alone(search, BrokerSearch.sockets(config, "127.0.0.1", "127.0.0.1"))
+    assert search.result is not None
+    return search.result
 
 
 def a_group() -> MulticastConfig:

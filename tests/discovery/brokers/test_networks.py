@@ -14,11 +14,11 @@ from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DirectoryConfig, DiscoveryConfig, MulticastConfig, ResponderConfig
 from heliograph.discovery.brokers.messages import Acknowledgement, DiscoveryRequest, DiscoveryResponse, Kind
 from heliograph.discovery.brokers.networks import by_network
-from heliograph.discovery.brokers.standing import BEFORE_NS, LINKING_NS, NS_PER_S, Standing
+from heliograph.discovery.brokers.status import BEFORE_NS, LINKING_NS, NS_PER_S, BrokerStatus
 from heliograph.errors import Reason
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage, star
 from tests.discovery.brokers.test_directory import Talk as DirectoryTalk
-from tests.discovery.brokers.test_finder import Talk
+from tests.discovery.brokers.test_search import Talk
 
 CHOOSY = DiscoveryConfig(is_choosy=True, collect_ms_min=50)
 AT_BDN = ResponderConfig(directories=("bdn:4719",), multicast=NO_MULTICAST)
@@ -115,9 +115,9 @@ def test_two_networks_whose_brokers_have_the_same_names_are_two() -> None:
         ports = {"tcp": 4717 + number, "udp": 4717}
         talk.answer(number, broker="broker", island="aa", incarnation=incarnation, ports=ports)
     talk.wait(200)
-    assert talk.finder.result is not None
-    assert talk.finder.result.reason is Reason.NETWORKS_SEVERAL
-    assert [finding.broker for finding in talk.finder.result.findings] == ["broker", "broker"]
+    assert talk.search.result is not None
+    assert talk.search.result.reason is Reason.NETWORKS_SEVERAL
+    assert [finding.broker for finding in talk.search.result.findings] == ["broker", "broker"]
 
 
 def test_one_broker_that_was_started_again_meanwhile_is_one() -> None:
@@ -136,8 +136,8 @@ def test_an_answer_of_another_network_counts_even_while_others_are_pinged() -> N
     talk.answer(1, island="bb", network="office")
     talk.pong(to, ping)
     talk.wait(2_000)
-    assert talk.finder.result is not None
-    assert talk.finder.result.reason is Reason.NETWORKS_SEVERAL
+    assert talk.search.result is not None
+    assert talk.search.result.reason is Reason.NETWORKS_SEVERAL
 
 
 def test_answers_are_collected_for_as_long_as_another_network_might_take() -> None:
@@ -239,12 +239,12 @@ def report(island: str, linking: int = 0) -> dict[str, Any]:
 
 
 def test_a_broker_says_that_it_is_settling_after_its_start_a_change_and_while_it_links() -> None:
-    standing = Standing()
+    status = BrokerStatus()
     steps = [(0, "a", 0, True), (3, "a", 0, False), (4, "b", 0, True), (7, "b", 0, False), (8, "b", 1, True)]
     for second, island, linking, settling in steps:
         now = second * NS_PER_S
-        standing.heard(report(island, linking), 1, now)
-        assert standing.is_settling(now) is settling, second
-    assert standing.before(8 * NS_PER_S) == ["a"]
-    assert not standing.is_settling(8 * NS_PER_S + LINKING_NS)
-    assert standing.before(4 * NS_PER_S + BEFORE_NS) == []
+        status.heard(report(island, linking), 1, now)
+        assert status.is_settling(now) is settling, second
+    assert status.before(8 * NS_PER_S) == ["a"]
+    assert not status.is_settling(8 * NS_PER_S + LINKING_NS)
+    assert status.before(4 * NS_PER_S + BEFORE_NS) == []

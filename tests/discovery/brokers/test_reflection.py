@@ -31,7 +31,6 @@ from heliograph.discovery.brokers.config import (
     ResponderConfig,
 )
 from heliograph.discovery.brokers.directory import Directory
-from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.messages import (
     GROUP_BYTES,
     NO_COOKIE,
@@ -54,7 +53,8 @@ from heliograph.discovery.brokers.messages import (
     Spread,
 )
 from heliograph.discovery.brokers.responder import Responder
-from heliograph.discovery.brokers.restraint import FACTOR, STRANGERS_MAX, Restraint
+from heliograph.discovery.brokers.search import BrokerSearch
+from heliograph.discovery.restraint import FACTOR, STRANGERS_MAX, Restraint
 from heliograph.machine import Address, Effects, Instant, Outbox, SocketName, SocketOpened
 from heliograph.model.origin import origin_of
 from heliograph.node import DIRECTORY, build_alone
@@ -206,16 +206,16 @@ def a_responder() -> Responder:
     return responder
 
 
-def a_finder() -> Finder:
+def a_finder() -> BrokerSearch:
     config = DiscoveryConfig(directories=(f"{NAMED[0]}:{NAMED[1]}",), brokers=(f"{LISTED[0]}:{LISTED[1]}",))
-    finder = Finder(config, seed=1)
-    finder.clock(10**18, 5 * S)
-    finder.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), 5 * S)
-    return finder
+    search = BrokerSearch(config, seed=1)
+    search.clock(10**18, 5 * S)
+    search.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), 5 * S)
+    return search
 
 
 def told_to_the_group() -> tuple[bytes, bytes]:
-    """What everybody on the LAN knows of the finder's search: its id and what it shows the group first."""
+    """What everybody on the LAN knows of the search's search: its id and what it shows the group first."""
     for _, address, data in a_finder().take().datagrams:
         if address == (GROUP, GROUP_PORT):
             message = messages.unpack(data)
@@ -248,7 +248,7 @@ FORGED = Acknowledgement(FOUND_ID, 1, landmarks=[f"{host}:{port}" for host, port
 @examples(150)
 @example([Shot(VICTIMS[0], CHALLENGED, cookie=1)])  # was answered by a long request, again and again
 @example([Shot(VICTIMS[0], DiscoveryResponse(FOUND_ID, 1, "b0", ports={"tcp": 1}))])  # was pinged seven times
-@example([Shot(NAMED, CHALLENGED, cookie=1), Shot(NAMED, FORGED, cookie=1)])  # the finder measured whatever was named
+@example([Shot(NAMED, CHALLENGED, cookie=1), Shot(NAMED, FORGED, cookie=1)])  # the search measured whatever was named
 @given(volleys(FOUND_ID, (b"", SHOWN, bytes(16))))
 def test_a_finder_sends_a_silent_address_no_more_than_three_times_what_came_from_it(shots: list[Shot]) -> None:
     Range(a_finder()).play(shots, minutes=0.2)

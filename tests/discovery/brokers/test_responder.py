@@ -25,7 +25,7 @@ from heliograph.discovery.brokers.messages import (
     Spread,
 )
 from heliograph.discovery.brokers.responder import Responder
-from heliograph.discovery.brokers.standing import Standing, UsageSample
+from heliograph.discovery.brokers.status import BrokerStatus, UsageSample
 from heliograph.errors import UsageError
 from heliograph.machine import SocketOpened
 from heliograph.node import BROKER, DISCOVERY
@@ -114,10 +114,10 @@ def test_an_answer_has_all_that_a_choice_needs() -> None:
 
 
 def test_a_broker_whose_time_is_not_synchronised_says_so() -> None:
-    standing = Standing()
-    assert standing.network_ns(5) == (0, -1)
-    standing.clock(1_000, 0)
-    assert standing.network_ns(5) == (1_005, -1)
+    status = BrokerStatus()
+    assert status.network_ns(5) == (0, -1)
+    status.clock(1_000, 0)
+    assert status.network_ns(5) == (1_005, -1)
 
 
 @pytest.mark.req("B12")
@@ -259,15 +259,15 @@ def test_no_message_of_any_kind_with_any_flags_makes_it_raise_or_say_more_than_i
 
 @pytest.mark.req("B11")
 def test_one_second_at_full_load_keeps_nobody_away_and_a_quarter_of_a_minute_does() -> None:
-    standing, limit = Standing(), DiscoveryConfig().cpu_permille_max
-    standing.sampled(UsageSample(100, GIB, 0), 0)
+    status, limit = BrokerStatus(), DiscoveryConfig().cpu_permille_max
+    status.sampled(UsageSample(100, GIB, 0), 0)
     for second in range(1, 61):
-        standing.sampled(UsageSample(1_000 if second % 10 == 0 else 100, GIB, 0), second * SECOND)
-        assert standing.usage.cpu_permille <= 400
+        status.sampled(UsageSample(1_000 if second % 10 == 0 else 100, GIB, 0), second * SECOND)
+        assert status.usage.cpu_permille <= 400
     busy = 0
-    while standing.usage.cpu_permille <= limit:
+    while status.usage.cpu_permille <= limit:
         busy += 1
-        standing.sampled(UsageSample(1_000, GIB, 0), (60 + busy) * SECOND)
+        status.sampled(UsageSample(1_000, GIB, 0), (60 + busy) * SECOND)
     assert 8 <= busy <= 15
 
 

@@ -20,7 +20,7 @@ from heliograph.discovery.brokers.config import (
     ResponderConfig,
 )
 from heliograph.discovery.brokers.messages import GROUP_BYTES, BrokerAdvertisement, DiscoveryRequest, Kind
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.machine import Address, Instant, Socket, SocketOpened
 from heliograph.node import Node
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage
@@ -109,7 +109,7 @@ class Storm:
             timeout_ms=500 if self.trouble == "cut off" else 4_000,
         )
 
-    def play(self) -> Result:
+    def play(self) -> SearchResult:
         """The storm breaks; somebody searches in it; something else goes wrong."""
         stage, world, random = self.stage, self.stage.world, self._random
         if self.trouble == "directory dead":
@@ -124,16 +124,16 @@ class Storm:
         for number in range(REQUESTERS):
             self._flood(f"client-flood{number}", targets)
         stage.run(random.uniform(0, 0.1))
-        finder = stage.search(self.config, wait=False)
+        search = stage.search(self.config, wait=False)
         if self.trouble == "cut off":
             stage.block("*", "client1")
         elif self.trouble == "broker dies" and len(self.plans) > 1:
             stage.run(random.uniform(0, 0.2))
             world.crash(world.hosts[self.plans[-1].name])
-        while finder.result is None:
+        while search.result is None:
             stage.run(0.05)
-        self.attempts = finder.report("overview")["attempt"]
-        return finder.result
+        self.attempts = search.report("overview")["attempt"]
+        return search.result
 
     def _flood(self, name: str, targets: list[Address]) -> None:
         flooder = Flooder(self._random, targets)

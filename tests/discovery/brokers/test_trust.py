@@ -18,7 +18,6 @@ from heliograph.discovery.brokers.config import (
     MulticastConfig,
     ResponderConfig,
 )
-from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.messages import (
     DiscoveryRequest,
     DiscoveryResponse,
@@ -28,6 +27,7 @@ from heliograph.discovery.brokers.messages import (
     Pong,
 )
 from heliograph.discovery.brokers.responder import Responder
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.discovery.brokers.services import RESPONDER_SERVICE
 from heliograph.discovery.brokers.signing import Signing, domain_of
 from heliograph.errors import ProtocolError, Reason
@@ -238,7 +238,7 @@ def test_a_rogue_that_answers_multicast_is_dropped_and_counted_by_whoever_has_au
 
 @pytest.mark.req("B20")
 def test_a_rogue_learns_nothing_secret() -> None:
-    """A finder has no password or token that it could tell, and what it signs is good for nothing else."""
+    """A search has no password or token that it could tell, and what it signs is good for nothing else."""
     keyring = ring("client", Role.CLIENT)
     stage, rogue = with_rogue(None, [])
     stage.find(GROUP_ONLY, keyring=keyring)
@@ -269,10 +269,10 @@ def _values(body: messages.Body) -> list[Any]:
 
 @pytest.mark.req("B17")
 def test_a_response_that_was_changed_or_signed_for_another_search_is_not_taken() -> None:
-    finder = Finder(replace(BY_BDN, directories=("192.0.2.1:1",)), seed=1, keyring=ring("client", Role.CLIENT))
-    finder.clock(WALL_NS, 0)
-    finder.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), 0)
-    request = messages.unpack(finder.take().datagrams[0][2])
+    search = BrokerSearch(replace(BY_BDN, directories=("192.0.2.1:1",)), seed=1, keyring=ring("client", Role.CLIENT))
+    search.clock(WALL_NS, 0)
+    search.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), 0)
+    request = messages.unpack(search.take().datagrams[0][2])
     id = Signing(None, required=False).glance(request, DiscoveryRequest).id
     broker = Signing(ring("b0"), required=True)
     good = messages.pack(broker.message(DiscoveryResponse(id, 1, "b0", ports={"tcp": 1})))
@@ -280,10 +280,10 @@ def test_a_response_that_was_changed_or_signed_for_another_search_is_not_taken()
     changed[26 + 97 + 30] ^= 1
     other = messages.pack(broker.message(DiscoveryResponse(ID, 1, "b0", ports={"tcp": 1})))
     for data in (bytes(changed), other):
-        finder.receive_datagram(SOCKET, ("192.0.2.9", 1), data, 1)
-    assert finder.report("overview")["candidates"] == 0
-    finder.receive_datagram(SOCKET, ("192.0.2.9", 1), good, 2)
-    assert finder.report("overview")["candidates"] == 1
+        search.receive_datagram(SOCKET, ("192.0.2.9", 1), data, 1)
+    assert search.report("overview")["candidates"] == 0
+    search.receive_datagram(SOCKET, ("192.0.2.9", 1), good, 2)
+    assert search.report("overview")["candidates"] == 1
 
 
 # -- replays --------------------------------------------------------------------------------------------------------

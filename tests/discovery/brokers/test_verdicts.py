@@ -7,7 +7,7 @@ import pytest
 from heliograph.discovery.brokers import selection, verdicts
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.messages import Usage
-from tests.discovery.brokers.test_finder import Talk
+from tests.discovery.brokers.test_search import Talk
 from tests.discovery.brokers.test_selection import BUSY, CONFIG, answer, pinged
 
 HOT, HOTTER = Usage(cpu_permille=950), Usage(cpu_permille=1_000)
@@ -111,6 +111,6 @@ def test_a_directory_says_how_many_brokers_it_knows() -> None:
         talk = Talk()
         talk.wait(2)
         talk.acknowledge(brokers=brokers)
-        assert talk.finder.report("overview")["asked"] == [
+        assert talk.search.report("overview")["asked"] == [
             f"directory 192.0.2.100:4719: acknowledged after 2.0 ms, knows {words}"
         ]

@@ -6,51 +6,51 @@ import pytest
 
 from heliograph.client.discover import Discover
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig
-from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.messages import Kind, Usage
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.errors import Reason
 from heliograph.machine import Effects, Peer, SocketOpened
 from tests.discovery.brokers.stage import NO_MULTICAST
-from tests.discovery.brokers.test_finder import Talk
+from tests.discovery.brokers.test_search import Talk
 
 MS = 1_000_000
 LISTED = ("198.51.100.1", 4717)
 
 
 class Listing:
-    """A finder that knows two listed brokers and nobody else."""
+    """A search that knows two listed brokers and nobody else."""
 
     def __init__(self) -> None:
         brokers = ("198.51.100.1:4717", "198.51.100.2:4717")
         self.config = DiscoveryConfig(brokers=brokers, multicast=NO_MULTICAST, listed_ms=100, timeout_ms=300)
-        self.finder = Finder(self.config, seed=1)
+        self.search = BrokerSearch(self.config, seed=1)
         self.now = 1_000 * MS
-        self.finder.clock(10**18, self.now)
-        self.finder.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), self.now)
+        self.search.clock(10**18, self.now)
+        self.search.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), self.now)
         self.start = self.take()
 
     def take(self) -> Effects:
-        return self.finder.take()
+        return self.search.take()
 
     def wait(self, ms: int) -> None:
         self.now += ms * MS
-        self.finder.wake(self.now)
+        self.search.wake(self.now)
 
     def attach(self, ticket: int) -> Effects:
-        self.finder.attach(9, Peer("tcp", "198.51.100.2:4717", ticket=ticket), self.now)
+        self.search.attach(9, Peer("tcp", "198.51.100.2:4717", ticket=ticket), self.now)
         return self.take()
 
 
 def test_a_listed_broker_that_takes_links_and_answers_no_searches_is_taken_soon() -> None:
     listing = Listing()
     tickets = {(dial.host, dial.port): ticket for ticket, dial in listing.start.dials}
-    listing.finder.failed(tickets[LISTED], Reason.DIAL_FAILED, listing.now)
+    listing.search.failed(tickets[LISTED], Reason.DIAL_FAILED, listing.now)
     effects = listing.attach(tickets["198.51.100.2", 4717])
     assert effects.hangups == [(9, Reason.GOODBYE)]
     listing.wait(99)
-    assert listing.finder.result is None
+    assert listing.search.result is None
     listing.wait(1)
-    result = listing.finder.result
+    result = listing.search.result
     assert result is not None
     assert result.urls == ("heliograph://198.51.100.2:4717",)
     assert not result.proven
@@ -60,22 +60,22 @@ def test_a_listed_broker_that_takes_links_and_answers_no_searches_is_taken_soon(
 def test_a_listed_broker_that_takes_no_links_is_no_reason_to_end() -> None:
     listing = Listing()
     for ticket, _ in listing.start.dials:
-        listing.finder.failed(ticket, Reason.DIAL_FAILED, listing.now)
+        listing.search.failed(ticket, Reason.DIAL_FAILED, listing.now)
     listing.wait(200)
-    assert listing.finder.result is None
+    assert listing.search.result is None
     listing.wait(400)
-    assert listing.finder.result is not None
-    assert not listing.finder.result.found
+    assert listing.search.result is not None
+    assert not listing.search.result.found
 
 
 def test_a_listed_broker_that_starts_during_the_search_is_found() -> None:
     listing = Listing()
     for ticket, _ in listing.start.dials:
-        listing.finder.failed(ticket, Reason.DIAL_FAILED, listing.now)
+        listing.search.failed(ticket, Reason.DIAL_FAILED, listing.now)
     listing.wait(200)
     tickets = {(dial.host, dial.port): ticket for ticket, dial in listing.take().dials}
     listing.attach(tickets["198.51.100.2", 4717])
-    result = listing.finder.result
+    result = listing.search.result
     assert result is not None
     assert result.urls == ("heliograph://198.51.100.2:4717",)
 

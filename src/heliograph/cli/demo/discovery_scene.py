@@ -3,7 +3,7 @@
 In:    a running network with a directory.
 Out:   lines on standard output: candidates and the reason for the choice; how long it took, in the report.
 State: none beyond a search.
-Not here: the search (discovery/brokers/finder.py), the network (network_scene.py).
+Not here: the search (discovery/brokers/search.py), the network (network_scene.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from heliograph.cli.demo.report import Report
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig
-from heliograph.discovery.brokers.finder import Finder
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 
 if TYPE_CHECKING:
     from heliograph.cli.network_processes import NetworkProcesses
-    from heliograph.discovery.brokers.result import Result
+    from heliograph.discovery.brokers.result import SearchResult
 
 SHOWN_MAX = 3
 
@@ -45,7 +45,7 @@ async def play_discovery(network: NetworkProcesses, report: Report) -> None:
     )
 
 
-async def _search(network: NetworkProcesses) -> Result:
+async def _search(network: NetworkProcesses) -> SearchResult:
     """Directory first, the brokers of the network last. No multicast: others' brokers may be in that group."""
     config = DiscoveryConfig(
         directories=(network.directories[0].address,),
@@ -53,13 +53,13 @@ async def _search(network: NetworkProcesses) -> Result:
         multicast=MulticastConfig(enabled=False),
         cpu_permille_max=1_000,  # all of them are on this computer: its load tells nothing
     )
-    finder = Finder(config, seed=secrets.randbits(64))
-    await run_alone(finder, Finder.sockets(config, "127.0.0.1", "127.0.0.1"))
-    assert finder.result is not None
-    return finder.result
+    search = BrokerSearch(config, seed=secrets.randbits(64))
+    await run_alone(search, BrokerSearch.sockets(config, "127.0.0.1", "127.0.0.1"))
+    assert search.result is not None
+    return search.result
 
 
-def _show(result: Result) -> None:
+def _show(result: SearchResult) -> None:
     print(f"   {len(result.findings)} brokers answered; {result.text}")
     for finding in result.findings[:SHOWN_MAX]:
         away = "not measured" if finding.round_trip_ms is None else f"{finding.round_trip_ms:.2f} ms away"

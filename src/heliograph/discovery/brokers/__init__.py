@@ -1,1 +1,1 @@
-"""Finding a broker: directories, the responder at each broker, and the finder that asks and chooses."""
+"""Broker discovery: directories, the responder at each broker, and the search that asks and chooses."""

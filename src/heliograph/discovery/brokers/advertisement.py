@@ -1,9 +1,9 @@
-"""Broker advertisements: what a broker says of itself, and to whom.
+"""Broker advertisements: what a broker says of itself, and which directories get it.
 
-In:    the broker's standing; directories, configured or announced.
+In:    the broker's status; directories, configured or announced.
 Out:   BrokerAdvertisement bodies, numbered; the directories that get them.
 State: the number of the last one; announced directories until their announcement expires.
-Not here: sending (responder.py), keeping those of others (known.py).
+Not here: sending (advertisement_sender.py), keeping those of others (known.py).
 Paper: [brokers] §2.2 to §2.4. Soft state: each may be lost; they are renewed three times in their lifetime.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from heliograph.discovery.brokers.config import ResponderConfig, address_of
 from heliograph.discovery.brokers.messages import Announcement, BrokerAdvertisement
-from heliograph.discovery.brokers.standing import Standing
+from heliograph.discovery.brokers.status import BrokerStatus
 from heliograph.machine import Address, Instant
 
 NS_PER_S = 1_000_000_000
@@ -31,7 +31,7 @@ class DirectoriesFound:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Told to a responder: its broker is about to go, so let nobody be sent to it any more."""
+    """Told to a responder: its broker is about to stop, so directories should send no client to it."""
 
 
 class Advertiser:
@@ -78,7 +78,7 @@ class Advertiser:
         return new
 
     def directories(self, now: Instant) -> list[Address]:
-        """Who hears from us by datagram."""
+        """The directories that get our advertisements by datagram."""
         for address in [address for address, until in self._announced.items() if until <= now]:
             del self._announced[address]
             self._heard.pop(address, None)
@@ -88,7 +88,7 @@ class Advertiser:
         """True if this is a directory to which we make ourselves known."""
         return source in self._configured or source in self._found or self._announced.get(source, now) > now
 
-    def next(self, standing: Standing, *, withdrawn: bool = False) -> BrokerAdvertisement:
+    def next(self, status: BrokerStatus, *, withdrawn: bool = False) -> BrokerAdvertisement:
         """The next advertisement, or the last one."""
         self._number += 1
         config = self._config
@@ -98,13 +98,13 @@ class Advertiser:
             number=self._number,
             lifetime_s=config.lifetime_s,
             host=config.advertise_host,
-            ports=standing.ports,
-            address=standing.address,
-            island=standing.island,
-            brokers=standing.brokers,
+            ports=status.ports,
+            address=status.address,
+            island=status.island,
+            brokers=status.brokers,
             geography=config.geography,
             institution=config.institution,
             withdrawn=withdrawn,
-            distances=standing.distances,
-            network=standing.network,
+            distances=status.distances,
+            network=status.network,
         )

@@ -1,10 +1,10 @@
-"""Answers: the responses of one search that count, and whether they are enough.
+"""Answers: the responses that a search accepts as candidates, and whether there are enough of them.
 
 In:    RESPONSE messages as they came, from brokers or through directories; chains of certificates.
 Out:   candidates; which chains are missing; how long to go on waiting.
 State: at most ``answers_max`` candidates, and as many late ones, ones of other networks and ones whose signer is not
        known yet.
-Not here: asking (finder.py, asking.py), judging candidates (selection.py).
+Not here: asking (search.py, asked.py), judging candidates (selection.py).
 Paper: [brokers] §6. The requester's cost does not grow with the number of brokers.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from heliograph.discovery.brokers import messages, selection
-from heliograph.discovery.brokers.asking import Asking
+from heliograph.discovery.brokers.asked import AskedParties
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig
 from heliograph.discovery.brokers.messages import Certificate, DiscoveryResponse, Message
@@ -26,7 +26,7 @@ from heliograph.model.identity import Role
 
 NS_PER_MS = 1_000_000
 AWAITED = 0.5  # of the ceiling: so long at most are directories waited for that have not said whom they know
-BUSY_PATIENCE = 4  # while all who answered are too busy: so many times as long as otherwise, for one farther away
+BUSY_PATIENCE = 4  # while all candidates are too busy, wait so many times as long for one farther away
 
 Unread = tuple[Message, Address, Address | None, int | None, Instant]
 """An answer: what, from whom, through which directory, when by the wall clock, when."""
@@ -40,23 +40,27 @@ class Answers:
         id: bytes,
         config: DiscoveryConfig,
         signing: Signing,
-        asking: Asking,
+        parties: AskedParties,
         counts: Counter[str],
         ask_for_chain: Callable[[bytes, Address], None],
     ) -> None:
         self._id = id
         self._config = config
         self._signing = signing
-        self._asking = asking
+        self._parties = parties
         self._counts = counts
         self._ask_for_chain = ask_for_chain
-        self.sent_at: dict[int, Instant] = {}  # attempt -> when it left first
+        self._sent_at: dict[int, Instant] = {}  # attempt -> when it left first
         self.candidates: dict[str, Candidate] = {}
         self._marks: set[bytes] = set()  # of the candidates, as directories list them
         self._unread: dict[bytes, Unread] = {}  # by the chain that they need
         self.late: dict[str, Candidate] = {}  # they came while others were pinged, and count for their network only
         self.others: dict[str, Candidate] = {}  # of networks that nobody asked for
-        self.closed = False  # those who are there are being pinged: others are too late
+        self._closed = False  # those who are there are being pinged: others are too late
+
+    def asked(self, attempt: int, now: Instant) -> None:
+        """A request of this attempt leaves."""
+        self._sent_at.setdefault(attempt, now)
 
     def take(
         self, message: Message, source: Address, via: Address | None, wall_ns: int | None, arrived: Instant
@@ -71,7 +75,7 @@ class Answers:
             self._unread.setdefault(hash, (message, source, via, wall_ns, arrived))
             self._ask_for_chain(hash, via or source)
             return False
-        sent_at = self.sent_at.get(response.attempt)
+        sent_at = self._sent_at.get(response.attempt)
         if response.id != self._id or sent_at is None:
             raise ProtocolError(Reason.STALE, "an answer to another request")
         raw_ns = None if wall_ns is None else wall_ns - response.timestamp_ns
@@ -89,11 +93,11 @@ class Answers:
         known = self.candidates.get(key)
         if wanted is not None and candidate.response.network != wanted:
             self._counts["other_network"] += 1
-            self._asking.answered(heard_from)
+            self._parties.answered(heard_from)
             self._keep(self.others, key, candidate)
         elif known is not None and (candidate.relayed or not known.relayed):
             self._counts["repeated"] += 1
-        elif self.closed or self.enough:
+        elif self._closed or self.enough:
             self._counts["late"] += 1
             self._keep(self.late, key, candidate)
         elif not candidate.urls(self._config.transports):
@@ -103,7 +107,7 @@ class Answers:
                 before = sum(one.name == candidate.name for one in self.candidates.values())
                 self._marks.add(messages.mark_of(candidate.name, before))
             self.candidates[key] = candidate
-            self._asking.answered(heard_from)
+            self._parties.answered(heard_from)
             return True
         return False
 
@@ -131,7 +135,11 @@ class Answers:
         """None of them is there any more: begin anew."""
         self.candidates.clear()
         self._marks.clear()
-        self.closed = False
+        self._closed = False
+
+    def close(self) -> None:
+        """The candidates are being pinged: later answers count for their network only."""
+        self._closed = True
 
     # -- are they enough? -------------------------------------------------------------------------------------------
 
@@ -158,10 +166,10 @@ class Answers:
             return 0
         least_ns = config.patience_ms_min * NS_PER_MS
         limit_ns = int(config.timeout_ms * NS_PER_MS * AWAITED)
-        awaited_ns = max(0, self._asking.awaited_until(min(self.sent_at.values()), least_ns, limit_ns) - now)
-        if 0 < self._expected() <= len(candidates) and not self._asking.silent:
+        awaited_ns = max(0, self._parties.awaited_until(min(self._sent_at.values()), least_ns, limit_ns) - now)
+        if 0 < self._expected() <= len(candidates) and not self._parties.silent:
             return awaited_ns
-        last_ns = max(*(candidate.elapsed_ns for candidate in candidates), self._asking.slowest_ns(self._marks))
+        last_ns = max(*(candidate.elapsed_ns for candidate in candidates), self._parties.slowest_ns(self._marks))
         wait_ns = max(least_ns, int(config.patience * last_ns))
         usual_ns = wait_ns if self._is_good else max(config.fallback_ms * NS_PER_MS, BUSY_PATIENCE * wait_ns)
         return max(usual_ns, awaited_ns)
@@ -172,6 +180,6 @@ class Answers:
         for candidate in self.candidates.values():
             island = candidate.response.island
             islands[island] = max(islands.get(island, 0), candidate.response.brokers)
-        if not self._asking.informed and max(islands.values()) == 1:
+        if not self._parties.informed and max(islands.values()) == 1:
             return 0  # unlinked brokers know only themselves
-        return max(len(self.candidates) + self._asking.missing(self._marks), sum(islands.values()))
+        return max(len(self.candidates) + self._parties.missing(self._marks), sum(islands.values()))

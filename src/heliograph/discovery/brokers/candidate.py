@@ -8,6 +8,7 @@ Not here: judging it (selection.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heliograph.discovery.brokers.config import written
@@ -96,6 +97,50 @@ class Candidate:
     def datagrams(self) -> Address | None:
         """Where it is pinged."""
         return self.named if self.at_named else self.seen
+
+    # -- what happens to it -----------------------------------------------------------------------------------------
+
+    def estimated(self, delay: Delay) -> None:
+        """Its delay, as far as its answer tells."""
+        self.delay = delay
+
+    def judged(self, usage: float, score: float, loaded: str) -> None:
+        """How idle it is, its score, and by what it is over the load limit, if it is."""
+        self.usage, self.score, self.loaded = usage, score, loaded
+
+    def compared(self, apart_ns: int | None) -> None:
+        """How differently it and we see the landmarks; None: they tell too little."""
+        self.apart_ns = apart_ns
+
+    def chosen_to_ping(self) -> None:
+        """It belongs to the target set."""
+        self.target = True
+
+    def measured_as_landmark(self, round_trips_ns: Sequence[int], pings: int) -> None:
+        """It is a landmark, so it was pinged already."""
+        self.target, self.pings = True, pings
+        self.round_trips_ns = list(round_trips_ns)
+
+    def pinged(self) -> None:
+        """One more ping leaves for it."""
+        self.pings += 1
+
+    def ponged(self, round_trip_ns: int) -> None:
+        """It answered a ping."""
+        self.round_trips_ns.append(round_trip_ns)
+
+    def answered_where_seen(self, round_trip_ns: int) -> None:
+        """It answered at the address its answer came from. From now on the host that it names is pinged."""
+        self.seen_ns = round_trip_ns
+        self.at_named = True
+
+    def name_answers(self) -> None:
+        """The host that it names answers pings after all: only what is measured there counts."""
+        self.at_named, self.round_trips_ns = True, []
+
+    def explained(self, verdict: str) -> None:
+        """Why it was or was not chosen."""
+        self.verdict = verdict
 
     def name_is_silent(self) -> None:
         """The host that it names does not answer pings; how far its answer came from is the best that is known."""

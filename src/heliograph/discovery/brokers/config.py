@@ -34,7 +34,7 @@ from heliograph.model.settings import (
 RESPONDER = "discovery"  # the name of the responder and of its section
 DIRECTORY = "bdn"  # the name of a directory, of its section and of its listener
 SOCKET = "discovery"  # the datagram socket of every machine here
-SOCKET6 = "discovery6"  # a finder's second one, where it is to ask addresses of IPv6
+SOCKET6 = "discovery6"  # a search's second one, where it is to ask addresses of IPv6
 GROUP_SOCKET = "discovery-group"  # a responder's socket for what is sent to the multicast group
 GROUP = "239.255.71.17"  # of the block that organisations use among themselves
 GROUP_PORT = 4718  # not a broker's own port, which belongs to one process of a host; this one is shared by all

@@ -1,4 +1,4 @@
-"""Known brokers: the broker advertisements that a directory keeps, and how far each broker is.
+"""KnownBroker brokers: the broker advertisements that a directory keeps, and how far each broker is.
 
 In:    broker advertisements, measured round trips, time.
 Out:   brokers to hand a request to: of each island the nearest and the farthest.
@@ -6,53 +6,25 @@ State: at most ``brokers_max`` of them until they expire; per island those that 
 Not here: who is near a requester (landmarks.py), hearing and pinging them (directory.py).
 Paper: [brokers] §2.3 (filters), §4 (closest and farthest).
 
-An advertisement may be a lie. So a broker is known by name and host together, and nobody takes another's place; a
+An advertisement may be a lie. So a broker is known by name, host and port together, and nobody takes another's place; a
 request goes only to those that have answered a ping from there (*proven*), and an old advertisement renews nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass
-from heapq import heappop, heappush
 
 from heliograph.discovery.brokers.config import DirectoryConfig
-from heliograph.discovery.brokers.landmarks import BROKERS_MIN, Landmarks
-from heliograph.discovery.brokers.messages import LIFETIME_S_MAX, NO_COOKIE, BrokerAdvertisement
+from heliograph.discovery.brokers.known_broker import Key, KnownBroker, key_of
+from heliograph.discovery.brokers.landmarks import BROKERS_MIN, LandmarkTable
+from heliograph.discovery.brokers.messages import LIFETIME_S_MAX, BrokerAdvertisement
+from heliograph.discovery.soft_state import SoftState
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Address, Instant, LinkId
 
 NS_PER_S = 1_000_000_000
-MISSES_MAX = 4  # pings in a row without an answer before a broker counts as away
 SMOOTH = 4  # a new round trip counts a quarter
 NAMED_MAX = 2  # networks in a refusal, which has 200 characters
-
-Key = tuple[str, str]
-
-
-@dataclass(slots=True, eq=False)
-class Known:
-    """One broker, as a directory knows it."""
-
-    key: Key
-    advertisement: BrokerAdvertisement
-    address: Address | None  # where it hears datagrams; None: it was heard on a topic, and did not say
-    expires: Instant
-    cookie: bytes = NO_COOKIE  # that we show it with a request
-    proven: bool = False  # it answered a ping there not long ago; before that, nothing is repeated to it
-    round_trip_ns: int | None = None  # None: not measured, or away
-    pinged_at: Instant | None = None  # the ping that is under way
-    ponged_at: Instant = 0
-    misses: int = 0
-    link: int | None = None  # on which it made itself known, if it did so by TCP
-    told: frozenset[str] = frozenset()  # landmarks of which it was told …
-    told_at: Instant | None = None  # … and when
-    queued: bool = False  # it has its turn among those to be pinged
-
-    @property
-    def is_within_reach(self) -> bool:
-        """True if there is a way to ping it."""
-        return self.address is not None or self.link is not None
 
 
 class KnownBrokers:
@@ -60,86 +32,79 @@ class KnownBrokers:
 
     def __init__(self, config: DirectoryConfig) -> None:
         self._config = config
-        self._by_key: dict[Key, Known] = {}
-        self._by_address: dict[Address, dict[Key, Known]] = {}
-        self._expiries: list[tuple[Instant, Key]] = []  # a heap; entries of renewed brokers are stale
+        self._brokers: SoftState[Key, KnownBroker] = SoftState(config.brokers_max)
+        self._by_address: dict[Address, dict[Key, KnownBroker]] = {}
         self._islands: dict[str, list[tuple[int, Key]]] = {}  # measured brokers, nearest first
         self._turn = 0
-        self.landmarks = Landmarks()
+        self.landmarks = LandmarkTable()
         self.measured = 0  # how many answer pings
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._brokers)
 
     @property
     def islands(self) -> int:
         """How many groups of linked brokers there are."""
         return len(self._islands)
 
-    def at(self, address: Address) -> list[Known]:
+    def at(self, address: Address) -> list[KnownBroker]:
         """The brokers that hear datagrams there, as their advertisements say: all but one of them may be lies."""
         return list(self._by_address.get(address, {}).values())
 
-    def all(self) -> list[Known]:
+    def all(self) -> list[KnownBroker]:
         """Everybody."""
-        return list(self._by_key.values())
+        return self._brokers.values()
 
-    def get(self, key: Key) -> Known | None:
-        """The broker of that name and host."""
-        return self._by_key.get(key)
+    def get(self, key: Key) -> KnownBroker | None:
+        """The broker of that name, host and port."""
+        return self._brokers.get(key)
 
-    def add(self, advertisement: BrokerAdvertisement, source: Address | None, cookie: bytes, now: Instant) -> Known:
+    def add(
+        self, advertisement: BrokerAdvertisement, source: Address | None, cookie: bytes, now: Instant
+    ) -> KnownBroker:
         """Keep an advertisement. ProtocolError if it is unwanted, not newer than what is known, or one too many."""
         self._check_wanted(advertisement)
-        host = advertisement.host or (source[0] if source else "")
-        port = advertisement.ports.get("udp", 0)
+        key = _, host, port = key_of(advertisement, source)
         address = source if source and source[1] else (host, port) if host and port else None
-        key = (advertisement.broker, host)
-        expires = now + min(advertisement.lifetime_s, LIFETIME_S_MAX) * NS_PER_S
-        known = self._by_key.get(key)
+        known = self._brokers.get(key)
         if known is None:
-            if len(self._by_key) >= self._config.brokers_max:
+            if self._brokers.is_full:
                 raise ProtocolError(Reason.BROKERS_OVER_LIMIT, f"{self._config.brokers_max} brokers are known already")
-            known = self._by_key[key] = Known(key, advertisement, None, expires, cookie)
+            known = KnownBroker(key, advertisement, cookie)
             self._move(known, address)
         else:
             renewed = self._renew(known, advertisement, cookie)
-            if not known.proven and address is not None:  # one that answers keeps its place
+            if not known.proven and address is not None:  # a broker that answers pings keeps its address
                 self._move(known, address)
             if not renewed:
                 return known
-        known.expires = expires
-        heappush(self._expiries, (expires, key))
-        if len(self._expiries) > 4 * len(self._by_key) + 64:
-            self._expiries = sorted((known.expires, key) for key, known in self._by_key.items())
+        self._brokers.keep(key, known, now + min(advertisement.lifetime_s, LIFETIME_S_MAX) * NS_PER_S)
         self.landmarks.place(known)
         return known
 
-    def _renew(self, known: Known, advertisement: BrokerAdvertisement, cookie: bytes) -> bool:
+    def _renew(self, known: KnownBroker, advertisement: BrokerAdvertisement, cookie: bytes) -> bool:
         """Take a newer advertisement of a broker. The same one again, by another way, renews nothing: False."""
         age = (advertisement.incarnation, advertisement.number)
-        known_age = (known.advertisement.incarnation, known.advertisement.number)
-        if age < known_age:
+        if age < known.age:
             raise ProtocolError(Reason.ADVERTISEMENT_STALE, "a newer one is known")
-        if age == known_age:
-            known.cookie = known.cookie if any(known.cookie) else cookie
+        if age == known.age:
+            known.showed(cookie)
             return False
         round_trip_ns = known.round_trip_ns
         self._unmeasure(known)
-        known.advertisement = advertisement
-        known.cookie = cookie if any(cookie) else known.cookie
+        known.renewed(advertisement, cookie)
         if round_trip_ns is not None:
             self._measure(known, round_trip_ns)
         return True
 
-    def _move(self, known: Known, address: Address | None) -> None:
+    def _move(self, known: KnownBroker, address: Address | None) -> None:
         """It hears datagrams there from now on."""
         if known.address is not None:
             there = self._by_address[known.address]
             del there[known.key]
             if not there:
                 del self._by_address[known.address]
-        known.address = address
+        known.moved(address)
         if address is not None:
             self._by_address.setdefault(address, {})[known.key] = known
 
@@ -153,7 +118,7 @@ class KnownBrokers:
         proven: bool,
     ) -> None:
         """A broker goes. If it is not proven, it says so on its link, or with the cookie that only it and we know."""
-        known = self._by_key.get((advertisement.broker, advertisement.host or (source[0] if source else "")))
+        known = self._brokers.get(key_of(advertisement, source))
         if known is None or advertisement.incarnation < known.advertisement.incarnation:
             raise ProtocolError(Reason.ADVERTISEMENT_STALE, "it is not known, or was started again since")
         same = (link is not None and link == known.link) or (any(cookie) and cookie == known.cookie)
@@ -164,6 +129,7 @@ class KnownBrokers:
     def reload(self, config: DirectoryConfig) -> None:
         """Keep from now on what these settings want, and forget the rest."""
         self._config = config
+        self._brokers.limit(config.brokers_max)
         for known in self.all():
             try:
                 self._check_wanted(known.advertisement)
@@ -179,33 +145,29 @@ class KnownBrokers:
 
     # -- distances --------------------------------------------------------------------------------------------------
 
-    def ponged(self, known: Known, round_trip_ns: int) -> None:
+    def ponged(self, known: KnownBroker, round_trip_ns: int, now: Instant) -> None:
         """It answered a ping."""
         before = known.round_trip_ns
         self._unmeasure(known)
-        known.misses = 0
-        known.proven = True
+        known.ponged(now)
         self._measure(known, round_trip_ns if before is None else before + (round_trip_ns - before) // SMOOTH)
 
-    def missed(self, known: Known) -> None:
-        """It did not; if that happens again and again, it is away until it answers."""
-        known.misses += 1
-        if known.misses >= MISSES_MAX:
+    def missed(self, known: KnownBroker) -> None:
+        """It did not answer a ping; after several in a row it counts as away until it answers."""
+        if known.missed():
             self._unmeasure(known)
 
-    def doubt(self, known: Known) -> None:
-        """It has not answered for long, or is not where it answered: it has to be proven anew."""
+    def doubt(self, known: KnownBroker) -> None:
+        """It has not answered for long, or is not where it answered: it has to be proven again."""
         self._unmeasure(known)
-        known.proven = False
-        known.misses = 0
-        known.pinged_at = None
+        known.doubted()
 
-    def _measure(self, known: Known, round_trip_ns: int) -> None:
+    def _measure(self, known: KnownBroker, round_trip_ns: int) -> None:
         self.measured += 1
-        known.round_trip_ns = round_trip_ns
+        known.measured(round_trip_ns)
         insort(self._islands.setdefault(known.advertisement.island, []), (round_trip_ns, known.key))
 
-    def _unmeasure(self, known: Known) -> None:
+    def _unmeasure(self, known: KnownBroker) -> None:
         if known.round_trip_ns is None:
             return
         self.measured -= 1
@@ -213,7 +175,7 @@ class KnownBrokers:
         del island[bisect_left(island, (known.round_trip_ns, known.key))]
         if not island:
             del self._islands[known.advertisement.island]
-        known.round_trip_ns = None
+        known.measured(None)
 
     def tend_landmarks(self) -> None:
         """Where there are many brokers, some of them are landmarks for the others."""
@@ -222,17 +184,17 @@ class KnownBrokers:
 
     def expire(self, now: Instant) -> None:
         """Forget those that were not renewed."""
-        while self._expiries and self._expiries[0][0] <= now:
-            _, key = heappop(self._expiries)
-            known = self._by_key.get(key)
-            if known is None or known.expires > now:
-                continue
-            self._forget(known)
+        for known in self._brokers.expire(now):
+            self._clean_up(known)
 
-    def _forget(self, known: Known) -> None:
+    def _forget(self, known: KnownBroker) -> None:
+        self._brokers.forget(known.key)
+        self._clean_up(known)
+
+    def _clean_up(self, known: KnownBroker) -> None:
+        """Remove a broker that is not kept any more from every index."""
         self._unmeasure(known)
         self.landmarks.forget(known)
-        del self._by_key[known.key]
         self._move(known, None)
 
     # -- choosing ---------------------------------------------------------------------------------------------------
@@ -249,7 +211,7 @@ class KnownBrokers:
 
     def networks_in_words(self) -> str:
         """Some of the networks that are known by a name."""
-        found = dict.fromkeys(self._by_key[one[0][1]].advertisement.network for one in self._islands.values())
+        found = dict.fromkeys(self._brokers[one[0][1]].advertisement.network for one in self._islands.values())
         names = sorted(filter(None, found))
         return f"; there is {', '.join(names[:NAMED_MAX])}{' …' if len(names) > NAMED_MAX else ''}" if names else ""
 
@@ -257,10 +219,10 @@ class KnownBrokers:
         """The islands of a network; linked brokers are of one network. "": all of them."""
         if not network:
             return self._islands
-        named = self._by_key
+        named = self._brokers
         return {name: one for name, one in self._islands.items() if named[one[0][1]].advertisement.network == network}
 
-    def ends(self, budget: int, network: str = "") -> list[Known]:
+    def ends(self, budget: int, network: str = "") -> list[KnownBroker]:
         """Whom to hand a request to: the nearest and the farthest of each island, so that it spreads from both ends.
 
         Unlinked brokers are islands of one, so all of them get it. Where there are more islands than answers are
@@ -277,24 +239,29 @@ class KnownBrokers:
             island = islands[name]
             keys[island[0][1]] = None
             keys[island[-1][1]] = None
-        return [self._by_key[key] for key in keys]
+        return [self._brokers[key] for key in keys]
 
-    def several(self, budget: int, network: str = "") -> list[Known]:
+    def several(self, budget: int, network: str = "") -> list[KnownBroker]:
         """When a request is repeated, the ends may be to blame: brokers all along each island."""
         islands = self._of(network)
         found = dict.fromkeys(self.ends(budget, network))
         each = max(1, budget // max(1, len(islands)))
         for island in list(islands.values())[:budget]:
             step = max(1, len(island) // each)
-            found.update(dict.fromkeys(self._by_key[key] for _, key in island[::step][:each]))
+            found.update(dict.fromkeys(self._brokers[key] for _, key in island[::step][:each]))
         return list(found)[: 2 * budget]
 
-    def everybody(self, budget: int, network: str = "") -> list[Known]:
+    def everybody(self, budget: int, network: str = "") -> list[KnownBroker]:
         """The nearest brokers, whatever their island, as many as answers are wanted."""
         found = sorted(entry for island in self._of(network).values() for entry in island)
-        return [self._by_key[key] for _, key in found[:budget]]
+        return [self._brokers[key] for _, key in found[:budget]]
 
-    def nearest(self, count: int) -> list[Known]:
+    def nearest(self, count: int) -> list[KnownBroker]:
         """The nearest broker of each island, nearest first."""
         firsts = sorted(island[0] for island in list(self._islands.values())[:count])
-        return [self._by_key[key] for _, key in firsts]
+        return [self._brokers[key] for _, key in firsts]
+
+
+def _key(advertisement: BrokerAdvertisement, source: Address | None) -> Key:
+    host = advertisement.host or (source[0] if source else "")
+    return advertisement.broker, host, advertisement.ports.get("udp", 0)

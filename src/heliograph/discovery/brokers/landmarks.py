@@ -1,13 +1,13 @@
-"""Landmarks: a few brokers far from each other, by which a directory tells who is near whom.
+"""Landmarks: a few brokers far from each other, by which a directory knows which brokers are near a requester.
 
 In:    known brokers, and how far each says it is from the landmarks.
-Out:   the landmarks; who has to be told of them; the brokers near to a requester that measured its distances too.
+Out:   the landmarks; which brokers have to be told of them; the brokers near a requester that measured its distances.
 State: at most LANDMARKS_MAX of them; each placed broker in a cell by its distances to the first two.
 Not here: measuring (measuring.py), what is sent (directory.py).
 
-In a network of thousands not everybody can answer, so the answers that a request asks for should be those of near
-brokers. A directory knows only how far brokers are from itself: a ring. But whoever is as far from each of four corners
-as the requester is, is where the requester is. A broker that lies about its distances gets itself pinged, not chosen.
+In a network of thousands of brokers not all can answer a request, so near brokers should. A directory knows only how
+far each broker is from itself, which places the broker on a ring. But a broker that is as far from each of four
+landmarks as the requester is near the requester. A broker that lies about its distances is pinged, but not chosen.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import sqrt
-from typing import TYPE_CHECKING
 
 from heliograph.discovery.brokers.config import written
+from heliograph.discovery.brokers.known_broker import Key, KnownBroker
 from heliograph.discovery.brokers.measuring import COMMON_MIN, apart
 from heliograph.machine import Instant
-
-if TYPE_CHECKING:
-    from heliograph.discovery.brokers.known import Key, Known
 
 NS_PER_S = 1_000_000_000
 BROKERS_MIN = 50  # in a smaller network everybody answers
@@ -37,12 +34,12 @@ SCAN_MAX = 256  # brokers that are compared: where more are so close together, a
 Cell = tuple[int, int]
 
 
-class Landmarks:
+class LandmarkTable:
     """The landmarks of one directory."""
 
     def __init__(self) -> None:
-        self._chosen: dict[str, Known] = {}  # by the address as it is written; the first two make the cells
-        self._cells: dict[Cell, dict[Key, Known]] = {}
+        self._chosen: dict[str, KnownBroker] = {}  # by the address as it is written; the first two make the cells
+        self._cells: dict[Cell, dict[Key, KnownBroker]] = {}
         self._cell_of: dict[Key, Cell] = {}
 
     @property
@@ -51,7 +48,7 @@ class Landmarks:
         return list(self._chosen)
 
     @property
-    def brokers(self) -> list[Known]:
+    def brokers(self) -> list[KnownBroker]:
         """The landmarks themselves."""
         return list(self._chosen.values())
 
@@ -73,7 +70,7 @@ class Landmarks:
             self._drop(address)
         return len(self._chosen) < LANDMARKS_MAX
 
-    def choose(self, everybody: Sequence[Known]) -> None:
+    def choose(self, everybody: Sequence[KnownBroker]) -> None:
         """Choose one more, far from the others, once enough brokers know how far they are from those."""
         sample = [one for one in everybody[:: max(1, len(everybody) // SAMPLE)] if _can_be_pinged(one)]
         if not self._chosen:
@@ -85,13 +82,13 @@ class Landmarks:
         if best is not None and best.address is not None:
             self._chosen[written(best.address)] = best
 
-    def _knows(self, known: Known) -> bool:
+    def _knows(self, known: KnownBroker) -> bool:
         return self._chosen.keys() <= known.advertisement.distances.keys()
 
     def _keys(self) -> list[Key]:
         return [known.key for known in self._chosen.values()]
 
-    def _loneliness(self, known: Known) -> int:
+    def _loneliness(self, known: KnownBroker) -> int:
         """How far it is from the nearest landmark."""
         return min(known.advertisement.distances[address] for address in self._chosen)
 
@@ -101,7 +98,7 @@ class Landmarks:
             self._cell_of.clear()
         del self._chosen[address]
 
-    def is_to_be_told(self, known: Known, now: Instant) -> bool:
+    def is_to_be_told(self, known: KnownBroker, now: Instant) -> bool:
         """True if a broker should measure its distances: anew, or to a landmark that it does not know of."""
         if not self._chosen or not any(known.cookie):
             return False
@@ -109,7 +106,7 @@ class Landmarks:
 
     # -- who is where -----------------------------------------------------------------------------------------------
 
-    def place(self, known: Known) -> None:
+    def place(self, known: KnownBroker) -> None:
         """A broker said how far it is from landmarks."""
         self.forget(known)
         cell = self._cell(known.advertisement.distances)
@@ -117,7 +114,7 @@ class Landmarks:
             self._cells.setdefault(cell, {})[known.key] = known
             self._cell_of[known.key] = cell
 
-    def forget(self, known: Known) -> None:
+    def forget(self, known: KnownBroker) -> None:
         """It is gone, or moves."""
         cell = self._cell_of.pop(known.key, None)
         if cell is not None:
@@ -133,13 +130,13 @@ class Landmarks:
             return None
         return distances[first_two[0]] // CELL_US, distances[first_two[1]] // CELL_US
 
-    def near(self, distances: Mapping[str, int], count: int) -> list[Known]:
+    def near(self, distances: Mapping[str, int], count: int) -> list[KnownBroker]:
         """The brokers that see the landmarks most as these distances do, nearest first."""
         here = self._cell(distances)
         if here is None:
             return []
         wanted = {address: distances[address] for address in self._chosen if address in distances}
-        best: list[tuple[float, Key, Known]] = []  # a heap: the worst of them first, as its distance is below 0
+        best: list[tuple[float, Key, KnownBroker]] = []  # a heap: the worst of them first, as its distance is below 0
         seen = 0
         for ring, there in self._around(here):
             for known in there:
@@ -155,7 +152,7 @@ class Landmarks:
                 break
         return [known for _, _, known in sorted(best, key=lambda one: (-one[0], one[1]))]
 
-    def _around(self, here: Cell) -> Iterator[tuple[int, list[Known]]]:
+    def _around(self, here: Cell) -> Iterator[tuple[int, list[KnownBroker]]]:
         """The brokers of this cell, and of the cells so many steps around it; in a small network everybody at once."""
         if self.placed <= SCAN_MAX:
             yield RINGS_MAX, [known for there in self._cells.values() for known in there.values()]
@@ -165,7 +162,7 @@ class Landmarks:
             yield ring, [known for there in cells for known in there.values()]
 
 
-def _can_be_pinged(known: Known) -> bool:
+def _can_be_pinged(known: KnownBroker) -> bool:
     return known.round_trip_ns is not None and known.address is not None and known.link is None
 
 

@@ -1,4 +1,4 @@
-"""Measuring: how far somebody is from each landmark, and what two such sets of distances say of each other.
+"""Measuring: measures the distance to each landmark, and compares two such sets of distances.
 
 In:    addresses of landmarks, pongs, time.
 Out:   pings, a few of each landmark, a millisecond apart; when it is over, the distances.
@@ -17,7 +17,8 @@ from math import sqrt
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import written
-from heliograph.discovery.brokers.messages import COOKIE_BYTES, Ping
+from heliograph.discovery.brokers.messages import Ping
+from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.machine import Address, Instant, Timers
 
 NS_PER_MS = 1_000_000

@@ -1,4 +1,4 @@
-"""Messages: what finders, directories and brokers say to each other, in datagrams, on topics and on links.
+"""Messages: what searches, directories and brokers say to each other, in datagrams, on topics and on links.
 
 In:    fields, or bytes from anybody.
 Out:   bytes, or a Message; ProtocolError where the bytes are none.
@@ -28,6 +28,8 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from heliograph.discovery.cookies import COOKIE_BYTES
+from heliograph.discovery.signatures import SEALED, SIGNED
 from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Network
 from heliograph.wire.frames import Kind as FrameKind
@@ -36,13 +38,12 @@ from heliograph.wire.limits import HEAD_BYTES
 HEAD = Struct("<3sBBBHH16s")
 MAGIC = b"HGD"
 VERSION = 1
-COOKIE_BYTES = 16
 NO_COOKIE = bytes(COOKIE_BYTES)
 DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 less the heads of IPv6 and UDP
 LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
 CHALLENGE_BYTES = 128  # three times this has room for a signed request with its cookie, which answers a challenge
-RESPONSE_BYTES = 640  # three times this has room for six pings: so many a finder may lose before the first pong
+RESPONSE_BYTES = 640  # three times this has room for six pings: so many a search may lose before the first pong
 LIFETIME_S_MAX = 600  # of a broker advertisement: a directory forgets a broker that is silent for longer
 
 DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
@@ -100,8 +101,8 @@ class Kind(IntEnum):
 class Flag(IntFlag):
     """Flags of a message."""
 
-    SIGNED = 1  # the body stands in a signed envelope (trust/envelope.py)
-    SEALED = 2  # and that, or the body, under a seal for its receiver (trust/sealing.py)
+    SIGNED = SIGNED  # the body stands in a signed envelope (trust/envelope.py)
+    SEALED = SEALED  # and that, or the body, under a seal for its receiver (trust/sealing.py)
 
 
 FLAGS_KNOWN = int(Flag.SIGNED | Flag.SEALED)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig
-from heliograph.discovery.brokers.result import Result, finding_of
+from heliograph.discovery.brokers.result import SearchResult, finding_of
 from heliograph.errors import Reason
 from heliograph.model.identity import network_in_words
 
@@ -75,14 +75,14 @@ def in_words(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) 
     return "; ".join(texts) + (f"; and {more} more" if more else "")
 
 
-def refusal(candidates: Iterable[Candidate], config: DiscoveryConfig, *, listed: bool) -> Result | None:
+def refusal(candidates: Iterable[Candidate], config: DiscoveryConfig, *, listed: bool) -> SearchResult | None:
     """The end of a search that must not choose, because brokers of several networks have answered; else None."""
     if config.network is not None or not config.is_choosy:
         return None
     found = by_network(candidates, listed=listed and not config.is_implied)
     if len(found) < 2:
         return None
-    return Result(
+    return SearchResult(
         reason=Reason.NETWORKS_SEVERAL,
         text=several(found, config.transports),
         findings=tuple(finding_of(one, config.transports) for members in found.values() for one in members),

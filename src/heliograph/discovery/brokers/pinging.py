@@ -1,9 +1,9 @@
-"""Pinging: how far each of a target set really is.
+"""Pinging: measures the round trip to each candidate of a target set.
 
 In:    candidates, pongs, time.
 Out:   pings, several of each in parallel, one after another; when it is over.
-State: which ping is under way to whom.
-Not here: whom to ping and whom to take (selection.py).
+State: which pings are under way to which candidates.
+Not here: which candidates to ping and which one to take (selection.py).
 Paper: [brokers] §6: a ping carries the requester's own timestamp, so no clocks have to agree.
 
 A broker gets its next ping as soon as it has answered the last one; where many are wanted, a few are under way. It is
@@ -23,7 +23,8 @@ from hashlib import sha256
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig, is_number
-from heliograph.discovery.brokers.messages import COOKIE_BYTES, Ping
+from heliograph.discovery.brokers.messages import Ping
+from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.machine import Address, Instant, Timers
 
 NS_PER_MS = 1_000_000
@@ -69,7 +70,7 @@ class Pinging:
         """Ping all."""
         self._timers.set("pinging", now + self._config.ping_ms * NS_PER_MS, self._end)
         for candidate in self._targets:
-            candidate.target = True
+            candidate.chosen_to_ping()
             self._ping_some(candidate, now)
         self._look(now)
 
@@ -86,12 +87,12 @@ class Pinging:
         if address != candidate.datagrams and address != candidate.named:
             return True  # from where it is not measured any more
         if address == candidate.named and not candidate.at_named:
-            candidate.at_named, candidate.round_trips_ns = True, []  # late, but it does answer
+            candidate.name_answers()  # late, but it does
         if self._is_first_there(candidate, address, now - sent):
             self._ping_some(candidate, now)
             self._look(now)
             return True
-        candidate.round_trips_ns.append(now - sent)
+        candidate.ponged(now - sent)
         if len(candidate.round_trips_ns) >= self._pings or self._is_farther(candidate):
             self._rest(candidate)
         elif candidate.pings < self._pings or self._waiting.get(candidate) == sent:  # else others are under way
@@ -107,8 +108,7 @@ class Pinging:
             return first
         if candidate.named is None or candidate.seen_ns is not None or candidate in self._unheard:
             return False
-        candidate.seen_ns = took_ns
-        candidate.at_named = True
+        candidate.answered_where_seen(took_ns)
         self._prove(candidate.named)
         return True
 
@@ -119,7 +119,7 @@ class Pinging:
             return
         self._count += 1
         nonce = sha256(self._secret + self._count.to_bytes(4, "big")).digest()[:COOKIE_BYTES]
-        candidate.pings += 1
+        candidate.pinged()
         self._open[nonce] = (candidate, address, now)
         self._waiting[candidate] = now
         self._send(address, messages.write(Ping(now), nonce))

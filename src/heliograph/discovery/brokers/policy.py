@@ -1,4 +1,4 @@
-"""Policy: does this broker answer that requester?
+"""The answer policy: decides whether this broker answers a requester.
 
 In:    a request, the address it came from, who proved to have sent it.
 Out:   nothing where it answers; ProtocolError with the reason where it stays silent.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.chains import Holder
 
 
-class Policy:
+class AnswerPolicy:
     """One broker's will."""
 
     def __init__(self, config: ResponderConfig) -> None:

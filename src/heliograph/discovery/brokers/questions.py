@@ -5,7 +5,8 @@ Out:   SERVICE frames with the answer, or with the reason for a refusal.
 State: the digest of the token.
 Not here: the reports (directory.py), where the token lies (live/runtime.py), asking (cli/bdn.py).
 
-The words are those of a broker's admin service. But a directory has no sessions: each question brings its proof.
+The questions have the form of a broker's admin service. But a directory has no sessions, so each question carries the
+token.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _decode = msgspec.json.Decoder(Question).decode
 
 
 class Questions:
-    """Answers those who show the token of this run."""
+    """Answers askers that show the token of this run."""
 
     def __init__(self, digest: bytes, report: Callable[[str], Any]) -> None:
         self._digest = digest

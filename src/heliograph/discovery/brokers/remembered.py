@@ -3,7 +3,7 @@
 In:    the target set of a search and the wall time; or the bytes of a file.
 Out:   bytes to be written down; the brokers that are not too long ago.
 State: none.
-Not here: the file (live/ writes it, atomically), asking them (finder.py).
+Not here: the file (live/ writes it, atomically), asking them (search.py).
 Paper: [brokers] §7.
 """
 

@@ -1,14 +1,15 @@
-"""The responder: a service at each broker that answers those who look for one, and makes the broker known.
+"""The responder: a service at each broker that answers requests for a broker, and advertises its own broker.
 
 In:    datagrams (requests, pings, what a directory spreads); the topics of broker discovery; samples of usage (tell).
 Out:   responses straight to the requester; requests on the topic; broker advertisements; pongs.
-State: the last request ids, how often each source asked, the broker's standing.
-Not here: who is answered (policy.py), what is said of the broker (standing.py), the directory (directory.py).
+State: the last request ids, how often each source asked; its parts have the rest.
+Not here: which requesters are answered (policy.py), writing answers (response_sender.py), what is said of the broker
+       (status.py), advertisements (advertisement_sender.py), the directory (directory.py).
 Paper: [brokers] §4 and §5.
 
-Whoever asks by datagram gets nothing but a cookie until it has shown that cookie: then its address is proven, the
-request spreads on the topic, and every broker that hears it there answers straight to that address. What a broker hears
-on the topic was proven by whoever put it there, and only brokers and directories may.
+A party that asks by datagram gets only a cookie until it has shown that cookie: then its address is proven, the request
+spreads on the topic, and every broker that hears it there answers straight to that address. The address of a request on
+the topic was proven by the party that published it, and only brokers and directories may publish there.
 """
 
 from __future__ import annotations
@@ -22,37 +23,35 @@ from msgspec.structs import replace as replace_body
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import Advertiser, DirectoriesFound, Withdraw
-from heliograph.discovery.brokers.buckets import Buckets
+from heliograph.discovery.brokers.advertisement_sender import AdvertisementSender
 from heliograph.discovery.brokers.config import GROUP_SOCKET, RESPONDER, SOCKET, ResponderConfig, address_of, written
-from heliograph.discovery.brokers.cookies import Cookies
 from heliograph.discovery.brokers.messages import (
     ADVERTISEMENT_TOPIC,
     ANNOUNCEMENT_TOPIC,
     GROUP_BYTES,
     ON_TOPIC,
-    RELAY_TOPIC,
     REQUEST_TOPIC,
     Announcement,
-    BrokerAdvertisement,
     Certificate,
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    DiscoveryResponse,
     Kind,
     Landmarks,
     Message,
     Ping,
     Pong,
-    Relay,
     Spread,
 )
-from heliograph.discovery.brokers.policy import Policy, is_among
-from heliograph.discovery.brokers.repeats import Repeats
+from heliograph.discovery.brokers.policy import AnswerPolicy, is_among
+from heliograph.discovery.brokers.response_sender import ResponseSender
 from heliograph.discovery.brokers.signing import Signing
-from heliograph.discovery.brokers.standing import Standing, UsageSample
+from heliograph.discovery.brokers.status import BrokerStatus, UsageSample
 from heliograph.discovery.brokers.surveyor import Surveyor
 from heliograph.discovery.brokers.uplinks import Uplinks
+from heliograph.discovery.buckets import Buckets
+from heliograph.discovery.cookies import Cookies
+from heliograph.discovery.repeats import Repeats
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -72,7 +71,6 @@ from heliograph.services.broker_session import BrokerSession
 from heliograph.wire.frames import Frame
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it
-    from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
@@ -90,23 +88,30 @@ class Responder:
         self._incarnation = incarnation
         self._outbox = Outbox()
         self._timers = Timers()
+        self._counts: Counter[str] = Counter()
         self._secret = sha256(f"{seed}/{incarnation}/responder".encode()).digest()
         self._cookies = Cookies(seed, "requester")
         self._directory_cookies = Cookies(seed, "directory")
         self._buckets = Buckets(config.rate_per_s, config.burst, config.sources_max)
         self._repeats: Repeats[None] = Repeats(config.requests_remembered)
         self._signing = Signing(keyring, required=False)
-        self._policy = Policy(config)
-        self._standing = Standing()
+        self._policy = AnswerPolicy(config)
+        self._status = BrokerStatus()
         self._advertiser = Advertiser(config, broker, incarnation)
         links = [address for text in config.directory_links if (address := address_of(text)) is not None]
         self._surveyor = Surveyor(self._secret, self._timers, self._send, self._surveyed)
         self._uplinks = Uplinks(links, self._outbox, self._timers, self._heard_from_directory)
         self._session: BrokerSession | None = None
-        self._advertised_at: Instant = 0
-        self._withdrawn = False  # the broker goes: it takes nobody any more
         self._port = 0  # of our datagram socket; 0: it is not open
-        self._counts: Counter[str] = Counter()
+        topics = ([ADVERTISEMENT_TOPIC] if config.public else []) + [topic.encode() for topic in config.topics]
+        self._advertisements = AdvertisementSender(
+            *(self._advertiser, self._status, self._signing, self._directory_cookies, self._uplinks),
+            *(self._outbox, self._timers, self._counts, lambda: self._session, tuple(topics)),
+        )
+        self._responses = ResponseSender(
+            *(config, broker, incarnation, self._status, self._signing, self._outbox, self._counts),
+            lambda: self._session,
+        )
 
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
@@ -114,11 +119,10 @@ class Responder:
         """The broker is there: listen on the topics of discovery. Or a directory that we dialled."""
         if peer.transport != "pipe":
             self._uplinks.attach(link, peer)
-            self._advertise(now)
+            self._advertisements.advertise(now)
             return
-        session = self._session = BrokerSession(
-            link, self._outbox, self._secret, serve=self._serve, warned=self._withdraw
-        )
+        withdraw = self._advertisements.withdraw
+        session = self._session = BrokerSession(link, self._outbox, self._secret, serve=self._serve, warned=withdraw)
         session.hello(RESPONDER)
         session.subscribe(REQUEST_TOPIC, self._heard_request)
         session.subscribe(ANNOUNCEMENT_TOPIC, self._heard_announcement)
@@ -131,7 +135,7 @@ class Responder:
             self._uplinks.detach(link)
             return
         self._session = None
-        self._standing.willing = False
+        self._status.stopped()
         self._timers.cancel("sample")
         self._timers.cancel("advertise")
 
@@ -153,17 +157,17 @@ class Responder:
     def _sample(self, now: Instant) -> None:
         if self._session is not None:
             self._session.order({"do": "report", "question": "usage"}, self._sampled)
-            wait_ms = self._config.sample_ms if self._standing.ports else FIRST_SAMPLE_MS
+            wait_ms = self._config.sample_ms if self._status.ports else FIRST_SAMPLE_MS
             self._timers.set("sample", now + wait_ms * NS_PER_MS, self._sample)
 
     def _sampled(self, report: Any, now: Instant) -> None:
-        before = (self._standing.willing, self._standing.island, dict(self._standing.ports))
-        self._standing.heard(report, self._port, now)
+        before = (self._status.willing, self._status.island, dict(self._status.ports))
+        self._status.heard(report, self._port, now)
         if isinstance(report, dict) and report["draining"]:
-            self._withdraw(now)
+            self._advertisements.withdraw(now)
             return
-        if (self._standing.willing, self._standing.island, self._standing.ports) != before:
-            self._advertise(now)  # it is new, or stands elsewhere: directories should not wait for the renewal
+        if (self._status.willing, self._status.island, self._status.ports) != before:
+            self._advertisements.advertise(now)  # at once: directories should know where it is
 
     def _serve(self, frame: Frame, now: Instant) -> None:
         """A request of a client to this service: a chain of certificates that does not fit a datagram."""
@@ -197,14 +201,15 @@ class Responder:
                     self._receive_spread(source, message, now)
                 case Kind.LANDMARKS:
                     self._check_directory(source, message, now)
-                    self._measure(messages.decode(Landmarks, message.body), now)
+                    self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
                 case Kind.PONG:
-                    self._receive_pong(message, now)
+                    if not self._surveyor.receive(message.cookie, now):
+                        raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
                 case Kind.CERTIFICATE_REQUEST:
                     self._send_chain(source, self._chain(message))
                 case Kind.CERTIFICATE:
                     chain = messages.decode(Certificate, message.body).chain
-                    self._signing.learn(chain, self._standing.wall_ns(now))
+                    self._signing.learn(chain, self._status.wall_ns(now))
                 case _:
                     raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
         except ProtocolError as error:
@@ -245,7 +250,7 @@ class Responder:
             spread = messages.decode(Spread, message.body)
             self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
         elif message.kind is Kind.LANDMARKS:
-            self._measure(messages.decode(Landmarks, message.body), now)
+            self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
         else:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
 
@@ -262,69 +267,28 @@ class Responder:
         claimed = self._signing.glance(message, DiscoveryRequest)
         if not self._repeats.is_new(claimed.id, claimed.attempt):
             raise ProtocolError(Reason.REQUEST_REPEATED)
-        wall_ns = self._standing.wall_ns(now)
+        wall_ns = self._status.wall_ns(now)
         request, holder = self._signing.read(message, DiscoveryRequest, wall_ns)
         self._signing.check_fresh(request, holder, wall_ns)
         self._repeats.add(request.id, request.attempt, None)
-        other = bool(request.network) and request.network != self._standing.network
+        other = bool(request.network) and request.network != self._status.network
         if onward and not other and self._session is not None:
             whole = replace(self._signing.opened(message), chain=self._signing.chain_for(message))
             spread = replace_body(spread, request=messages.bare(whole))
             self._session.publish(REQUEST_TOPIC, messages.write(spread, pad=False))
             self._counts["spread"] += 1
         self._policy.check(spread.host, holder)
-        if not self._standing.willing or self._withdrawn:
+        if not self._status.willing or self._advertisements.withdrawn:
             raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
         if other and request.role == "broker":
             raise ProtocolError(Reason.NETWORK_OTHER, "it could not be linked")
         if request.role == "broker" and request.requester == self._broker:
             raise ProtocolError(Reason.NAME_TAKEN, "a broker does not join itself")
         if not spread.last and not is_among(
-            request.id, request.attempt, self._broker, self._standing.brokers, request.budget
+            request.id, request.attempt, self._broker, self._status.brokers, request.budget
         ):
             raise ProtocolError(Reason.BUDGET_SPENT)
-        self._respond(request, holder, spread, now)
-
-    def _respond(self, request: DiscoveryRequest, holder: Holder | None, spread: Spread, now: Instant) -> None:
-        timestamp_ns, error_ns = self._standing.network_ns(now)
-        standing, config = self._standing, self._config
-        response = DiscoveryResponse(
-            id=request.id,
-            attempt=request.attempt,
-            broker=self._broker,
-            incarnation=self._incarnation,
-            host=config.advertise_host,
-            ports=standing.ports,
-            address=standing.address,
-            geography=config.geography,
-            institution=config.institution,
-            timestamp_ns=timestamp_ns,
-            error_ns=error_ns,
-            usage=standing.usage,
-            island=standing.island,
-            brokers=standing.brokers,
-            distances=standing.distances,
-            network=standing.network,
-            settling=standing.is_settling(now),
-            before=standing.before(now),
-        )
-        message = self._signing.message(response, recipient=holder if request.sealed else None)
-        self._counts["answered"] += 1
-        self._send((spread.host, spread.port), messages.pack(message))
-        if spread.relay:
-            self._relay(request.id, message, spread)
-
-    def _relay(self, id: bytes, message: Message, spread: Spread) -> None:
-        """The requester hears nothing from brokers: let the directory that it does hear pass the answer on."""
-        self._counts["relayed"] += 1
-        data = messages.write(Relay(id, messages.bare(message)))
-        address = address_of(spread.relay)
-        if address is None and self._session is not None:
-            self._session.publish(RELAY_TOPIC + spread.by.encode(), data)
-        elif address is not None:
-            fits = len(data) <= messages.DATAGRAM_BYTES_MAX
-            brief = replace(message, chain=b"")  # whoever needs the chain asks the directory for it
-            self._send(address, data if fits else messages.write(Relay(id, messages.bare(brief))))
+        self._responses.send(request, holder, spread, now)
 
     def _receive_ping(self, source: Address, message: Message, now: Instant) -> None:
         self._advertiser.heard(source, now)
@@ -332,18 +296,9 @@ class Responder:
         self._counts["pinged"] += 1
         self._send(source, messages.write(Pong(ping.sent_ns, self._broker), message.cookie))
 
-    # -- landmarks --------------------------------------------------------------------------------------------------
-
-    def _measure(self, told: Landmarks, now: Instant) -> None:
-        self._surveyor.told(told.landmarks, now)
-
-    def _receive_pong(self, message: Message, now: Instant) -> None:
-        if not self._surveyor.receive(message.cookie, now):
-            raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
-
     def _surveyed(self, now: Instant) -> None:
-        self._standing.distances = dict(self._surveyor.distances)
-        self._advertise(now)
+        self._status.surveyed(self._surveyor.distances)
+        self._advertisements.advertise(now)
 
     # -- chains -----------------------------------------------------------------------------------------------------
 
@@ -355,45 +310,16 @@ class Responder:
         if chain and len(data) <= messages.DATAGRAM_BYTES_MAX:
             self._send(source, data)
 
-    # -- advertisements ---------------------------------------------------------------------------------------------
-
-    def _advertise(self, now: Instant) -> None:
-        """Say where we are to every directory: by datagram to those we know, on topics to the others."""
-        self._timers.set("advertise", now + self._advertiser.wait_ns(now), self._advertise)
-        if self._standing.ports and self._session is not None and not self._withdrawn:
-            self._advertised_at = now
-            self._tell_directories(self._advertiser.next(self._standing), now)
-            self._counts["advertised"] += 1
-
-    def _withdraw(self, now: Instant) -> None:
-        """The broker drains or stops: say so to those who would send somebody here."""
-        if self._withdrawn:
-            return
-        self._withdrawn = True
-        if self._counts["advertised"]:
-            self._tell_directories(self._advertiser.next(self._standing, withdrawn=True), now)
-
-    def _tell_directories(self, advertisement: BrokerAdvertisement, now: Instant) -> None:
-        assert self._session is not None
-        message = self._signing.message(advertisement)
-        for address in self._advertiser.directories(now):
-            cookie = self._directory_cookies.of(address, self._advertised_at)  # a withdrawal shows the last one
-            self._send(address, messages.pack(replace(message, cookie=cookie)))
-        self._uplinks.say_to_all(messages.pack(message, pad=False))
-        topics = [ADVERTISEMENT_TOPIC] if self._config.public else []
-        for topic in (*topics, *(topic.encode() for topic in self._config.topics)):
-            self._session.publish(topic, messages.pack(message, pad=False))
-
     def _heard_announcement(self, publication: Publication, now: Instant) -> None:
         """A private directory is there; we may make ourselves known to it."""
         try:
             message = messages.unpack(publication.payload, padded=False)
-            announcement, _ = self._signing.read(message, Announcement, self._standing.wall_ns(now))
+            announcement, _ = self._signing.read(message, Announcement, self._status.wall_ns(now))
         except ProtocolError as error:
             self._count(error)
             return
         if self._advertiser.announced(announcement, now):
-            self._advertise(now)
+            self._advertisements.advertise(now)
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
@@ -401,12 +327,12 @@ class Responder:
         """UsageSample, DirectoriesFound, Withdraw; SocketOpened and SocketFailed from the driver."""
         match command:
             case UsageSample():
-                self._standing.sampled(command, now)
+                self._status.sampled(command, now)
             case DirectoriesFound(addresses):
                 if self._advertiser.found(addresses):
-                    self._advertise(now)
+                    self._advertisements.advertise(now)
             case Withdraw():
-                self._withdraw(now)
+                self._advertisements.withdraw(now)
             case SocketOpened(name, (_, port)) if name == SOCKET:
                 self._port = port
                 self._sample(now)
@@ -417,7 +343,7 @@ class Responder:
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """What the wall clock says."""
-        self._standing.clock(wall_ns, now)
+        self._status.clock(wall_ns, now)
 
     def wake(self, now: Instant) -> None:
         """Time has passed."""
@@ -443,9 +369,9 @@ class Responder:
             raise UsageError("a responder reports its overview only")
         return {
             "broker": self._broker,
-            "willing": self._standing.willing and not self._withdrawn,
-            "island": self._standing.island,
-            "brokers": self._standing.brokers,
+            "willing": self._status.willing and not self._advertisements.withdrawn,
+            "island": self._status.island,
+            "brokers": self._status.brokers,
             "remembered": len(self._repeats),
             "sources": len(self._buckets),
             "counts": dict(sorted(self._counts.items())),

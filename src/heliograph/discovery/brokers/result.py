@@ -1,7 +1,7 @@
 """The result of a search: which broker, why, what else there was, and what was tried.
 
-In:    candidates and what the finder counted.
-Out:   Result, frozen; the same as plain values for JSON.
+In:    candidates and what the search counted.
+Out:   SearchResult, frozen; the same as plain values for JSON.
 State: none.
 Not here: choosing (selection.py), showing it to people (cli/).
 """
@@ -39,7 +39,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SearchResult:
     """How a search ended."""
 
     broker: str = ""  # the chosen one; "" where there is none, or only an address is known of it
@@ -99,7 +99,7 @@ def result_of(
     wall_ns: int | None,
     *,
     proven: bool,
-) -> Result:
+) -> SearchResult:
     """The first of those who are ranked is taken; the best of them are remembered."""
     best = ranked[0]
     targets = tuple(
@@ -107,7 +107,7 @@ def result_of(
         for candidate in ranked[: config.targets_max]
         if (address := candidate.seen) is not None
     )
-    return Result(
+    return SearchResult(
         broker=best.name,
         network=best.response.network,
         urls=tuple(best.urls(config.transports)),

@@ -3,7 +3,7 @@
 In:    candidates; weights and limits of the config.
 Out:   the same candidates with delay, usage and score; a target set; a ranking.
 State: none: functions only.
-Not here: asking and pinging (finder.py), the reasons in words (verdicts.py), the outcome (result.py).
+Not here: asking and pinging (search.py), the reasons in words (verdicts.py), the outcome (result.py).
 Paper: [brokers] §6 and §9. Its weight adds megabytes to ratios; here every quantity is a number from 0 to 1.
 
 The delay of an answer is its arrival less its timestamp, less the difference of our clock and the network's. That
@@ -34,13 +34,13 @@ def estimate(candidates: Sequence[Candidate]) -> None:
     agreed = _most_common([span for span in spans if span is not None])
     for candidate, span in zip(candidates, spans, strict=True):
         if agreed is None or span is None or span[0] > agreed[0] or span[1] < agreed[1]:
-            candidate.delay = Delay(0, candidate.elapsed_ns, False)
+            candidate.estimated(Delay(0, candidate.elapsed_ns, False))
             continue
         assert candidate.raw_ns is not None
         error = candidate.response.error_ns
         low = max(0, candidate.raw_ns - agreed[1] - error)
         high = min(candidate.elapsed_ns, candidate.raw_ns - agreed[0] + error)
-        candidate.delay = Delay(min(low, high), max(low, high), True)
+        candidate.estimated(Delay(min(low, high), max(low, high), True))
 
 
 def _offset_span(candidate: Candidate) -> tuple[int, int] | None:
@@ -94,10 +94,10 @@ def judge(candidates: Sequence[Candidate], config: DiscoveryConfig) -> None:
     rest = weights.free_memory + weights.total_memory + weights.links + weights.cpu + weights.connections
     for candidate in candidates:
         usage = candidate.response.usage
-        candidate.usage = usage_of(usage, weights)
+        idle = usage_of(usage, weights)
         near = nearest / max(nearest, candidate.delay.ns)
-        candidate.score = (weights.delay * near + rest * candidate.usage) / (weights.delay + rest)
-        candidate.loaded = overload_of(usage, config)
+        score = (weights.delay * near + rest * idle) / (weights.delay + rest)
+        candidate.judged(idle, score, overload_of(usage, config))
 
 
 def nearest(candidates: Sequence[Candidate], places: int) -> list[Candidate]:

@@ -1,9 +1,9 @@
-"""Sending: how a finder's messages leave: by which socket or link, and how much of them to strangers.
+"""Sending: sends the messages of a search by the right socket or link, and limits what unproven addresses get.
 
 In:    messages and where they go; which sockets are open.
-Out:   datagrams and writes, in the finder's outbox.
+Out:   datagrams and writes, in the search's outbox.
 State: the ports of open sockets; the restraint towards unproven addresses (restraint.py).
-Not here: what is said to whom (finder.py, pinging.py, measuring.py).
+Not here: which messages are sent (request_sender.py, pinging.py, measuring.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import SOCKET, SOCKET6
 from heliograph.discovery.brokers.messages import DIRECTORY_NAME, GROUP_BYTES, Message
-from heliograph.discovery.brokers.restraint import Restraint
+from heliograph.discovery.restraint import Restraint
 from heliograph.machine import Address, LinkId, Outbox, SocketName
 from heliograph.wire.frames import service
 

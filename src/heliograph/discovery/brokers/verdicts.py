@@ -1,4 +1,4 @@
-"""Verdicts: why each candidate was or was not taken, in words.
+"""Verdicts: the reason why each candidate was or was not taken, for people.
 
 In:    candidates as they were judged, measured and ranked.
 Out:   the verdict of each.
@@ -22,15 +22,15 @@ def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config
     by_landmarks = any(candidate.apart_ns is not None for candidate in candidates)
     for candidate in candidates:
         if not candidate.target:
-            candidate.verdict = f"not pinged: {_unpinged(candidate, best, by_landmarks)}"
+            candidate.explained(f"not pinged: {_unpinged(candidate, best, by_landmarks)}")
         elif not candidate.round_trips_ns:
-            candidate.verdict = _unanswered(candidate, best, config)
+            candidate.explained(_unanswered(candidate, best, config))
         elif candidate.loaded and not best.loaded:
-            candidate.verdict = f"over the load limit: {candidate.loaded}"
+            candidate.explained(f"over the load limit: {candidate.loaded}")
         else:
             too = "; over the load limit too" if candidate.loaded else ""
-            candidate.verdict = (_equal(candidate, best) if candidate in near else _farther(candidate, best)) + too
-    best.verdict = f"chosen: {_ms(best)}, {_praise(candidates, ranked, near)}{_though(ranked, 'that answered pings')}"
+            candidate.explained((_equal(candidate, best) if candidate in near else _farther(candidate, best)) + too)
+    best.explained(f"chosen: {_ms(best)}, {_praise(candidates, ranked, near)}{_though(ranked, 'that answered pings')}")
 
 
 def explain_estimate(ranked: Sequence[Candidate]) -> None:
@@ -38,12 +38,14 @@ def explain_estimate(ranked: Sequence[Candidate]) -> None:
     best = ranked[0]
     for candidate in ranked[1:]:
         if candidate.loaded and not best.loaded:
-            candidate.verdict = f"over the load limit: {candidate.loaded}"
+            candidate.explained(f"over the load limit: {candidate.loaded}")
         elif candidate.pings and not best.pings:
-            candidate.verdict = f"{_times(candidate)} without an answer"
+            candidate.explained(f"{_times(candidate)} without an answer")
         else:
-            candidate.verdict = f"its score of {candidate.score:.2f} is not above {best.score:.2f}"
-    best.verdict = f"chosen by its score of {best.score:.2f}: pings reached no broker{_though(ranked, 'that answered')}"
+            candidate.explained(f"its score of {candidate.score:.2f} is not above {best.score:.2f}")
+    best.explained(
+        f"chosen by its score of {best.score:.2f}: pings reached no broker{_though(ranked, 'that answered')}"
+    )
 
 
 def _unpinged(candidate: Candidate, best: Candidate, by_landmarks: bool) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from selectors import SelectSelector
 from typing import Any
 
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.evaluation import topologies
 from heliograph.evaluation.live.stage import LiveStage
 from heliograph.evaluation.places import CLIENT_SITES
@@ -60,9 +60,9 @@ async def _evaluate(
     return rows, {"passed_on": passed_on, "late_ms": summary(late_ms).as_dict() if late_ms else None}
 
 
-async def _searches(stage: LiveStage, sites: Sequence[str], runs: int, say: Say) -> dict[str, list[Result]]:
+async def _searches(stage: LiveStage, sites: Sequence[str], runs: int, say: Say) -> dict[str, list[SearchResult]]:
     """The searches of each site, while the probe looks at the relays."""
-    results: dict[str, list[Result]] = {site: [] for site in sites}
+    results: dict[str, list[SearchResult]] = {site: [] for site in sites}
     whole = runs * len(sites)
 
     async def search_from(site: str) -> None:

@@ -1,7 +1,7 @@
 """A live stage for searches: broker processes, one directory, and clients, each at a place, with relays between them.
 
 In:    a topology, a seed.
-Out:   the Result of each search.
+Out:   the SearchResult of each search.
 State: processes, relays, and a party for each of them and for the clients of each site.
 Not here: which experiments there are (topologies.py), how often they are repeated (experiment.py).
 
@@ -23,8 +23,8 @@ from time import monotonic
 from typing import Self
 
 from heliograph.discovery.brokers.config import DiscoveryConfig, MulticastConfig, written
-from heliograph.discovery.brokers.finder import Finder
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
+from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.errors import HeliographError
 from heliograph.evaluation import topologies
 from heliograph.evaluation.live.probe import Probe
@@ -141,20 +141,20 @@ class LiveStage:
 
     # What happens.
 
-    async def search(self, site: str, config: DiscoveryConfig | None = None) -> Result:
+    async def search(self, site: str, config: DiscoveryConfig | None = None) -> SearchResult:
         """A new client at this site searches for a broker. The clients of one site search one after another."""
         config = config or self.config
-        finder = Finder(config, seed=self._random.getrandbits(64))
-        (spec,) = Finder.sockets(config, LOCAL, LOCAL)
-        async with running(finder) as driver:
+        search = BrokerSearch(config, seed=self._random.getrandbits(64))
+        (spec,) = BrokerSearch.sockets(config, LOCAL, LOCAL)
+        async with running(search) as driver:
             address = await driver.open(MACHINE, spec)
             if address is not None:  # what it said first is still unread: no await came between
                 self.relays.locate(self._client(site), address)
             await driver.stopped.wait()
         if driver.failure is not None:
             raise driver.failure
-        assert finder.result is not None  # a finder says stop when it has one
-        return finder.result
+        assert search.result is not None  # a search says stop when it has one
+        return search.result
 
     def _client(self, site: str) -> Party:
         name = f"client-{site}"

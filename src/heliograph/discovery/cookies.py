@@ -1,4 +1,4 @@
-"""Cookies: proof that whoever claims an address gets what is sent there.
+"""Cookies: prove that a sender of datagrams receives what is sent to its address.
 
 In:    a secret, addresses, the time.
 Out:   16 bytes for an address, and whether 16 bytes are the right ones.
@@ -11,9 +11,9 @@ from __future__ import annotations
 import hmac
 from hashlib import sha256
 
-from heliograph.discovery.brokers.messages import COOKIE_BYTES
 from heliograph.machine import Address, Instant
 
+COOKIE_BYTES = 16
 PERIOD_NS = 60_000_000_000  # a cookie is good for one to two of these
 
 
@@ -26,7 +26,7 @@ class Cookies:
         self._secret = sha256(f"{seed}/cookie/{purpose}".encode()).digest()
 
     def of(self, source: Address, now: Instant) -> bytes:
-        """What this source has to show."""
+        """The cookie that this source has to show."""
         return self._make(source, now // PERIOD_NS)
 
     def is_right(self, source: Address, cookie: bytes, now: Instant) -> bool:

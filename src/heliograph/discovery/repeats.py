@@ -1,7 +1,7 @@
-"""Repeats: the last request ids, so that a repeat costs nothing.
+"""Repeats: remembers the last request ids, so that a repeated request costs nothing.
 
 In:    request ids with their attempts.
-Out:   whether this is new, and what was kept with an id.
+Out:   whether an attempt is new, and the value kept with an id.
 State: at most so many ids; the oldest is forgotten first.
 Not here: duplicates of publications (broker/routing/seen.py), replays of what was signed (trust/freshness.py).
 Paper: [brokers] §4: the last 1000 requests.
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Repeats(Generic[T]):
-    """Ids with their highest attempt and a value of the owner's."""
+    """Ids with their highest attempt and a value that the owner chose."""
 
     __slots__ = ("_ids", "_ids_max")
 
@@ -25,7 +25,7 @@ class Repeats(Generic[T]):
         self._ids: OrderedDict[bytes, tuple[int, T]] = OrderedDict()
 
     def is_new(self, id: bytes, attempt: int) -> bool:
-        """True if this attempt at this id was not met yet."""
+        """True if this attempt of this id was not seen before."""
         known = self._ids.get(id)
         return known is None or attempt > known[0]
 
@@ -37,12 +37,12 @@ class Repeats(Generic[T]):
             self._ids.popitem(last=False)
 
     def get(self, id: bytes) -> T | None:
-        """What was kept with an id."""
+        """The value kept with an id."""
         known = self._ids.get(id)
         return None if known is None else known[1]
 
     def limit(self, ids_max: int) -> None:
-        """Remember so many from now on."""
+        """Change how many ids are remembered."""
         self._ids_max = ids_max
         while len(self._ids) > ids_max:
             self._ids.popitem(last=False)

@@ -82,10 +82,10 @@ class Stream:
 async def test_a_client_moves_to_a_better_broker_and_away_from_one_that_degrades_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heliograph.live.following.LOOK_S", 0.05)
+    monkeypatch.setattr("heliograph.live.relocator.LOOK_S", 0.05)
     monkeypatch.setattr("heliograph.client.timing.PERIOD_NS", 200_000_000)
-    monkeypatch.setattr("heliograph.client.staying.STAY_NS", 500_000_000)
-    monkeypatch.setattr("heliograph.client.staying.PAUSE_NS", 500_000_000)
+    monkeypatch.setattr("heliograph.client.relocation_policy.STAY_NS", 500_000_000)
+    monkeypatch.setattr("heliograph.client.relocation_policy.PAUSE_NS", 500_000_000)
     first_port, second_port = free_port(), free_port()
     options = Discover(
         brokers=(f"127.0.0.1:{first_port}", f"127.0.0.1:{second_port}"), multicast=False, remember=False, look_s=3

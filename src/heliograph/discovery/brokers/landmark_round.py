@@ -1,9 +1,9 @@
-"""Nearing: the second round of a search in a network where not everybody can answer.
+"""The landmark round: the second round of a search in a network with more brokers than can answer.
 
 In:    landmarks that a directory named, pongs, time; how many near brokers the directory asked; the candidates.
-Out:   one more request, with the requester's distances; how long to wait for near brokers; whom of them to ping.
+Out:   one more request, with the requester's distances; how long to wait for near brokers; which of them to ping.
 State: one measurement, and how often the directory was asked with it.
-Not here: choosing near brokers (landmarks.py), writing requests (finder.py), pinging (pinging.py).
+Not here: choosing near brokers (landmarks.py), writing requests (search.py), pinging (pinging.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from heliograph.discovery.brokers import selection
-from heliograph.discovery.brokers.asking import DIRECTORY, Ask
+from heliograph.discovery.brokers.asked import DIRECTORY, AskedParty
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig, address_of
 from heliograph.discovery.brokers.measuring import COMMON_MIN, PINGS, Measuring, apart
@@ -26,8 +26,8 @@ QUICK_NS = 5 * NS_PER_MS  # whoever answered within this is near enough: no seco
 PINGS_MIN = 16  # of each target: the nearest of thousands differ by little
 
 
-class Nearing:
-    """What a search does with the landmarks of the first directory that names some."""
+class LandmarkRound:
+    """Uses the landmarks of the first directory that names some."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Nearing:
         candidates: Mapping[str, Candidate],
         measuring: Measuring,
         timers: Timers,
-        ask: Callable[[Ask, Instant], int],
+        ask: Callable[[AskedParty, Instant], int],
         spread: Callable[[Instant], None],
     ) -> None:
         """``ask`` sends a new attempt to one party and says its number, ``spread`` one to everybody."""
@@ -45,7 +45,7 @@ class Nearing:
         self._timers = timers
         self._ask_one = ask
         self._spread = spread
-        self._ask: Ask | None = None
+        self._ask: AskedParty | None = None
         self._attempt: int | None = None  # the first one that asked for near brokers
         self._asked = 0  # to so many the directory handed it
         self._asked_at: Instant = 0
@@ -54,7 +54,7 @@ class Nearing:
         self.active = False  # the choice waits for near brokers
         self.begun = False
 
-    def acknowledged(self, ask: Ask, said: Acknowledgement, now: Instant) -> None:
+    def acknowledged(self, ask: AskedParty, said: Acknowledgement, now: Instant) -> None:
         """A directory that knows many brokers names landmarks, or has handed the request to those who are near."""
         if said.attempt == self._attempt:
             self._asked = max(self._asked, said.asked)
@@ -92,7 +92,7 @@ class Nearing:
         self.active = False
         self._spread(now)
 
-    def distances_for(self, ask: Ask) -> dict[str, int]:
+    def distances_for(self, ask: AskedParty) -> dict[str, int]:
         """What a request to this party says of our distances."""
         return self._distances if self.active and ask is self._ask else {}
 
@@ -117,10 +117,9 @@ class Nearing:
         for candidate in candidates:
             took = self._measuring.took(candidate.source)
             if took and not candidate.target:
-                candidate.target, candidate.pings = True, PINGS
-                candidate.round_trips_ns = list(took)
+                candidate.measured_as_landmark(took, PINGS)
             far = apart(self._distances, candidate.response.distances)
-            candidate.apart_ns = None if far is None else int(far * 1_000)
+            candidate.compared(None if far is None else int(far * 1_000))
         pinged = sum(candidate.target for candidate in candidates)
         return selection.nearest(candidates, self._config.targets_max - pinged)
 

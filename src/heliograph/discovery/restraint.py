@@ -1,13 +1,13 @@
-"""Restraint: how much we send to an address that has not shown that it hears us.
+"""Restraint: limits what is sent to an address that has not proven that it receives our datagrams.
 
-In:    what came from which address, and which addresses are proven or were given to us.
+In:    how many bytes came from which address; which addresses are proven or configured.
 Out:   whether a datagram may be sent.
-State: per unproven address the bytes that it may still get; of strangers at most STRANGERS_MAX.
-Not here: how an address is proven (finder.py), machines that answer each datagram by a shorter one (responder.py,
-       directory.py): these need no table.
+State: per unproven address the bytes that may still be sent there; of unknown addresses at most STRANGERS_MAX.
+Not here: how an address is proven (brokers/search.py). Machines that answer each datagram by a shorter one
+       (brokers/responder.py, brokers/directory.py) need no table.
 
-The source of a datagram may be somebody else's address. Until an address is proven, it gets at most three times the
-bytes that came from it, so that nobody can make us flood it. QUIC has the same limit (RFC 9000, section 8.1).
+The source address of a datagram may be forged. Until an address is proven, it gets at most three times the bytes that
+came from it, so that an attacker cannot make us flood a third party. QUIC has the same limit (RFC 9000, section 8.1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Restraint:
         self._proven: set[Address] = set()
 
     def heard(self, address: Address, size: int) -> None:
-        """So many bytes came from there."""
+        """Bytes came from this address."""
         if address in self._proven:
             return
         if address in self._kept:
@@ -42,18 +42,18 @@ class Restraint:
             self._strangers.popitem(last=False)
 
     def keep(self, address: Address) -> None:
-        """The search counts on this one, so it is not forgotten for others. The caller keeps few."""
+        """Do not forget this address when many others send: the search relies on it. The caller keeps few."""
         if address not in self._proven:
             self._kept.setdefault(address, self._strangers.pop(address, 0))
 
     def prove(self, address: Address) -> None:
-        """It hears us, or the settings name it, or somebody does who is proven."""
+        """The address receives our datagrams, or the settings or a proven party name it."""
         self._proven.add(address)
         self._kept.pop(address, None)
         self._strangers.pop(address, None)
 
     def left(self, address: Address) -> int | None:
-        """How many bytes may still be sent there; None: as many as we like."""
+        """How many bytes may still be sent there; None: no limit."""
         if address in self._proven:
             return None
         return self._kept.get(address, self._strangers.get(address, 0))

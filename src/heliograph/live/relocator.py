@@ -1,9 +1,9 @@
-"""Following: keeps a client that discovery connected near a broker, for as long as it lives.
+"""The relocator: searches again while a client is connected, and moves it to a better broker.
 
-In:    how its session fares, looked at every second; searches.
+In:    the session's health, looked at every second; searches.
 Out:   orders to the session to move.
 State: what the last search found; one task.
-Not here: when to look and whether to move (client/staying.py), moving (client/session.py).
+Not here: when to look and whether to move (client/relocation_policy.py), moving (client/session.py).
 """
 
 from __future__ import annotations
@@ -14,42 +14,44 @@ from contextlib import suppress
 from typing import Any
 
 from heliograph.client.commands import Move
+from heliograph.client.relocation_policy import RelocationPolicy
 from heliograph.client.session import Session
-from heliograph.client.staying import Staying
 from heliograph.errors import HeliographError
+from heliograph.live.client_search import ClientSearch, SearchOutcome
 from heliograph.live.clock import now_ns
 from heliograph.live.loop import Driver
-from heliograph.live.seeker import Found, Seeker
 
 LOOK_S = 1.0
 
 
-class Following:
+class Relocator:
     """Looks after one session."""
 
-    def __init__(self, driver: Driver, machine: str, session: Session, seeker: Seeker, found: Found) -> None:
+    def __init__(
+        self, driver: Driver, machine: str, session: Session, search: ClientSearch, found: SearchOutcome
+    ) -> None:
         self._driver = driver
         self._machine = machine
         self._session = session
-        self._seeker = seeker
+        self._search = search
         self._found = found
-        self._staying = Staying(seeker.options.look_s, secrets.randbits(64), now_ns())
+        self._policy = RelocationPolicy(search.options.look_s, secrets.randbits(64), now_ns())
         self._searches = 1
         self._moves = 0
         self._task: asyncio.Task[None] | None = None
 
     def report(self) -> dict[str, Any]:
         """How the broker was found, as plain values."""
-        more = {"searches": self._searches, "moves": self._moves, "why": self._staying.why or "to connect"}
+        more = {"searches": self._searches, "moves": self._moves, "why": self._policy.why or "to connect"}
         return self._found.result.as_dict() | more
 
     def start(self) -> None:
-        """From now on, unless the program does not want it."""
-        if self._seeker.options.follow:
+        """Begin, unless the program switched relocation off."""
+        if self._search.options.follow:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """No more."""
+        """End the task."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -59,15 +61,15 @@ class Following:
     async def _run(self) -> None:
         while not self._session.ended:
             await asyncio.sleep(LOOK_S)
-            if self._staying.observe(self._session.standing, now_ns()):
+            if self._policy.observe(self._session.health, now_ns()):
                 with suppress(HeliographError, OSError):  # nobody there, or no socket to be had: later, perhaps
                     await self.look()
 
     async def look(self) -> bool:
         """Search once; True if the session was told to move."""
         self._searches += 1
-        found = await self._seeker.seek()
-        if self._session.ended or not self._staying.choose(found.result, self._session.standing, now_ns()):
+        found = await self._search.run()
+        if self._session.ended or not self._policy.choose(found.result, self._session.health, now_ns()):
             return False
         self._found = found
         self._moves += 1

@@ -1,20 +1,20 @@
-"""Anchors: the links that a directory keeps to some brokers, to listen to their network and to speak into it.
+"""Anchors: the links that a directory keeps to some brokers, to listen to their network and to publish in it.
 
 In:    addresses from the settings, brokers it learned of; the life of links.
-Out:   dials; what is published on the topics of broker discovery, heard by ``heard``.
+Out:   dials; what is published on the topics of the settings, handed to ``heard``.
 State: one session per link, and when to dial again.
-Not here: what is heard (directory.py), the frames of a session (services/broker_session.py).
+Not here: what is heard (brokers/directory.py), the frames on the link (services/broker_session.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
 
-from heliograph.discovery.brokers.config import DirectoryConfig, address_of
-from heliograph.discovery.brokers.messages import ADVERTISEMENT_TOPIC, RELAY_TOPIC
 from heliograph.errors import Reason
 from heliograph.machine import Address, Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
 
@@ -27,16 +27,29 @@ REFUSED_NS = 60_000 * NS_PER_MS  # a broker that lets us do nothing is tried aga
 Heard = Callable[[Publication, Instant], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchorSettings:
+    """What a directory's links need to know."""
+
+    name: str  # of the directory
+    brokers: tuple[Address, ...]  # that the settings name
+    topics: tuple[bytes, ...]  # that it listens to
+    secure: bool = False  # TLS, with the driver's certificate
+    learned_max: int = 0  # links to brokers that it learned of
+    entity: str = ""  # with a token: who the directory is to its brokers
+    token: str = field(default="", repr=False)
+
+
 class Anchors:
     """The broker links of one directory, and the pipe where it is part of a node."""
 
-    def __init__(self, config: DirectoryConfig, seed: int, outbox: Outbox, timers: Timers, heard: Heard) -> None:
-        self._config = config
+    def __init__(self, settings: AnchorSettings, seed: int, outbox: Outbox, timers: Timers, heard: Heard) -> None:
+        self._settings = settings
         self._outbox = outbox
         self._timers = timers
         self._heard = heard
         self._secret = f"{seed}/directory".encode()
-        self._wanted = [address for text in config.links if (address := address_of(text)) is not None]
+        self._wanted = list(settings.brokers)  # those that the settings name, then learned ones
         self._dials: dict[Ticket, Address] = {}
         self._links: dict[Address, LinkId] = {}
         self._sessions: dict[LinkId, BrokerSession] = {}
@@ -45,19 +58,19 @@ class Anchors:
 
     @property
     def sessions(self) -> list[BrokerSession]:
-        """Those through which something can be published."""
+        """The sessions through which the directory can publish."""
         return [session for session in self._sessions.values() if session.welcomed and not session.refused]
 
     def start(self, now: Instant) -> None:
         """Dial the brokers of the settings, and look after the links from now on."""
         self._tend(now)
 
-    def reload(self, config: DirectoryConfig, now: Instant) -> None:
+    def reload(self, settings: AnchorSettings, now: Instant) -> None:
         """Dial the brokers that are new in the settings, and leave those that are gone from them."""
-        named = [address for text in config.links if (address := address_of(text)) is not None]
-        learned = self._wanted[len(self._config.links) :]
+        named = settings.brokers
+        learned = self._wanted[len(self._settings.brokers) :]
         self._wanted = [*named, *(address for address in learned if address not in named)]
-        self._config = config
+        self._settings = settings
         for address, link in self._links.items():
             if address not in self._wanted:
                 self._outbox.hang_up(link, Reason.GOODBYE)
@@ -65,16 +78,14 @@ class Anchors:
         self._tend(now)
 
     def learn(self, address: Address) -> None:
-        """Keep a link to this broker too, if we have something to show there and links to spare."""
-        learned = len(self._wanted) - len(self._config.links)
-        credible = bool(self._config.token) or self._config.links_secure
-        if credible and address not in self._wanted and learned < self._config.links_learned_max:
-            self._wanted.append(address)
+        """Keep a link to this broker too, if links are secure and there are links to spare.
 
-    def forget(self, address: Address) -> None:
-        """A learned broker is known no more."""
-        if address in self._wanted[len(self._config.links) :]:
-            self._wanted.remove(address)
+        Anybody may advertise a broker at any address. Only TLS proves that the party there is a broker of ours, so
+        without TLS a learned broker is not dialled.
+        """
+        learned = len(self._wanted) - len(self._settings.brokers)
+        if self._settings.secure and address not in self._wanted and learned < self._settings.learned_max:
+            self._wanted.append(address)
 
     def _tend(self, now: Instant) -> None:
         for link, session in self._sessions.items():
@@ -85,11 +96,11 @@ class Anchors:
         for address in self._wanted:
             busy = address in self._links or address in self._dials.values()
             if not busy and self._pause.get(address, now) <= now:
-                self._dials[self._outbox.dial(Dial(*address, secure=self._config.links_secure))] = address
+                self._dials[self._outbox.dial(Dial(*address, secure=self._settings.secure))] = address
         self._timers.set("tend", now + AGAIN_NS, self._tend)
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> bool:
-        """A link that we dialled, or our pipe; False if it is somebody else who dialled us."""
+        """A link that we dialled, or our pipe; False for a link that was dialled to us."""
         pipe = peer.transport == "pipe"
         address = self._dials.pop(peer.ticket, None) if peer.ticket is not None else None
         if not pipe and address is None:
@@ -99,14 +110,20 @@ class Anchors:
         self._heard_at[link] = now
         if address is not None:
             self._links[address] = link
-        config = self._config
-        session.hello(config.name, "" if pipe else config.entity, "" if pipe else config.token)
-        for topic in (ADVERTISEMENT_TOPIC, RELAY_TOPIC + config.name.encode(), *map(str.encode, config.topics)):
+        settings = self._settings
+        has_token = address is not None and self._may_see_token(address, peer)
+        session.hello(settings.name, settings.entity if has_token else "", settings.token if has_token else "")
+        for topic in settings.topics:
             session.subscribe(topic, self._heard)
         return True
 
+    def _may_see_token(self, address: Address, peer: Peer) -> bool:
+        """True for a broker that the settings name, and for a learned one that its certificate calls a broker."""
+        named = self._wanted[: len(self._settings.brokers)]
+        return address in named or (peer.identity is not None and peer.identity.has(Role.BROKER))
+
     def receive(self, link: LinkId, data: bytes, now: Instant) -> bool:
-        """What a broker says; False if the link is none of ours."""
+        """Bytes from a broker; False if the link is none of ours."""
         session = self._sessions.get(link)
         if session is None:
             return False
@@ -134,7 +151,7 @@ class Anchors:
             self._pause[address] = now + AGAIN_NS
 
     def publish(self, topic: bytes, payload: bytes) -> int:
-        """Say it at every broker that we are linked to; how many."""
+        """Publish at every broker that we are linked to; how many there are."""
         for session in self.sessions:
             session.publish(topic, payload)
         return len(self.sessions)

@@ -1,9 +1,9 @@
-"""Buckets: how often one source may ask.
+"""Token buckets: limit how often one source may ask.
 
 In:    sources and the time.
-Out:   whether this one may now.
+Out:   whether a source may ask now.
 State: per source how much is left; the source that asked longest ago is forgotten first.
-Not here: what is done with those who may not (they are counted and get nothing).
+Not here: what happens to requests over the limit (they are counted and dropped).
 """
 
 from __future__ import annotations

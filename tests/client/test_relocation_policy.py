@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.client.commands import Move
-from heliograph.client.staying import AWAY_NS_MAX, NS_PER_MS, NS_PER_S, STAY_NS, Standing, Staying
-from heliograph.discovery.brokers.result import Result
+from heliograph.client.relocation_policy import (
+    AWAY_NS_MAX,
+    NS_PER_MS,
+    NS_PER_S,
+    STAY_NS,
+    RelocationPolicy,
+    SessionHealth,
+)
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.errors import Reason
 from heliograph.notes import SessionRoamed
 from tests.client.script import HERE, THERE, Script
@@ -26,7 +33,7 @@ class Watch:
     """A session's fortunes, second by second."""
 
     def __init__(self, look_s: int = 100_000, seed: int = 1) -> None:
-        self.staying = Staying(look_s, seed, 0)
+        self.policy = RelocationPolicy(look_s, seed, 0)
         self.now = 0
         self.measured = 0
         self.links = 1
@@ -38,19 +45,19 @@ class Watch:
             self.now += NS_PER_S
             if trip_ms is not None:
                 self.measured += 1
-            if self.staying.observe(self.standing(connected, trip_ms), self.now):
+            if self.policy.observe(self.health(connected, trip_ms), self.now):
                 looks.append(self.now // NS_PER_S)
         return looks
 
-    def standing(self, connected: bool = True, trip_ms: float | None = 1.0) -> Standing:
+    def health(self, connected: bool = True, trip_ms: float | None = 1.0) -> SessionHealth:
         trip_ns = None if trip_ms is None else int(trip_ms * NS_PER_MS)
-        return Standing("present", connected, self.links, trip_ns, self.measured)
+        return SessionHealth("present", connected, self.links, trip_ns, self.measured)
 
-    def chooses(self, result: Result, connected: bool = True) -> bool:
-        return self.staying.choose(result, self.standing(connected), self.now)
+    def chooses(self, result: SearchResult, connected: bool = True) -> bool:
+        return self.policy.choose(result, self.health(connected), self.now)
 
 
-def measured(best_ms: float, present_ms: float | None, best: str = "best") -> Result:
+def measured(best_ms: float, present_ms: float | None, best: str = "best") -> SearchResult:
     near = a_finding(best, "heliograph://192.0.2.1:1", trip=best_ms)
     return found(near, a_finding("present", "heliograph://192.0.2.2:1", trip=present_ms))
 
@@ -87,7 +94,7 @@ def test_a_broker_that_got_slow_makes_it_look_and_one_slow_answer_does_not() -> 
     watch.seconds(60)
     assert watch.seconds(1, trip_ms=80.0) + watch.seconds(60) == []
     assert len(watch.seconds(4, trip_ms=80.0)) == 1
-    assert watch.staying.why == "the broker got slow"
+    assert watch.policy.why == "the broker got slow"
 
 
 def test_links_that_break_again_and_again_make_it_look() -> None:
@@ -96,7 +103,7 @@ def test_links_that_break_again_and_again_make_it_look() -> None:
     for _ in range(3):
         watch.links += 1
         watch.seconds(1)
-    assert watch.staying.why == "the link breaks again and again"
+    assert watch.policy.why == "the link breaks again and again"
 
 
 def test_it_moves_for_a_clear_gain_only() -> None:
@@ -119,7 +126,7 @@ def test_a_broker_that_answers_no_search_is_left_only_if_it_serves_badly_too() -
     watch.seconds(LATER // NS_PER_S)
     assert watch.seconds(4, trip_ms=80.0)
     assert watch.chooses(measured(5.0, None))
-    watch.staying.why = "now and then"
+    watch.policy.why = "now and then"
     assert not watch.chooses(measured(5.0, None))
 
 

@@ -1,9 +1,9 @@
-"""The seeker: finds brokers for one client, now and whenever it has to look again.
+"""The client search: finds brokers for one client, first to connect and later to relocate.
 
 In:    the options of a program, its credentials.
-Out:   Found: a result and the targets that this client may dial; NotConnectedError that says what was tried.
+Out:   SearchOutcome: a result and the targets that this client may dial; NotConnectedError that says what was tried.
 State: none.
-Not here: the search (live/discover.py), when to look again (client/staying.py), moving there (live/following.py).
+Not here: the search (live/discover.py), when to look again (client/relocation_policy.py), moving (live/relocator.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from heliograph.client.config import Target
 from heliograph.client.discover import Discover, Trust, targets_of
-from heliograph.discovery.brokers.result import Result
+from heliograph.discovery.brokers.result import SearchResult
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.live.discover import SETTLE_S, discover, failure_of
 from heliograph.live.environment import local_broker
@@ -29,14 +29,14 @@ _UNPROVEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchOutcome:
     """Where a client can go, and how that was found out."""
 
-    result: Result
+    result: SearchResult
     targets: tuple[Target, ...]
 
 
-class Seeker:
+class ClientSearch:
     """Looks for brokers with one set of options."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Seeker:
         self._files = files
         self._local = local
 
-    async def seek(self, seconds: float | None = None) -> Found:
+    async def run(self, seconds: float | None = None) -> SearchOutcome:
         """Look once, for at most so long; NotConnectedError if there is no broker that this client may use."""
         options = self.options
         if seconds is not None:  # a search ends within twice its time-out
@@ -66,9 +66,9 @@ class Seeker:
         targets = targets_of(result, self._trust, brokers)
         if result.reason is Reason.NETWORKS_SEVERAL or not targets:
             raise self._failure(result)
-        return Found(result, targets)
+        return SearchOutcome(result, targets)
 
-    def _failure(self, result: Result) -> NotConnectedError:
+    def _failure(self, result: SearchResult) -> NotConnectedError:
         if not result.found:
             return failure_of(result)
         count = len(result.findings) or "brokers of the list"
@@ -84,7 +84,7 @@ class Seeker:
         return load_keyring(TlsConfig(**{what: str(path) for what, path in self._files.items() if path is not None}))
 
 
-def failed_there(found: Found, error: NotConnectedError) -> NotConnectedError:
+def failed_there(found: SearchOutcome, error: NotConnectedError) -> NotConnectedError:
     """What was found does not have us: the error, with how it was found."""
     tried = "; ".join(found.result.tried) or "nobody"
     how = found.result.text or "nobody answered"

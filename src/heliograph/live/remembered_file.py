@@ -3,7 +3,7 @@
 In:    a target set; the environment, which says where this user keeps state.
 Out:   the target set of the last search with the same options, if it is not too old.
 State: one file per set of options, at most FILES_MAX, each readable by its owner only.
-Not here: what is in it (discovery/brokers/remembered.py), when it is asked (discovery/brokers/finder.py).
+Not here: what is in it (discovery/brokers/remembered.py), when it is asked (discovery/brokers/search.py).
 
 Programs that look in different networks must not lead each other astray, so each set of options has its own file. A
 file that cannot be read or written is as good as none: nothing depends on it but speed and luck.

@@ -1,13 +1,13 @@
-"""Staying: when a client that found its broker by discovery looks again, and whether what it finds is worth a move.
+"""The relocation policy: when a client that found its broker by a search searches again, and whether it moves.
 
-In:    how the session fares, observed now and then; results of searches.
-Out:   whether to look now; whether to move to the broker that was found.
+In:    the session's health, observed now and then; results of searches.
+Out:   whether to search now; whether to move to the broker that was found.
 State: when it last looked and moved, how far the broker was at best, links made lately.
-Not here: searching (live/seeker.py), moving (client/roaming.py, client/dialler.py).
+Not here: searching (live/client_search.py), moving (client/roaming.py, client/dialler.py).
 Paper: [grid] §1.1, a client that returns looks for the nearest broker; the rest is ours.
 
-Nobody moves for little, nor often: a move needs a clear gain, and a stay has a minimum. All pauses have jitter, so that
-a thousand clients of one broker do not look, or leave, at the same moment.
+A client moves rarely: a move needs a clear gain, and a minimum stay at the present broker. All pauses have jitter,
+so that a thousand clients of one broker do not search, or leave, at the same moment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from heliograph.machine import Instant
 
 if TYPE_CHECKING:  # most sessions never search
-    from heliograph.discovery.brokers.result import Finding, Result
+    from heliograph.discovery.brokers.result import Finding, SearchResult
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
@@ -38,8 +38,8 @@ GAIN_NS = 2 * NS_PER_MS  # … and at least this much less
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a session fares."""
+class SessionHealth:
+    """How well a session works."""
 
     broker: str  # that welcomed it last
     is_connected: bool
@@ -48,7 +48,7 @@ class Standing:
     measured: int = 0  # how often that was
 
 
-class Staying:
+class RelocationPolicy:
     """One client's decisions."""
 
     def __init__(self, look_s: int, seed: int, now: Instant) -> None:
@@ -67,35 +67,35 @@ class Staying:
         self._slow = 0
         self.why = ""  # it looked last
 
-    def observe(self, standing: Standing, now: Instant) -> bool:
+    def observe(self, health: SessionHealth, now: Instant) -> bool:
         """True if it should look for a broker now."""
-        self._follow(standing, now)
-        why = self._reason(standing, now)
+        self._follow(health, now)
+        why = self._reason(health, now)
         if why:
             self.why = why
             self._looked_at = now
             self._look_at = now + self._spread(self._look_ns)
         return bool(why)
 
-    def _follow(self, standing: Standing, now: Instant) -> None:
-        if standing.links > self._links:
-            self._made.extend([now] * min(standing.links - self._links, RESTLESS_LINKS) if self._links else [])
-            self._links = standing.links
+    def _follow(self, health: SessionHealth, now: Instant) -> None:
+        if health.links > self._links:
+            self._made.extend([now] * min(health.links - self._links, RESTLESS_LINKS) if self._links else [])
+            self._links = health.links
             self._best_ns, self._slow = None, 0
-        if standing.broker != self._broker:
-            self._broker, self._came_at = standing.broker, now
-        if standing.is_connected:
+        if health.broker != self._broker:
+            self._broker, self._came_at = health.broker, now
+        if health.is_connected:
             self._away_since, self._away_wait = None, AWAY_NS
         elif self._away_since is None:
             self._away_since = now
-        took = standing.round_trip_ns
-        if took is not None and standing.measured != self._measured:
-            self._measured = standing.measured
+        took = health.round_trip_ns
+        if took is not None and health.measured != self._measured:
+            self._measured = health.measured
             self._best_ns = took if self._best_ns is None else min(took, self._best_ns)
             slow = took > max(SLOW_RATIO * self._best_ns, self._best_ns + SLOW_NS)
             self._slow = self._slow + 1 if slow else 0
 
-    def _reason(self, standing: Standing, now: Instant) -> str:
+    def _reason(self, health: SessionHealth, now: Instant) -> str:
         if self._away_since is not None:
             if now < max(self._away_since, self._looked_at) + self._away_wait:
                 return ""
@@ -109,16 +109,16 @@ class Staying:
             return "the link breaks again and again"
         return "the broker got slow" if self._slow >= SLOW_TIMES else ""
 
-    def choose(self, result: Result, standing: Standing, now: Instant) -> bool:
+    def choose(self, result: SearchResult, health: SessionHealth, now: Instant) -> bool:
         """True if it should go where this search says."""
-        if not result.found or (standing.is_connected and result.broker == standing.broker):
+        if not result.found or (health.is_connected and result.broker == health.broker):
             return False
-        if not standing.is_connected:
+        if not health.is_connected:
             return True
         if now < self._came_at + STAY_NS or not result.proven:
             return False
         findings = {finding.broker: finding for finding in result.findings}
-        best, present = findings.get(result.broker), findings.get(standing.broker)
+        best, present = findings.get(result.broker), findings.get(health.broker)
         if present is None or present.round_trip_ms is None:
             return self.why != "now and then"  # it does not answer, which matters if it does not serve us either
         return best is not None and _is_kin(best, present) and _gains(best, present)

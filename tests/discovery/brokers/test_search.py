@@ -1,4 +1,4 @@
-"""The finder: a broker is found, the nearest one, by whatever way is left; or it says why not, in time."""
+"""The search: a broker is found, the nearest one, by whatever way is left; or it says why not, in time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from heliograph.broker.config import AccessConfig, RuleConfig
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import SOCKET, DirectoryConfig, DiscoveryConfig, ResponderConfig
-from heliograph.discovery.brokers.finder import Finder
 from heliograph.discovery.brokers.messages import (
     Acknowledgement,
     Challenge,
@@ -27,7 +26,8 @@ from heliograph.discovery.brokers.messages import (
     Usage,
 )
 from heliograph.discovery.brokers.remembered import Remembered
-from heliograph.discovery.brokers.standing import UsageSample
+from heliograph.discovery.brokers.search import BrokerSearch
+from heliograph.discovery.brokers.status import UsageSample
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import SocketFailed, SocketOpened
 from tests.discovery.brokers.stage import GIB, NO_MULTICAST, Plan, Stage, star
@@ -44,27 +44,27 @@ OPEN_TOPICS = AccessConfig(rules=(RuleConfig(effect="allow", topics=("Services/#
 
 
 class Talk:
-    """A finder, driven by hand; it asks one directory."""
+    """A search, driven by hand; it asks one directory."""
 
     def __init__(self, **more: Any) -> None:
         fields = {"directories": ("192.0.2.100:4719",), "multicast": NO_MULTICAST} | more
         self.config = DiscoveryConfig(**fields)
-        self.finder = Finder(self.config, seed=1)
+        self.search = BrokerSearch(self.config, seed=1)
         self.now = 1_000_000 * MS
-        self.finder.clock(10**18, self.now)
-        self.finder.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), self.now)
+        self.search.clock(10**18, self.now)
+        self.search.tell(SocketOpened(SOCKET, ("192.0.2.7", 40_000)), self.now)
         ((_, request),) = self.said()
         self.id, self.nonce = messages.decode(DiscoveryRequest, request.body).id, request.cookie
 
     def hear(self, source: tuple[str, int], data: bytes) -> None:
-        self.finder.receive_datagram(SOCKET, source, data, self.now)
+        self.search.receive_datagram(SOCKET, source, data, self.now)
 
     def said(self) -> list[tuple[tuple[str, int], Message]]:
-        return [(to, messages.unpack(data)) for _, to, data in self.finder.take().datagrams]
+        return [(to, messages.unpack(data)) for _, to, data in self.search.take().datagrams]
 
     def wait(self, ms: float) -> None:
         self.now += int(ms * MS)
-        self.finder.wake(self.now)
+        self.search.wake(self.now)
 
     def acknowledge(self, brokers: int = 0, **more: Any) -> None:
         self.hear(BDN, messages.write(Challenge(self.id, self.nonce), COOKIE))
@@ -135,7 +135,7 @@ def test_ten_thousand_answers_cost_no_more_than_fifty() -> None:
     talk.acknowledge(brokers=10_000)
     for number in range(10_000):
         talk.answer(number)
-    assert talk.finder.report("overview")["candidates"] == talk.config.answers_max == 50
+    assert talk.search.report("overview")["candidates"] == talk.config.answers_max == 50
     assert len(talk.pings()) == talk.config.targets_max
 
 
@@ -173,10 +173,10 @@ def test_at_most_the_target_set_is_pinged_several_times_and_the_nearest_wins() -
             pinged[to] = pinged.get(to, 0) + 1
             talk.wait(2 + number)
             talk.pong(to, ping)
-        if talk.finder.result is not None:
+        if talk.search.result is not None:
             break
         talk.wait(1)
-    result = talk.finder.result
+    result = talk.search.result
     assert result is not None
     assert len(pinged) == 3
     assert max(pinged.values()) == 3
@@ -198,7 +198,7 @@ def play_pings(talk: Talk, round_trips_ms: dict[str, float], ms: int = 400) -> l
         for at, to, ping in [one for one in due if one[0] <= talk.now]:
             due.remove((at, to, ping))
             talk.pong(to, ping)
-        if talk.finder.result is not None:
+        if talk.search.result is not None:
             break
         talk.wait(0.1)
     return pinged
@@ -215,7 +215,7 @@ def test_where_a_broker_names_a_host_that_is_pinged_and_dialled_once_the_broker_
     assert pinged[:2] == ["198.51.0.0", "198.51.0.1"]
     assert pinged.count("198.51.0.0") == 1  # nobody else is pinged on its word before it has answered
     assert "203.0.113.1" in pinged
-    result = talk.finder.result
+    result = talk.search.result
     assert result is not None
     assert result.broker == "b1"
 
@@ -224,7 +224,7 @@ def test_where_a_broker_names_a_host_that_is_pinged_and_dialled_once_the_broker_
     alone.answer(0, host="203.0.113.1")
     pinged = play_pings(alone, {"198.51.0.0": 1, "203.0.113.1": 20})
     assert pinged == ["198.51.0.0", *["203.0.113.1"] * 3]
-    result = alone.finder.result
+    result = alone.search.result
     assert result is not None
     assert result.urls == ("heliograph://203.0.113.1:4717", "heliograph://198.51.0.0:4717")
     assert result.findings[0].round_trip_ms == pytest.approx(20, abs=0.2)
@@ -238,7 +238,7 @@ def test_a_broker_whose_named_host_answers_no_pings_is_measured_where_its_answer
     talk.answer(0, host="203.0.113.1")
     pinged = play_pings(talk, {"198.51.0.0": 1})
     assert 1 <= pinged.count("203.0.113.1") <= 3
-    result = talk.finder.result
+    result = talk.search.result
     assert result is not None
     assert result.proven
     assert result.findings[0].round_trip_ms == pytest.approx(1, abs=0.2)
@@ -252,7 +252,7 @@ def test_a_named_host_that_answers_late_still_counts() -> None:
     talk.answer(0, host="203.0.113.1")
     talk.answer(1)
     play_pings(talk, {"198.51.0.0": 100, "203.0.113.1": 200, "198.51.0.1": 150}, ms=1_500)
-    result = talk.finder.result
+    result = talk.search.result
     assert result is not None
     assert result.broker == "b1"
 
@@ -280,7 +280,7 @@ def test_nothing_is_sent_after_the_end() -> None:
     talk.answer(0)
     ((to, ping),) = talk.pings()
     talk.pong(to, ping)
-    effects = talk.finder.take()
+    effects = talk.search.take()
     assert effects.stop
     assert effects.wake_at is None
     talk.wait(10_000)
@@ -324,16 +324,16 @@ def test_noise_changes_nothing(noise: list[bytes]) -> None:
 def test_it_takes_only_the_commands_and_questions_it_knows() -> None:
     talk = Talk()
     with pytest.raises(UsageError):
-        talk.finder.tell("hurry", 0)
+        talk.search.tell("hurry", 0)
     with pytest.raises(UsageError):
-        talk.finder.report("weather")
+        talk.search.report("weather")
 
 
 def test_without_a_socket_it_ends_with_a_reason() -> None:
-    finder = Finder(NOBODY, seed=1)
-    finder.tell(SocketFailed(SOCKET, "Permission denied"), 0)
-    assert finder.result is not None
-    assert finder.result.reason is Reason.BROKER_NOT_FOUND
+    search = BrokerSearch(NOBODY, seed=1)
+    search.tell(SocketFailed(SOCKET, "Permission denied"), 0)
+    assert search.result is not None
+    assert search.result.reason is Reason.BROKER_NOT_FOUND
 
 
 # -- in a world -----------------------------------------------------------------------------------------------------
@@ -456,15 +456,15 @@ def test_when_nobody_is_there_it_fails_with_a_reason_within_twice_the_timeout() 
 @pytest.mark.req("B13")
 def test_brokers_that_die_between_answer_and_ping_are_passed_over() -> None:
     stage = Stage([Plan(f"b{number}", 5 + number, ("b0",) if number else ()) for number in range(4)])
-    finder = stage.search(replace(DiscoveryConfig(), targets_max=2, ping_ms=300), wait=False)
-    while finder.report("overview")["candidates"] < 4:
+    search = stage.search(replace(DiscoveryConfig(), targets_max=2, ping_ms=300), wait=False)
+    while search.report("overview")["candidates"] < 4:
         stage.run(0.001)
     for name in ("b0", "b1"):
         stage.block("client*", name)
-    while finder.result is None:
+    while search.result is None:
         stage.run(0.05)
-    assert finder.result.broker == "b2"
-    verdicts = {finding.broker: finding.verdict for finding in finder.result.findings}
+    assert search.result.broker == "b2"
+    verdicts = {finding.broker: finding.verdict for finding in search.result.findings}
     assert "without an answer" in verdicts["b0"]
 
 
@@ -475,12 +475,12 @@ def test_answers_are_relayed_by_the_directory_when_none_comes_directly() -> None
         plans = [replace(plan, access=OPEN_TOPICS) for plan in star(3, replace(AT_BDN, advertise_host="name.example"))]
         directory = DirectoryConfig(advertise=advertise, links=("b0:4717",))
         stage = Stage(plans, directories=[directory])
-        finder = stage.search(BY_BDN, wait=False)
+        search = stage.search(BY_BDN, wait=False)
         stage.block("b*", "client*")
         stage.world.network.blocked.pop(("bdn", "client1"))
-        while finder.result is None:
+        while search.result is None:
             stage.run(0.05)
-        result = finder.result
+        result = search.result
         assert result.found
         assert not result.proven
         assert all(finding.relayed for finding in result.findings)
@@ -505,9 +505,9 @@ def test_a_broker_that_speaks_nothing_we_do_is_no_candidate() -> None:
     talk = Talk(transports=("tls",))
     talk.acknowledge(brokers=2)
     talk.answer(0, ports={"tcp": 4717, "udp": 4717})
-    assert talk.finder.report("overview")["candidates"] == 0
+    assert talk.search.report("overview")["candidates"] == 0
     talk.answer(1, ports={"tls": 4717, "udp": 4717})
-    assert talk.finder.report("overview")["candidates"] == 1
+    assert talk.search.report("overview")["candidates"] == 1
 
 
 def test_only_a_directory_that_was_asked_relays() -> None:
@@ -516,11 +516,11 @@ def test_only_a_directory_that_was_asked_relays() -> None:
     relay = messages.write(Relay(talk.id, response, "198.51.100.1"), COOKIE)
     talk.hear(BDN, relay)
     talk.hear(("203.0.113.66", 1), relay)
-    assert talk.finder.report("overview")["candidates"] == 0
+    assert talk.search.report("overview")["candidates"] == 0
     talk.acknowledge(brokers=1)
     talk.said()
     talk.hear(BDN, messages.write(Relay(talk.id, response, "198.51.100.1"), bytes(16)))  # not by the directory
-    assert talk.finder.report("overview")["candidates"] == 0
+    assert talk.search.report("overview")["candidates"] == 0
     talk.hear(BDN, relay)
     ((to, _),) = talk.pings()
     assert to == ("198.51.100.1", 1)

@@ -1,4 +1,4 @@
-"""Standing: where a broker is and how busy, as it tells others.
+"""Broker status: where a broker is and how busy it is, as it tells others.
 
 In:    samples of the computer (UsageSample), the broker's own report "usage" with its network time, the wall clock.
 Out:   usage, ports and place for responses and broker advertisements.
@@ -8,6 +8,7 @@ Not here: reading CPU and memory (live/), keeping time (timekeeping/), sending a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
 from typing import Any
@@ -38,7 +39,7 @@ class UsageSample:
     memory_used: int
 
 
-class Standing:
+class BrokerStatus:
     """What a responder knows of its own broker."""
 
     def __init__(self) -> None:
@@ -67,6 +68,14 @@ class Standing:
         self._cpu_permille += weight * (cpu_permille - self._cpu_permille)
         self._sampled_at = now
         self._sample = UsageSample(round(self._cpu_permille), max(0, sample.memory_total), max(0, sample.memory_used))
+
+    def stopped(self) -> None:
+        """The broker is gone: it takes no clients."""
+        self.willing = False
+
+    def surveyed(self, distances: Mapping[str, int]) -> None:
+        """The broker's distances to landmarks were measured."""
+        self.distances = dict(distances)
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The wall clock was looked at."""
@@ -119,7 +128,7 @@ class Standing:
         return Usage(self._connections, self._links, sample.cpu_permille, sample.memory_total, sample.memory_used)
 
     def wall_ns(self, now: Instant) -> int | None:
-        """What the wall clock says; None if nobody has looked yet."""
+        """What the wall clock says; None before the first reading."""
         return None if self._wall_offset_ns is None else now + self._wall_offset_ns
 
     def network_ns(self, now: Instant) -> tuple[int, int]:

@@ -1,9 +1,9 @@
-"""Asking: whom a finder asks, in what order, and how often.
+"""Asked parties: the directories, brokers and group that a search asks, and in what order.
 
-In:    the settings, remembered brokers; what came back from whom.
-Out:   Ask per party; those to whom the request goes now.
-State: per party its cookie, and what it said.
-Not here: the request itself and what is done with answers (finder.py).
+In:    the settings, remembered brokers; what each party sent back.
+Out:   AskedParty per party; the parties that are asked now.
+State: per party its cookie and what it sent.
+Not here: the request itself and what is done with answers (search.py).
 Paper: [brokers] §3 and §7: directories and multicast first, then the last target set, then a fixed list.
 """
 
@@ -27,7 +27,7 @@ SILENT_NS = 100 * NS_PER_MS  # for a directory that has said nothing while anoth
 
 
 @dataclass(slots=True, eq=False)
-class Ask:
+class AskedParty:
     """One party that is asked."""
 
     how: str
@@ -46,6 +46,44 @@ class Ask:
     has_chain: bool = False  # it asked for our certificates
     takes_links: bool = False  # STATIC: it may be a broker that answers no searches
     waits: bool = False  # NEIGHBOUR: it wants to see its cookie; perhaps the network tells it before we do
+
+    def introduced(self, nonce: bytes) -> None:
+        """The number that its first request shows it."""
+        self.nonce = nonce
+
+    def asked(self, now: Instant) -> None:
+        """A request leaves for it."""
+        self.sent += 1
+        self.sent_at = now
+
+    def challenged(self, cookie: bytes, *, waits: bool) -> None:
+        """It wants to see this cookie; ``waits``: it is shown later."""
+        self.cookie, self.waits = cookie, waits
+
+    def stop_waiting(self) -> None:
+        """It is asked now, or has answered."""
+        self.waits = False
+
+    def refused(self, text: str) -> None:
+        """It cannot be asked, or does not want to be."""
+        self.refusal = text
+
+    def takes_chain(self) -> bool:
+        """It asked for our certificates; True the first time."""
+        first, self.has_chain = not self.has_chain, True
+        return first
+
+    def accepted_link(self) -> None:
+        """STATIC: it accepted a link."""
+        self.takes_links = True
+
+    def linked(self, link: LinkId | None) -> None:
+        """LINK: its link is there, or gone."""
+        self.link = link
+
+    def answered(self) -> None:
+        """A broker answered, found by way of this party."""
+        self.answers += 1
 
     def heard(self, now: Instant) -> None:
         """It said something."""
@@ -82,27 +120,27 @@ class Ask:
         return f"{name}: asked {'once' if self.sent == 1 else f'{self.sent} times'}, no answer{links}"
 
 
-class Asking:
-    """Everybody that a finder may ask."""
+class AskedParties:
+    """All parties that a search may ask."""
 
     def __init__(self, config: DiscoveryConfig, remembered: Sequence[Remembered]) -> None:
         self._neighbours_max = config.answers_max
         first = _asks(DIRECTORY, config.directories) + _asks(LINK, config.directory_links)
-        group = [Ask(MULTICAST, config.multicast.address)] if config.multicast.enabled else []
+        group = [AskedParty(MULTICAST, config.multicast.address)] if config.multicast.enabled else []
         if not config.group_later:
             first, group = first + group, []
         levels = (first, group, _asks(REMEMBERED, [one.address for one in remembered]), _asks(STATIC, config.brokers))
         self._later = [level for level in levels if level]
-        self.asked: list[Ask] = []
-        self._by_address: dict[Address, Ask] = {}
-        self._by_link: dict[LinkId, Ask] = {}
+        self.asked: list[AskedParty] = []
+        self._by_address: dict[Address, AskedParty] = {}
+        self._by_link: dict[LinkId, AskedParty] = {}
 
     @property
     def more(self) -> bool:
         """True if there are others to fall back on."""
         return bool(self._later)
 
-    def widen(self) -> list[Ask]:
+    def widen(self) -> list[AskedParty]:
         """Ask the next level too; those who were not asked before."""
         new = [ask for ask in (self._later.pop(0) if self._later else []) if ask.address not in self._by_address]
         for ask in new:
@@ -111,17 +149,17 @@ class Asking:
                 self._by_address[ask.address] = ask
         return new
 
-    def due(self) -> list[Ask]:
+    def due(self) -> list[AskedParty]:
         """Who is asked again: all who have not refused."""
         for ask in self.asked:
-            ask.waits = False
+            ask.stop_waiting()
         return [ask for ask in self.asked if not ask.refusal]
 
-    def of(self, source: Address) -> Ask | None:
+    def of(self, source: Address) -> AskedParty | None:
         """Who was asked at this address."""
         return self._by_address.get(source)
 
-    def challenged(self, source: Address) -> Ask | None:
+    def challenged(self, source: Address) -> AskedParty | None:
         """Whoever wants to see a cookie: somebody who was asked, or a broker that heard the multicast."""
         ask = self._by_address.get(source)
         if ask is not None:
@@ -130,7 +168,7 @@ class Asking:
             return None
         if sum(ask.how == NEIGHBOUR for ask in self.asked) >= self._neighbours_max:
             return None
-        ask = self._by_address[source] = Ask(NEIGHBOUR, source)
+        ask = self._by_address[source] = AskedParty(NEIGHBOUR, source)
         self.asked.append(ask)
         return ask
 
@@ -138,20 +176,20 @@ class Asking:
         """A broker answered: to its own credit, and to the group's if it was found there."""
         ask = self._by_address.get(source)
         if ask is not None:
-            ask.answers += 1
-            ask.waits = False
+            ask.answered()
+            ask.stop_waiting()
         if ask is not None and ask.how == NEIGHBOUR:
-            next(ask for ask in self.asked if ask.how == MULTICAST).answers += 1
+            next(ask for ask in self.asked if ask.how == MULTICAST).answered()
 
-    def linked(self, ask: Ask, link: LinkId | None) -> None:
+    def linked(self, ask: AskedParty, link: LinkId | None) -> None:
         """A directory's link is there, or gone."""
         if ask.link is not None:
             self._by_link.pop(ask.link, None)
-        ask.link = link
+        ask.linked(link)
         if link is not None:
             self._by_link[link] = ask
 
-    def on(self, link: LinkId) -> Ask | None:
+    def on(self, link: LinkId) -> AskedParty | None:
         """Whose link this is."""
         return self._by_link.get(link)
 
@@ -164,7 +202,7 @@ class Asking:
         """To how many brokers of the group we have shown their cookie."""
         return sum(ask.how == NEIGHBOUR and not ask.waits for ask in self.asked)
 
-    def waiting(self) -> list[Ask]:
+    def waiting(self) -> list[AskedParty]:
         """Brokers of the group that wait for their cookie, and have not answered through the network."""
         return [ask for ask in self.asked if ask.waits]
 
@@ -231,6 +269,6 @@ class Asking:
         return tuple(ask.words(start) for ask in self.asked if ask.how != NEIGHBOUR)
 
 
-def _asks(how: str, texts: Sequence[str]) -> list[Ask]:
+def _asks(how: str, texts: Sequence[str]) -> list[AskedParty]:
     addresses = dict.fromkeys(address for text in texts if (address := address_of(text)) is not None)
-    return [Ask(how, address) for address in addresses]
+    return [AskedParty(how, address) for address in addresses]
