@@ -23,7 +23,7 @@ from heliograph.broker.links import Link, Links
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
 from heliograph.broker.reading import Handler, Reading
-from heliograph.broker.requests import Answers, Requests
+from heliograph.broker.requests import Requests, ServiceAnswers
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.ports import GONE, Port
@@ -114,7 +114,7 @@ class Broker:
         tracing = Tracing(routing, subscriptions, timers)
         arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing)
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
-        answers = Answers(links)
+        answers = ServiceAnswers(links)
         self._orders = Orders(
             config,
             incarnation,

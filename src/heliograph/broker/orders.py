@@ -17,7 +17,7 @@ from heliograph.broker.commands import LoadSettings
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.publications import Publications
-from heliograph.broker.requests import Answers
+from heliograph.broker.requests import ServiceAnswers
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.peering import Peering
 from heliograph.broker.routing.picture import describe, reach
@@ -54,7 +54,7 @@ class Orders:
         publications: Publications,
         tracing: Tracing,
         shedding: Shedding,
-        answers: Answers,
+        answers: ServiceAnswers,
         outbox: Outbox,
         *,
         time: Callable[[], dict[str, Any]],

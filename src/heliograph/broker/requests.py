@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 Order = Callable[[Link, int, bytes, Instant], None]
 
 
-class Answers:
+class ServiceAnswers:
     """How requests are answered by the broker itself."""
 
     def __init__(self, links: Links) -> None:
@@ -51,7 +51,7 @@ class Answers:
 class Requests:
     """The way of a request to a service and of its answer back."""
 
-    def __init__(self, links: Links, outbox: Outbox, answers: Answers, order: Order) -> None:
+    def __init__(self, links: Links, outbox: Outbox, answers: ServiceAnswers, order: Order) -> None:
         self._links = links
         self._answers = answers
         self._outbox = outbox

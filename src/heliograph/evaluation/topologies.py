@@ -35,7 +35,7 @@ ORDER = ("unconnected", "linear", "star")  # the longest wait first, as the pape
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class LabMember:
     """One broker of an experiment."""
 
     name: str
@@ -44,16 +44,16 @@ class Member:
     registered: bool = True  # it makes itself known to the directory
 
 
-def members(topology: str) -> list[Member]:
+def members(topology: str) -> list[LabMember]:
     """The brokers with their links, in the order in which they start."""
     if topology == MULTICAST:
-        return [Member(f"lab{number}", LAB, ("lab0",) if number else ()) for number in range(LAB_BROKERS)]
-    found: list[Member] = []
+        return [LabMember(f"lab{number}", LAB, ("lab0",) if number else ()) for number in range(LAB_BROKERS)]
+    found: list[LabMember] = []
     for site in BROKER_SITES:
         links: tuple[str, ...] = ()
         if found and topology != "unconnected":
             links = (found[0 if topology == "star" else -1].name,)
-        found.append(Member(f"broker-{site}", site, links, not found or topology != "linear"))
+        found.append(LabMember(f"broker-{site}", site, links, not found or topology != "linear"))
     return found
 
 

@@ -48,7 +48,7 @@ class MachineError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class HostSurroundings:
     """What all hosts of a world share."""
 
     loop: Loop
@@ -76,7 +76,7 @@ class Host:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: HostSurroundings,
         name: str,
         build: Build,
         *,

@@ -21,7 +21,7 @@ from heliograph.sim.digest import Digest
 from heliograph.sim.disk import SimulatedDisks
 from heliograph.sim.distances import Distances, NetworkSettings, Ruler
 from heliograph.sim.effects import EffectCarrier
-from heliograph.sim.host import Build, Host, MachineError, Surroundings
+from heliograph.sim.host import Build, Host, HostSurroundings, MachineError
 from heliograph.sim.jobs import SimulatedWorkers
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import MICROSECOND, MILLISECOND, NEVER, SECOND, Loop
@@ -95,7 +95,7 @@ class World:
         self._around = self._surroundings(self.random("hosts").random)
         loop.at(CLOCK_NS, self._tick, None)
 
-    def _surroundings(self, draw: Callable[[], float]) -> Surroundings:
+    def _surroundings(self, draw: Callable[[], float]) -> HostSurroundings:
         """What all hosts share."""
         settings = self._settings
         effects = EffectCarrier(
@@ -108,7 +108,7 @@ class World:
             disks=self.disks,
             workers=SimulatedWorkers(self.loop, draw, settings.job_ms),
         )
-        return Surroundings(
+        return HostSurroundings(
             loop=self.loop,
             journal=self.journal,
             network=self.network,

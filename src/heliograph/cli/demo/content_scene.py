@@ -21,7 +21,7 @@ HOSTS = 2_000
 SYSTEMS = ("linux", "plan9", "vms")
 
 
-class Reading(NamedTuple):
+class SensorReading(NamedTuple):
     """What one publication tells: disk and system in its headers, the load in its document."""
 
     disk: int
@@ -34,7 +34,7 @@ class Reading(NamedTuple):
         return f"<host><load>{self.load}</load></host>"
 
 
-ASKED: tuple[tuple[str, str, Callable[[Reading], bool]], ...] = (  # language, condition, what it means
+ASKED: tuple[tuple[str, str, Callable[[SensorReading], bool]], ...] = (  # language, condition, what it means
     ("predicates", "disk > 120 and system = 'linux'", lambda host: host.disk > 120 and host.system == "linux"),
     (
         "sql",
@@ -47,7 +47,7 @@ ASKED: tuple[tuple[str, str, Callable[[Reading], bool]], ...] = (  # language, c
 
 async def play_contents(connect: Callable[[str], Connecting], report: Report) -> None:
     """Everybody gets what its condition fits, and nothing else."""
-    hosts = [Reading(7 * number % 500, SYSTEMS[number % 3], 13 * number % 100) for number in range(HOSTS)]
+    hosts = [SensorReading(7 * number % 500, SYSTEMS[number % 3], 13 * number % 100) for number in range(HOSTS)]
     report.begin(f"Subscriptions that ask for content, in {len(ASKED)} languages: {HOSTS:,} hosts report")
     clients = [await connect(language) for language, _, _ in ASKED]
     counts = []

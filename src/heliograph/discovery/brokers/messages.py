@@ -29,7 +29,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from heliograph.discovery.cookies import COOKIE_BYTES
-from heliograph.discovery.signatures import SEALED, SIGNED
+from heliograph.discovery.signed_bodies import SEALED, SIGNED
 from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Network
 from heliograph.wire.frames import Kind as FrameKind

@@ -3,7 +3,7 @@
 In:    bodies to send; messages as received, with the wall time.
 Out:   messages to pack; bodies with their proven holder, or ProtocolError.
 State: one machine's signatures.
-Not here: signatures and seals themselves (discovery/signatures.py), which parties may do what (policy.py).
+Not here: signatures and seals themselves (discovery/signed_bodies.py), which parties may do what (policy.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.messages import KINDS, NO_COOKIE, Body, DiscoveryRequest, Kind, Message
-from heliograph.discovery.signatures import SEALED, Signatures, hash_of, payload_of
+from heliograph.discovery.signed_bodies import SEALED, Signatures, hash_of, payload_of
 from heliograph.model.identity import Role
 
 if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certificates need it

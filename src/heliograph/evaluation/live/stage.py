@@ -31,7 +31,7 @@ from heliograph.evaluation.live.probe import Probe
 from heliograph.evaluation.live.processes import KEY, Opened, Processes
 from heliograph.evaluation.live.relays import LOCAL, Party, Relays
 from heliograph.evaluation.places import DIRECTORY_SITE, JITTER_MS, LAN_JITTER_MS, SITES
-from heliograph.evaluation.topologies import MULTICAST, Member
+from heliograph.evaluation.topologies import MULTICAST, LabMember
 from heliograph.live.lone import MACHINE, running
 
 DIRECTORY_NAME = "bdn"
@@ -100,7 +100,7 @@ class LiveStage:
             opened = self._opened[member.name] = await self._processes.ready(member.name)
             self.relays.locate(self._parties[member.name], opened.datagrams)
 
-    async def _settings(self, member: Member) -> str:
+    async def _settings(self, member: LabMember) -> str:
         multicast = self.config.multicast
         directories = list(self.config.directories) if member.registered else []
         lines = [
