@@ -131,7 +131,8 @@ def _find(text: str) -> Key:
     for path in (".".join(parts), short):
         if path in KEYS:
             return KEYS[path]
-    near = nearest(plain, [*dict.fromkeys(key.partition(".")[0] for key in KEYS), *KEYS])
+    sections = [] if "." in plain else [key.partition(".")[0] for key in KEYS]
+    near = nearest(plain, [*dict.fromkeys(sections), *KEYS])
     hint = f"did you mean {near}?" if near else "`heliograph config explain` lists all keys"
     raise UsageError(f"{text}: unknown key; {hint}")
 
