@@ -1,4 +1,4 @@
-"""The drawings of ARCHITECTURE.md show the source as it is: the order of rooms, and the journey of a publication."""
+"""The drawings of ARCHITECTURE.md show the source as it is: rooms, a publication's journey, a search."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def test_the_drawing_of_rooms_is_the_order_of_imports() -> None:
     assert rows == [list(row) for row in ORDER]
 
 
-def test_every_step_of_the_journey_is_a_function_of_its_file() -> None:
-    lines = drawing("journey")
+@pytest.mark.parametrize("name", ["journey", "search"])
+def test_every_step_is_a_function_of_its_file(name: str) -> None:
+    lines = drawing(name)
     steps = [match.groups() for line in lines if (match := STEP.search(line))]
     assert len(steps) == len(lines), "every line names a file and a function"
     known = functions()
