@@ -1,4 +1,4 @@
-"""How a service is declared: all that a node, both drivers and the settings must know of it, in one around.
+"""How a service is declared: all that a node, both drivers and the settings must know of it, in one value.
 
 In:    one subclass of Service for each service, in the service's own folder; node.py has the list of them.
 Out:   its machine, sockets, listeners and vault; its section of the settings; what people are told about it.
