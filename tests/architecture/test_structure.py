@@ -44,7 +44,6 @@ TWICE = {
     "Subscription": "what a client asked for; its face in a program",
     "Time": "a body on the wire; a checker of the simulator",
     "Unsubscribe": "a body on the wire; a command to a client",
-    "Wave": "a body on the wire; a wave that passes through a broker",
     "_Parser": "of SQL; of XPath",
 }
 

@@ -409,14 +409,14 @@ def outgoing_address(everywhere: str) -> str:
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
     """The first line of the log: what is open to whom, and the switch that opens more."""
-    words = []
+    texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"
         proof = {"none": "no authentication", "any": "token or certificate"}.get(listener.auth, listener.auth)
         secure = "TLS, " if listener.secure else ""
-        words.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
+        texts.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
     if all(listener.is_local for listener in listeners):
         port = next(iter(addresses.values()))[1]
         more = f"heliograph broker run --listen 0.0.0.0:{port} {_PROOF}"
-        return f"open on {', '.join(words)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
-    return f"open on {', '.join(words)}; to open more: a [[listener]] in heliograph.toml"
+        return f"open on {', '.join(texts)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
+    return f"open on {', '.join(texts)}; to open more: a [[listener]] in heliograph.toml"

@@ -100,9 +100,9 @@ class Changeover:
         for broker, member in paths.cluster.items():
             if broker in before.cluster and broker != self._view.me:
                 self._change(broker, broker, Targets(1 << member.slot), before.steps[broker], now)
-        for speaker, gateway in paths.parts.items():
-            name = speaker if speaker in before.parts else before.speakers.get(gateway, speaker)
-            self._change(speaker, name, Targets(0, (name,)), before.next_to_part(name), now)
+        for leader, gateway in paths.parts.items():
+            name = leader if leader in before.parts else before.leaders.get(gateway, leader)
+            self._change(leader, name, Targets(0, (name,)), before.next_to_part(name), now)
 
     def _change(self, destination: int, name: int, targets: Targets, old: int | None, now: Instant) -> None:
         """Mark the old way of a destination, which may have had another name, if there is something on it."""
@@ -132,7 +132,7 @@ class Changeover:
 
     def _mark(self, number: int) -> bytes:
         view = self._view
-        return control(Kind.MARK, number, wire.encode(wire.Mark(view.me, view.paths.speaker)))
+        return control(Kind.MARK, number, wire.encode(wire.Mark(view.me, view.paths.leader)))
 
     # -- holding back ---------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from heliograph.wire.limits import DELIVERY_BYTES, PARCEL_BYTES_MAX
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 NOTE_EVERY_NS = 1_000_000_000
 VOIDS_MAX = 64  # empty entries in a backlog before it is swept
-WORDS_MAX = 200  # characters that are kept of why a link ended
+END_TEXT_MAX = 200  # characters that are kept of why a link ended
 UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
 UNMEASURED_COST = 1_000  # until the first pong
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
@@ -502,6 +502,6 @@ Sent = tuple[int, int, list[bytes], HopSink]
 """A parcel that a neighbour has not confirmed: its number, its size, its frames, and whom it is for."""
 
 
-def in_words(reason: str, text: str) -> str:
+def describe_end(reason: str, text: str) -> str:
     """Why a link ended, for people. The other side may have chosen the words, so there are not too many."""
-    return (f"{reason}: {text}" if text else reason)[:WORDS_MAX]
+    return (f"{reason}: {text}" if text else reason)[:END_TEXT_MAX]

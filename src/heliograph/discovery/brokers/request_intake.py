@@ -115,7 +115,7 @@ class RequestIntake:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
         self._signing.check_fresh(request, holder, wall_ns)
         if request.network and not self._known.count(request.network) and not self._anchors.sessions:
-            raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.networks_in_words()}")
+            raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.describe_networks()}")
         return request
 
     def _chosen(self, request: DiscoveryRequest) -> tuple[list[KnownBroker], list[str], bool]:

@@ -328,7 +328,7 @@ class BrokerSearch:
 
     def _finish(self, result: SearchResult, now: Instant) -> None:
         self._log.mark("total", now)
-        tried, counts = self._parties.words(self._log.start), dict(sorted(self._log.counts.items()))
+        tried, counts = self._parties.describe(self._log.start), dict(sorted(self._log.counts.items()))
         self.result = replace(result, tried=tried, times_ms=self._log.times_ms, counts=counts)
         self._links.hang_up()
         self._timers = Timers()
@@ -402,6 +402,6 @@ class BrokerSearch:
         return {
             "candidates": len(self._candidates),
             "attempt": self._requests.attempt,
-            "asked": [ask.words(self._log.start) for ask in self._parties.asked],
+            "asked": [ask.describe(self._log.start) for ask in self._parties.asked],
             "ended": self.result is not None,
         }
