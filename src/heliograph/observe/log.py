@@ -42,7 +42,7 @@ class LogConfig:
         return check(self, path)
 
 
-class Log:
+class NodeLog:
     """Writes lines. It never raises: a full disk or a closed terminal must not end a broker."""
 
     def __init__(

@@ -459,11 +459,11 @@ def _size(wanted: Wanted) -> int:
     return len(wanted) if isinstance(wanted, bytes) else len(wanted.filter) + 4 * len(wanted.where)
 
 
-def _asked(wanted: Wanted) -> matching.Interest:
+def _asked(wanted: Wanted) -> matching.ConditionedFilter:
     """As the covering set knows it."""
     if isinstance(wanted, bytes):
-        return matching.Interest(wanted)
-    return matching.Interest(wanted.filter, _condition(wanted) or matching.ANYTHING)
+        return matching.ConditionedFilter(wanted)
+    return matching.ConditionedFilter(wanted.filter, _condition(wanted) or matching.ANYTHING)
 
 
 def _condition(wanted: Wanted) -> Condition | None:
@@ -476,7 +476,7 @@ def _condition(wanted: Wanted) -> Condition | None:
         return None
 
 
-def _wanted(asked: matching.Interest) -> Wanted:
+def _wanted(asked: matching.ConditionedFilter) -> Wanted:
     if asked.condition is matching.ANYTHING:
         return asked.filter
     return Conditional(asked.filter, asked.condition.language, asked.condition.text)

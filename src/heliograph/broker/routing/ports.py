@@ -17,7 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Protocol
 
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Peer
 from heliograph.model.identity import ANONYMOUS, Identity
@@ -483,10 +483,10 @@ class HopSink(Sink):
             neighbour.give_up()
         return VARYING.pack(self._length + size, self._fixed, number) + self._hops
 
-    def run(self, frames: bytes, me: int) -> Run:
+    def run(self, frames: bytes, me: int) -> TargetedRun:
         """These frames, to be planned anew at this broker."""
         trace = self.trace
-        return Run(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
+        return TargetedRun(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
 
 
 def stand_in(taker: Taker) -> Neighbour:
