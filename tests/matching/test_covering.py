@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heliograph.matching.covering import Change, ConditionedFilter, InterestSet
 from heliograph.matching.filters import canonical
-from heliograph.matching.interests import Change, ConditionedFilter, InterestSet
 from heliograph.model.topics import covers
 from tests.examples import examples
 from tests.matching.test_topics import filters

@@ -12,7 +12,7 @@ from heliograph.matching import siblings
 from heliograph.matching.boxes import box
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import covers, matches, refusal
-from heliograph.matching.interests import ANYTHING, Change, ConditionedFilter, InterestSet
+from heliograph.matching.covering import ANYTHING, Change, ConditionedFilter, InterestSet
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.predicates import condition
 from heliograph.matching.siblings import LISTED_MAX

@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.routing.interests import SETTLED_AT_ONCE
-from heliograph.matching.interests import ConditionedFilter, InterestSet
+from heliograph.matching.covering import ConditionedFilter, InterestSet
 from tests.broker.routing.mesh import Mesh
 
 pytestmark = pytest.mark.req("N5", "N9")

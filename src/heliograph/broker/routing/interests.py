@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from heliograph.errors import ProtocolError, Reason
-from heliograph.matching import interests as matching
+from heliograph.matching import covering
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
@@ -277,7 +277,7 @@ class AdvertisedInterests:
         self.wide = wide
         self.age = (incarnation, number)
         self.filters: dict[Wanted, int] = {}  # as they were told last, and how many each stands for
-        self._covers = matching.InterestSet()
+        self._covers = covering.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
         self._depth = AS_IT_IS
@@ -330,7 +330,7 @@ class AdvertisedInterests:
             return self._find_depth(came, went)
         return came, went
 
-    def _count(self, change: matching.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
+    def _count(self, change: covering.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
         """Add a change of roots to what is to be told; what came and went again need not be told."""
         filters = self.filters
         for root in change[1]:
@@ -459,11 +459,11 @@ def _size(wanted: Wanted) -> int:
     return len(wanted) if isinstance(wanted, bytes) else len(wanted.filter) + 4 * len(wanted.where)
 
 
-def _asked(wanted: Wanted) -> matching.ConditionedFilter:
+def _asked(wanted: Wanted) -> covering.ConditionedFilter:
     """As the covering set knows it."""
     if isinstance(wanted, bytes):
-        return matching.ConditionedFilter(wanted)
-    return matching.ConditionedFilter(wanted.filter, _condition(wanted) or matching.ANYTHING)
+        return covering.ConditionedFilter(wanted)
+    return covering.ConditionedFilter(wanted.filter, _condition(wanted) or covering.ANYTHING)
 
 
 def _condition(wanted: Wanted) -> Condition | None:
@@ -476,8 +476,8 @@ def _condition(wanted: Wanted) -> Condition | None:
         return None
 
 
-def _wanted(asked: matching.ConditionedFilter) -> Wanted:
-    if asked.condition is matching.ANYTHING:
+def _wanted(asked: covering.ConditionedFilter) -> Wanted:
+    if asked.condition is covering.ANYTHING:
         return asked.filter
     return Conditional(asked.filter, asked.condition.language, asked.condition.text)
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from heliograph.matching.languages.patterns import PatternOverLimitError, pattern
 from heliograph.matching.languages.ranges import kind_of
-from heliograph.matching.languages.reading import over_limit
 from heliograph.matching.languages.sql_grammar import (
     All,
     Arithmetic,
@@ -34,6 +33,7 @@ from heliograph.matching.languages.sql_grammar import (
     SqlLiteral,
     SqlNegative,
 )
+from heliograph.matching.languages.tokens import over_limit
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
 
 Attributes = Mapping[str, Any]

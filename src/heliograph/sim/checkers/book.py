@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import people
-from heliograph.sim.conditions import Selection
+from heliograph.sim.selections import Selection
 
 
 class Book(Checker):

@@ -7,8 +7,8 @@ State: none beyond the book.
 Not here: whether enough was told (delivery.py), whether everybody knows it (maps.py).
 Paper: [resources] §3.2, covering; N9, R3.
 
-How many are needed is found by comparing every wish of a broker, or of a cluster, with every other (conditions.py). For
-its sessions' inboxes each broker has one interest besides.
+The number that is needed is found by comparing every selection of a broker, or of a cluster, with every other
+(selections.py). Each broker has one more interest, for the inboxes of its sessions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.sim.checkers.book import Book
-from heliograph.sim.conditions import Selection, uncovered
+from heliograph.sim.selections import Selection, uncovered
 
 
 class Covered(Book):
