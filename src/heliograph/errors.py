@@ -70,6 +70,7 @@ class Reason(IntEnum):
     BUDGET_SPENT = 311
     BROKERS_OVER_LIMIT = 312
     SOURCE_OVER_SHARE = 320
+    SERVICE_OVER_LIMIT = 340
 
     # 4xx: the life of a link or a node.
     GOODBYE = 400

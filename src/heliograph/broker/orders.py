@@ -27,6 +27,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
+from heliograph.broker.ways import ServiceWays
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Instant, Outbox, Ticket
 from heliograph.notes import ReloadFailed
@@ -55,6 +56,7 @@ class Orders:
         tracing: Tracing,
         shedding: Shedding,
         answers: ServiceAnswers,
+        ways: ServiceWays,
         outbox: Outbox,
         *,
         time: Callable[[], dict[str, Any]],
@@ -72,6 +74,7 @@ class Orders:
         self._tracing = tracing
         self._shedding = shedding
         self._answers = answers
+        self._ways = ways
         self._outbox = outbox
         self._time = time
         self._put_in_force = reload  # returns what needs a restart
@@ -98,6 +101,9 @@ class Orders:
         match order.get("do"):
             case "report":
                 self._answers.answer_order(pipe, number, self._page(order))
+            case "attend":
+                self._answers.answer_order(pipe, number, {"ok": True})
+                self._ways.attend(pipe)
             case "drain":
                 grace_ms = order.get("grace_ms")
                 if grace_ms is not None and not (isinstance(grace_ms, int) and 0 <= grace_ms <= GRACE_MS_MAX):
@@ -122,7 +128,9 @@ class Orders:
                     )
                 self._answers.answer_order(pipe, number, {"ok": True})
             case other:
-                raise UsageError(f"a broker cannot {other!r}; it can report, trace, drain, reload, link and unlink")
+                raise UsageError(
+                    f"a broker cannot {other!r}; it can report, attend, trace, drain, reload, link and unlink"
+                )
 
     def _trace(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:
         topic = str(order.get("topic", "")).encode("utf-8", "surrogatepass")

@@ -84,6 +84,7 @@ class ServiceFlag(IntFlag):
 
     ANSWER = 1
     REFUSAL = 2  # the answer is no: the payload is a Refusal
+    NEIGHBOUR = 4  # from a service to the same service at a linked broker; on a pipe, the origin is that link
 
 
 EVENT_FLAGS_KNOWN = int(Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST)  # an int: ~ of a Flag forgets bits without a name

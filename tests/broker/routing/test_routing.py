@@ -69,6 +69,7 @@ class Node:
             self.timers,
             forget=self.forgotten.append,
             forget_all=lambda: self.forgotten.append(b"#"),
+            settled=lambda: None,
             stand_back=lambda cluster: None,
         )
 

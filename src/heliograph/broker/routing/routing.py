@@ -69,11 +69,13 @@ class Routing:
         forget: Callable[[bytes], None],
         forget_all: Callable[[], None],
         stand_back: Callable[[str], None],
+        settled: Callable[[], None],
     ) -> None:
         me = broker_id(name)
         slot = config.slot if config.slot is not None else me % MEMBERS_MAX
         self.network_name = config.name  # another one needs a restart
         self._timers = timers
+        self._settled = settled  # the ways of the newest map are in force
         self._forget_pattern = forget  # what a filter matches may go elsewhere from now on
         view = self.view = View(Member(me, name, config.cluster, slot, 0, incarnation, 1, {}), timers)
         teller = self._teller = Teller(view, links, outbox)
@@ -305,6 +307,7 @@ class Routing:
         self._look_at_links(now)
         self._exchange.offer(self.memory.look(now))
         self.waves.look_again(None, now)
+        self._settled()
 
     def _change_ways(self, before: Paths | None, now: Instant) -> None:
         """A way that is lost is left at once, and nobody waits for what was on it; others are left in order."""
