@@ -55,7 +55,7 @@ class Gossip:
         assert self.session is not None
         self.session.receive(data, now)
 
-    def hear_ways(self, ways: WaysHereHere, now: Instant) -> None:
+    def hear_ways(self, ways: WaysHere, now: Instant) -> None:
         """Greet who is new."""
         assert self.session is not None
         self.ways.append(ways)

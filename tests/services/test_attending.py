@@ -22,7 +22,7 @@ from heliograph.sim.host import Host
 from heliograph.sim.world import World
 from heliograph.wire.frames import Frame, Kind, ServiceFlag, control, service
 from heliograph.wire.limits import SERVICE_HOP_BYTES_MAX
-from heliograph.wire.ways import LinkedBroker, WaysHereHere, Word, decode_word, encode
+from heliograph.wire.ways import LinkedBroker, WaysHere, Word, decode_word, encode
 from tests.broker.routing.hostile import Hostile
 from tests.broker.routing.mesh import Mesh, Node
 from tests.broker.talk import Talk
@@ -267,7 +267,7 @@ def test_a_session_that_attends_survives_any_frames(said: list[tuple[int, bytes,
 class _Deaf:
     """Hears everything and keeps nothing."""
 
-    def hear_ways(self, ways: WaysHereHere, now: int) -> None: ...
+    def hear_ways(self, ways: WaysHere, now: int) -> None: ...
     def hear_neighbour(self, link: int, payload: bytes, now: int) -> None: ...
     def hear_refusal(self, link: int, number: int, reason: Reason, now: int) -> None: ...
     def hear_end(self, asker: int, now: int) -> None: ...

@@ -12,7 +12,7 @@ from heliograph.broker.links import Link, Links
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.view import View
 from heliograph.wire.frames import service
-from heliograph.wire.ways import LinkedBroker, WaysHereHere, Word, encode
+from heliograph.wire.ways import LinkedBroker, WaysHere, Word, encode
 
 BROKER_NAME = b"broker"
 
@@ -59,7 +59,7 @@ class ServiceWays:
     def _tell(self, pipe: Link, word: Word) -> None:
         self._links.put(pipe, service(BROKER_NAME, encode(word), 0))
 
-    def _now(self) -> WaysHereHere:
+    def _now(self) -> WaysHere:
         me, paths = self._view.map.me, self._view.paths
         neighbours = [
             LinkedBroker(each.link.id, each.broker, each.name, each.cluster, each.incarnation, each.told_cost)

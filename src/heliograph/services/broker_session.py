@@ -40,7 +40,7 @@ Warned = Callable[[Instant], None]
 class Attendant(Protocol):
     """A service that takes part in the network of services: it attends (``BrokerSession.attend``)."""
 
-    def hear_ways(self, ways: WaysHereHere, now: Instant) -> None:
+    def hear_ways(self, ways: WaysHere, now: Instant) -> None:
         """Neighbours and ways, at first and whenever they change."""
 
     def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:

@@ -28,7 +28,7 @@ class LinkedBroker(Body, frozen=True):
     cost: int
 
 
-class WaysHereHere(Body, frozen=True):
+class WaysHere(Body, frozen=True):
     """Who we are, who is linked, and by which link everything else is reached."""
 
     broker: int
@@ -44,7 +44,7 @@ class WaysHereHere(Body, frozen=True):
 class Word(Body, frozen=True):
     """What a broker tells a service without being asked: one of these."""
 
-    ways: WaysHereHere | None = None
+    ways: WaysHere | None = None
     ended: int = 0  # the link of somebody who asked this service
 
 
