@@ -18,9 +18,9 @@ from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
 from heliograph.broker.links import Link, Links
 from heliograph.broker.publications import Publications
 from heliograph.broker.requests import ServiceAnswers
+from heliograph.broker.routing.map_report import describe, reach
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.peering import Peering
-from heliograph.broker.routing.picture import describe, reach
 from heliograph.broker.routing.ports import READY
 from heliograph.broker.routing.routing import Routing
 from heliograph.broker.sessions import Sessions
