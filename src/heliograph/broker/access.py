@@ -1,13 +1,13 @@
-"""Access: may this peer do that? One question, asked in one place, remembered in the route cache.
+"""Access: whether a peer may do something. Decided in one place, remembered in the route cache.
 
 In:    an identity, a verb ("publish", "subscribe", "ask") and a topic, filter or service name.
 Out:   Profile.may and Profile.may_filter.
-State: profiles, one per distinct set of rules that fit somebody.
+State: profiles, one per distinct set of rules that apply to a peer.
 Not here: proving an identity (credentials.py), caching per topic (routes.py).
 
-Rules are tried in the order they are written; the first that fits decides. What no rule fits follows the default,
+Rules are tried in the order they are written; the first that fits decides. Where no rule fits the default counts,
 except that system topics are for brokers and admins, and the service "admin" is for admins. A wildcard at the first
-level of a rule does not reach system topics, as everywhere.
+level of a rule does not match system topics, as everywhere.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Profile:
         if is_system(topic):
             return bool(self.privileges)
         if topic.startswith(INBOX_ROOT + b"/"):
-            return True  # who may ask may be answered, and hears it in its own inbox; rules can still deny it
+            return True  # a peer that may ask may be answered, in its own inbox; rules can still deny it
         return self._default or Role.ADMIN in self.privileges
 
 
@@ -86,7 +86,7 @@ class Access:
         self._profiles: dict[tuple[tuple[Rule, ...], tuple[Role, ...]], Profile] = {}
 
     def profile(self, identity: Identity) -> Profile:
-        """The profile of a peer; peers to whom the same rules apply share one."""
+        """The profile of a peer; peers with the same rules share one."""
         rules = tuple(
             _rule(verb, topic.replace("{entity}", identity.entity).encode(), line.effect == "allow")
             for line in self._config.rules
@@ -102,7 +102,7 @@ class Access:
         return profile
 
     def forget(self, profile: Profile) -> None:
-        """Nobody has this profile any more."""
+        """No peer has this profile any more."""
         for key, known in list(self._profiles.items()):
             if known is profile:
                 del self._profiles[key]

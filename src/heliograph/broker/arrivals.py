@@ -2,11 +2,11 @@
 
 In:    the frames of parcels that have reached a target.
 Out:   runs for our clients' links and, at the first broker of a cluster, for its other members.
-State: none of its own; what has been seen is with the sessions.
-Not here: parcels on their way (routing/parcels.py), publications of our own clients (publications.py).
+State: none of its own; the sessions keep which publications were seen.
+Not here: parcels to be passed on (routing/parcels.py), publications of our own clients (publications.py).
 
-The broker where a publication entered has checked it. What is malformed all the same is discarded and counted, and the
-neighbour that relayed it keeps its link.
+The broker where a publication entered has checked it. A frame that is malformed all the same is discarded and counted,
+and the neighbour that relayed it keeps its link.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Arrivals:
             self._links.fan_out(link, sinks, run, now)
 
     def _join(self, raw: bytes, way: Way, passed: tuple[HopSink, ...], now: Instant) -> tuple[Sink, ...]:
-        """Everybody who gets a publication from here: those that it is passed on to and, if it is new, our own."""
+        """All sinks of a publication here: those that it is passed on to and, if it is new, our own clients."""
         _, word, origin, sequence, _ = SCAN.unpack_from(raw)
         if not self._sessions.origins.visit(origin, now).admit(sequence):
             return passed

@@ -282,7 +282,7 @@ class Peering:
             if other.incarnation == known.incarnation and new_dialler > old_dialler and not known.suspected:
                 self._links.hang_up(link, Reason.DUPLICATE, "these brokers have a link already")
                 return
-            self._links.hang_up(known.link, Reason.TAKEN_OVER, "replaced by a newer link between these brokers")
+            self._links.hang_up(known.link, Reason.TAKEN_OVER, "a newer link between these brokers")
         greeting = self._greetings.pop(link)
         neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
         if now > greeting.asked_at:  # the answer to our greeting gives a round-trip time before the first pong
@@ -325,7 +325,7 @@ class Peering:
         quiet = now - link.heard_at
         suspect_ns, dead_ns = self._config.suspect_ms * NS_PER_MS, self._config.dead_ms * NS_PER_MS
         if quiet >= dead_ns:
-            self._links.hang_up(link, Reason.SILENT, "nothing was heard from this broker")
+            self._links.hang_up(link, Reason.SILENT, "nothing was heard of this broker")
             return
         if quiet >= suspect_ns and not neighbour.suspected:
             neighbour.suspect()
