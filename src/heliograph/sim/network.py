@@ -71,9 +71,7 @@ class End:
         self.pressed = False
         self.told_pressed = False
         # from attach to detach
-        self.writer: Seat | None = (
-            None  # the seat that may write to it: set by attach, until it hangs up or is detached
-        )
+        self.writer: Seat | None = None  # may write to it: set by attach, until it hangs up or is detached
         self.held = False  # the machine does not want to read now
         self.hung = False  # the machine hung up …
         self.reason = Reason.CLOSED  # … for this reason

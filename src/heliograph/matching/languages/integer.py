@@ -42,7 +42,7 @@ class _Listed:
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     check_length(text)
     spans = _merged(_spans(text))
     plain = ", ".join(_write(span) for span in spans)

@@ -31,7 +31,7 @@ _ORDERS = (Op.BELOW, Op.AT_MOST, Op.ABOVE, Op.AT_LEAST)
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     check_length(text)
     if text.lstrip().startswith("["):
         return condition(_json(text))

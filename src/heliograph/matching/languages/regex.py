@@ -57,7 +57,7 @@ class _Searches:
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     reader = Reader(text, _WORDS)
     tests = {}
     size = 0

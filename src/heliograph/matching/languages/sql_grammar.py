@@ -32,7 +32,7 @@ WORDS = frozenset(("and", "between", "escape", "false", "in", "is", "like", "not
 
 @dataclass(frozen=True, slots=True)
 class SqlLiteral:
-    """A value that stands in the text."""
+    """A literal value."""
 
     value: Value
 

@@ -35,7 +35,7 @@ _PLAIN = re.compile(_WORD + r"\Z")
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     check_length(text)
     box = canonical(_tests(text))
     if len(box) > PREDICATES_MAX:
