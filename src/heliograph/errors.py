@@ -70,6 +70,10 @@ class Reason(IntEnum):
     BUDGET_SPENT = 311
     BROKERS_OVER_LIMIT = 312
     SOURCE_OVER_SHARE = 320
+    NAMES_OVER_LIMIT = 330
+    CHANNELS_OVER_LIMIT = 331
+    BATCHES_OVER_LIMIT = 332
+    STORES_OVER_LIMIT = 333
     SERVICE_OVER_LIMIT = 340
 
     # 4xx: the life of a link or a node.
@@ -111,6 +115,14 @@ class Reason(IntEnum):
     VAULT_FOREIGN = 554
     VAULT_NEWER = 555
     VAULT_READ_ONLY = 556
+    STORE_UNKNOWN = 560
+    STORE_MISSING = 561
+    CHAIN_BROKEN = 562
+    POSITION_UNKNOWN = 563
+    NAME_UNKNOWN = 564
+    CHANNEL_UNKNOWN = 565
+    BATCH_INCOMPLETE = 566
+    STORE_RESET = 567
 
     @property
     def word(self) -> str:
