@@ -16,6 +16,7 @@ import msgspec
 from heliograph.broker.commands import LoadSettings
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
 from heliograph.broker.links import Link, Links
+from heliograph.broker.observations import Observations
 from heliograph.broker.publications import Publications
 from heliograph.broker.requests import ServiceAnswers
 from heliograph.broker.routing.map_report import describe, reach
@@ -55,11 +56,13 @@ class Orders:
         publications: Publications,
         tracing: Tracing,
         shedding: Shedding,
+        observations: Observations,
         answers: ServiceAnswers,
         ways: ServiceWays,
         outbox: Outbox,
         *,
         time: Callable[[], dict[str, Any]],
+        time_us: Callable[[], int],
         reload: Callable[[BrokerConfig], list[str]],
     ) -> None:
         self._config = config  # the one in force
@@ -73,10 +76,12 @@ class Orders:
         self._publications = publications
         self._tracing = tracing
         self._shedding = shedding
+        self._observations = observations
         self._answers = answers
         self._ways = ways
         self._outbox = outbox
         self._time = time
+        self._time_us = time_us
         self._put_in_force = reload  # returns what needs a restart
         self._addresses: tuple[str, ...] = ()  # where clients dial this broker
         self._reloads: dict[Ticket, tuple[Link, int]] = {}
@@ -104,6 +109,8 @@ class Orders:
             case "attend":
                 self._answers.answer_order(pipe, number, {"ok": True})
                 self._ways.attend(pipe)
+            case "observe":
+                self._answers.answer_order(pipe, number, self._observed(order))
             case "drain":
                 grace_ms = order.get("grace_ms")
                 if grace_ms is not None and not (isinstance(grace_ms, int) and 0 <= grace_ms <= GRACE_MS_MAX):
@@ -129,8 +136,17 @@ class Orders:
                 self._answers.answer_order(pipe, number, {"ok": True})
             case other:
                 raise UsageError(
-                    f"a broker cannot {other!r}; it can report, attend, trace, drain, reload, link and unlink"
+                    f"a broker cannot {other!r}; it can report, attend, observe, trace, drain, reload, link and unlink"
                 )
+
+    def _observed(self, order: dict[str, Any]) -> dict[str, Any]:
+        """What happened since a number, for the monitor."""
+        after = order.get("after", 0)
+        if not isinstance(after, int) or after < 0:
+            raise UsageError("after must be a number from 0")
+        self._observations.sample_next()
+        self._parcels.forget_ways()  # so that the next parcel is read by Arrivals, shortcut or not
+        return self._observations.after(after)
 
     def _trace(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:
         topic = str(order.get("topic", "")).encode("utf-8", "surrogatepass")
@@ -211,6 +227,7 @@ class Orders:
             "draining": self._sessions.draining,
             **reach(self._routing, self._peering),
             "time": self._time(),
+            "time_us": self._time_us(),
         }
 
     def _name_of(self, reference: str | None) -> str | None:
@@ -257,6 +274,7 @@ class Orders:
             "time": {name: time[name] for name in TIME_SHOWN} | {"reference": self._name_of(time["reference"])},
             "load": self._shedding.report(),
             "draining": self._sessions.draining,
+            "time_us": self._time_us(),
         }
 
 
