@@ -11,8 +11,11 @@ and the neighbour that relayed it keeps its link.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import Links
+from heliograph.broker.observations import Observations
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
 from heliograph.broker.routes import Route, RouteTable
 from heliograph.broker.routing.parcels import Way
@@ -47,7 +50,11 @@ class Arrivals:
         routing: Routing,
         publications: Publications,
         tracing: Tracing,
+        observations: Observations,
+        time_us: Callable[[], int],
     ) -> None:
+        self._observations = observations
+        self._time_us = time_us
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
@@ -57,6 +64,8 @@ class Arrivals:
 
     def arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
+        if self._observations.is_due():
+            self._observations.parcel(frames, way.trace, self._time_us())
         if way.joins:
             self._arrive_and_pass(link, frames, way, now)
             return

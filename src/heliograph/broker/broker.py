@@ -21,6 +21,7 @@ from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Busy, Drain, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import Link, Links
+from heliograph.broker.observations import NS_PER_US, Observations
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
 from heliograph.broker.reading import Handler, Reading
@@ -117,7 +118,8 @@ class Broker:
         )
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
-        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing)
+        observations = self._observations = Observations()
+        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us)
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
         answers = ServiceAnswers(links)
         pipes = self._pipes = ServicePipes()
@@ -134,10 +136,12 @@ class Broker:
             publications,
             tracing,
             shedding,
+            observations,
             answers,
             ways,
             outbox,
             time=self._time,
+            time_us=self._time_us,
             reload=self._reload,
         )
         self._requests = Requests(
@@ -267,6 +271,10 @@ class Broker:
         """Where clients of a broker that stops could go."""
         return self._routing.addresses(OTHERS_MAX)
 
+    def _time_us(self) -> int:
+        """Network time, or the time since the start before the wall clock was told."""
+        return (self._now + (self._timing.ahead_ns or 0)) // NS_PER_US
+
     def _time(self) -> dict[str, Any]:
         return self._timing.report(self._now)
 
@@ -358,6 +366,8 @@ class Broker:
             self._routing.settle_soon(self._now)
         if self._links.touched:
             self._links.flush()
+        if self._outbox.notes:
+            self._observations.keep(self._outbox.notes, self._time_us())
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:

@@ -124,7 +124,13 @@ class Requests:
         else:
             self._open.setdefault(link, {})[(name, number)] = None
             self._asked.setdefault(link, {})[name] = None
-            asker = {"entity": link.identity.entity, "roles": [role.value for role in link.identity.roles]}
+            identity = link.identity
+            asker = {
+                "entity": identity.entity,
+                "roles": [role.value for role in identity.roles],
+                "proof": identity.proof,
+                "session": f"{link.origin:016x}",
+            }
             self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))
 
     def _answer(self, frame: Frame) -> None:

@@ -16,6 +16,7 @@ from heliograph.broker.access import Access, Profile
 from heliograph.broker.config import AccessConfig
 from heliograph.broker.contents import Content
 from heliograph.broker.links import Link, Links
+from heliograph.broker.rights import Rights
 from heliograph.broker.routes import Route, RouteTable, Share
 from heliograph.broker.routing.destinations import group_id
 from heliograph.broker.routing.interests import GROUP_NAME_MAX, RemoteInterest
@@ -31,7 +32,7 @@ from heliograph.matching.languages import LANGUAGES, condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
-from heliograph.model.topics import INBOX_ROOT, covers, filter_fault, is_wild, topic_fault
+from heliograph.model.topics import INBOX_ROOT, covers, created_root, filter_fault, is_wild, topic_fault
 from heliograph.notes import ActionDenied
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
@@ -70,6 +71,7 @@ class Subscriptions:
         self._contents: ContentTable[SubscriptionEntry] = ContentTable()
         self._entries: dict[Link, dict[int, SubscriptionEntry]] = {}
         self._tables: dict[Profile, RouteTable] = {}
+        self.rights = Rights(timers, lambda root: self.forget(root + b"/#"), self._end_below)
         self._departed: deque[list[SubscriptionEntry]] = deque()
         self.count = 0
         self.has_slow_topics = False  # some topic was met of which each publication has to be looked at
@@ -157,8 +159,12 @@ class Subscriptions:
         if fault is not None:
             raise ProtocolError(Reason.FILTER_INVALID, f"{body.filter[:128]!r}: {fault}")
         assert link.table is not None
-        if not link.table.profile.may_filter(pattern):
-            raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{link.identity.entity} may not subscribe to {body.filter}")
+        entity = link.identity.entity
+        if not link.table.profile.may_filter(pattern, entity):
+            raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{entity} may not subscribe to {body.filter}")
+        if not self._is_granted(link, link.table.profile, pattern):
+            text = f"{entity} has no grant to subscribe to {body.filter}; its owner gives them: heliograph topic grant"
+            raise ProtocolError(Reason.SUBSCRIBE_DENIED, text)
         if pattern.startswith(INBOX_ROOT + b"/") and not covers(link.inbox + b"/#", pattern):
             raise ProtocolError(Reason.SUBSCRIBE_DENIED, "an inbox is for its own session only")
         if len(body.group) > GROUP_NAME_MAX or not body.group.isprintable():
@@ -208,6 +214,7 @@ class Subscriptions:
         here = self._contents.fields(topic)
         there = self._routing.fields(topic) if table is not self.local else ()
         content = None
+        guard = created_root(topic) if table.profile.asks_grant("publish", topic) else None
         if here or there:
 
             def build(local: list[SubscriptionEntry], remote: list[RemoteInterest]) -> Route:
@@ -217,7 +224,30 @@ class Subscriptions:
             content = Content(here, there, build)
         sinks, shares = self._recipients(table, topic, (), ())
         self.has_slow_topics |= content is not None or bool(shares)
-        return table.keep(topic, sinks, routes_max, shares=shares, content=content)
+        return table.keep(topic, sinks, routes_max, shares=shares, content=content, guard=guard)
+
+    def _is_granted(self, link: Link, profile: Profile, topic: bytes) -> bool:
+        """True unless this link needs a right to hear this topic, or filter, and has none."""
+        if not profile.asks_grant("subscribe", topic):
+            return True
+        root = created_root(topic)
+        return root is not None and self.rights.may_subscribe(link.id, root)
+
+    def _end_below(self, link_id: int, root: bytes, reason: Reason) -> None:
+        """A link may no longer use a created topic: its subscriptions end, here and elsewhere."""
+        link = self._links.by_id.get(link_id)
+        entries = {} if link is None else self._entries.get(link, {})
+        gone = [entry for entry in entries.values() if covers(root + b"/#", entry.subscription.filter)]
+        for entry in gone:
+            assert link is not None
+            number, subject = entry.subscription.number, entry.subscription.filter.decode()
+            del entries[number]
+            del link.subscriptions[number]
+            link.sinks.clear()
+            self._links.count(reason)
+            body = bodies.refusal(reason, f"the right to subscribe to {subject} has ended", subject)
+            self._links.put(link, control(Kind.REFUSED, 0, body))
+        self._remove(gone)
 
     def _recipients(
         self, table: RouteTable, topic: bytes, local: Sequence[SubscriptionEntry], remote: Sequence[RemoteInterest]
@@ -254,6 +284,8 @@ class Subscriptions:
             if may is None:
                 may = allowed[table] = table.profile.may("subscribe", topic)
             subscription = entry.subscription
+            if may and not self._is_granted(link, table.profile, topic):
+                continue
             if may and subscription.group:
                 share = group_id(subscription.wanted, subscription.group)
                 members.setdefault(share, []).append(_sink(link, [subscription]))
@@ -271,7 +303,11 @@ class Subscriptions:
         profile = link.table.profile
         sink = _sink(link, [subscription])
         for table in self._every_table():
-            table.admit(subscription.filter, sink, lambda topic: profile.may("subscribe", topic))
+            table.admit(
+                subscription.filter,
+                sink,
+                lambda topic: profile.may("subscribe", topic) and self._is_granted(link, profile, topic),
+            )
 
     def _dismiss(self, entry: SubscriptionEntry) -> None:
         """Let the cached routes know that a subscription went."""
@@ -303,6 +339,7 @@ class Subscriptions:
     def leave(self, link: Link, now: Instant) -> None:
         """A link is gone: take its subscriptions out, a slice at a time."""
         entries = self._entries.pop(link, None)
+        self.rights.leave(link.id)
         for table in self._every_table():
             table.unshare()
         if entries:

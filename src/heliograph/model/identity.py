@@ -26,6 +26,7 @@ class Role(StrEnum):
     CLIENT = "client"
     BROKER = "broker"
     ADMIN = "admin"
+    DIRECTORY = "directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,11 @@ class Identity:
     def has(self, role: Role) -> bool:
         """True if the entity was given this role."""
         return role in self.roles
+
+    @property
+    def is_proven(self) -> bool:
+        """True if something was shown for it; an entity id that was merely claimed proves nothing."""
+        return self.proof != "none"
 
 
 ANONYMOUS = Identity("anonymous")

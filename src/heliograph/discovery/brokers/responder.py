@@ -43,6 +43,7 @@ from heliograph.discovery.brokers.messages import (
     Pong,
     Spread,
 )
+from heliograph.discovery.brokers.outcomes import Outcomes
 from heliograph.discovery.brokers.policy import AnswerPolicy, is_among
 from heliograph.discovery.brokers.response_sender import ResponseSender
 from heliograph.discovery.brokers.signing import Signing
@@ -81,7 +82,14 @@ class Responder:
     """A machine at the end of a pipe, with a datagram socket, and one more for the multicast group."""
 
     def __init__(
-        self, config: ResponderConfig, broker: str, *, seed: int, incarnation: int, keyring: Keyring | None = None
+        self,
+        config: ResponderConfig,
+        broker: str,
+        *,
+        seed: int,
+        incarnation: int,
+        keyring: Keyring | None = None,
+        monitored: bool = False,
     ) -> None:
         self._config = config
         self._broker = broker
@@ -112,6 +120,7 @@ class Responder:
             *(config, broker, incarnation, self._status, self._signing, self._outbox, self._counts),
             lambda: self._session,
         )
+        self._outcomes = Outcomes(broker, monitored, lambda: self._session)
 
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +165,7 @@ class Responder:
 
     def _sample(self, now: Instant) -> None:
         if self._session is not None:
+            self._outcomes.publish()
             self._session.order({"do": "report", "question": "usage"}, self._sampled)
             wait_ms = self._config.sample_ms if self._status.ports else FIRST_SAMPLE_MS
             self._timers.set("sample", now + wait_ms * NS_PER_MS, self._sample)
@@ -265,6 +275,16 @@ class Responder:
     def _take_up(self, message: Message, spread: Spread, onward: bool, now: Instant) -> None:
         """A request whose address is proven: pass it on and answer it, once per attempt."""
         claimed = self._signing.glance(message, DiscoveryRequest)
+        outcome = "answered"
+        try:
+            self._answer(claimed, message, spread, onward, now)
+        except ProtocolError as error:
+            outcome = error.reason.word
+            raise
+        finally:
+            self._outcomes.add(claimed.id, spread.host, outcome, self._status.network_ns(now)[0])
+
+    def _answer(self, claimed: DiscoveryRequest, message: Message, spread: Spread, onward: bool, now: Instant) -> None:
         if not self._repeats.is_new(claimed.id, claimed.attempt):
             raise ProtocolError(Reason.REQUEST_REPEATED)
         wall_ns = self._status.wall_ns(now)
