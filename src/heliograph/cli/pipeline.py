@@ -8,7 +8,6 @@ Not here: the jobs (pipeline/), Spark itself (pipeline/session.py).
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -30,6 +29,8 @@ def _doctor(as_json: AsJson = False) -> None:
 
     found = examine()
     if as_json:
+        import json
+
         print(json.dumps([{"about": each.about, "good": each.is_good, "told": each.told} for each in found]))
     else:
         for each in found:
