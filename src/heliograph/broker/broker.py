@@ -9,7 +9,8 @@ Not here: the parts: reading (bytes to frames), sessions (handshake, life), subs
 
 What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is
 lost, which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker,
-which passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_crowd``, ``_others``.
+which passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``,
+``_others``.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from heliograph.broker.observations import NS_PER_US, Observations
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
 from heliograph.broker.reading import Handler, Reading
-from heliograph.broker.requests import Requests, ServiceAnswers
+from heliograph.broker.requests import Requests, ServiceAnswers, ServicePipes
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.peering import Peering
-from heliograph.broker.routing.ports import GONE, Port
+from heliograph.broker.routing.ports import GONE, Neighbour, Port
 from heliograph.broker.routing.routing import Routing
+from heliograph.broker.service_hops import ServiceHops
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
@@ -36,6 +38,7 @@ from heliograph.broker.steps import Steps
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
+from heliograph.broker.ways import ServiceWays
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -79,7 +82,9 @@ class Broker:
             forget=self._forget,
             forget_all=self._forget_all,
             stand_back=self._stand_back,
+            settled=self._settled,
         )
+        ways = self._ways = ServiceWays(routing.view, links)
         timing = self._timing = Timing(
             routing.view.me, incarnation, config.time, config.network.heartbeat_ms, seed, outbox, timers
         )
@@ -107,7 +112,7 @@ class Broker:
             outbox,
             timers,
             proven=sessions.is_broker,
-            up=routing.neighbour_up,
+            up=self._neighbour_up,
             changed=routing.neighbour_changed,
             down=routing.neighbour_down,
         )
@@ -117,6 +122,8 @@ class Broker:
         arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us)
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
         answers = ServiceAnswers(links)
+        pipes = self._pipes = ServicePipes()
+        hops = ServiceHops(links, pipes, ways)
         self._orders = Orders(
             config,
             incarnation,
@@ -131,12 +138,15 @@ class Broker:
             shedding,
             observations,
             answers,
+            ways,
             outbox,
             time=self._time,
             time_us=self._time_us,
             reload=self._reload,
         )
-        self._requests = Requests(links, outbox, answers, self._orders.receive)
+        self._requests = Requests(
+            links, pipes, outbox, answers, order=self._orders.receive, send=hops.send, ended=ways.ended
+        )
         handlers: dict[int, Handler] = {
             Kind.EVENT: publications.receive_flagged,
             Kind.HELLO: sessions.hello,
@@ -155,6 +165,7 @@ class Broker:
             Kind.PING: sessions.ping,
             Kind.PONG: self._neighbour_pong,
             Kind.GOODBYE: sessions.goodbye,
+            Kind.SERVICE: hops.receive,
         }
         self._reading = Reading(
             config.limits,
@@ -189,7 +200,7 @@ class Broker:
         self._outbox.note(LinkAttached(link, peer.transport, peer.address))
         if peer.transport == "pipe":
             self._sessions.attach_pipe(joined)
-            self._requests.join(joined)
+            self._pipes.join(joined)
         elif not self._peering.attach(joined, now):
             self._sessions.attach(joined, now)
 
@@ -203,6 +214,7 @@ class Broker:
         self._subscriptions.leave(left, now)
         self._sessions.leave(left, now)
         self._requests.leave(left)
+        self._ways.leave(left)
         self._sessions.check_drained(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
@@ -265,6 +277,15 @@ class Broker:
 
     def _time(self) -> dict[str, Any]:
         return self._timing.report(self._now)
+
+    def _neighbour_up(self, neighbour: Neighbour, now: Instant) -> None:
+        """Services hear of a neighbour before they hear from it."""
+        self._routing.neighbour_up(neighbour, now)
+        self._ways.look()
+
+    def _settled(self) -> None:
+        """The ways of the newest map are in force."""
+        self._ways.look()
 
     def _neighbour_pong(self, link: Port, frame: Frame, now: Instant) -> None:
         assert link.neighbour is not None

@@ -37,7 +37,9 @@ class Content(Generic[H, T, R]):
     ) -> None:
         self._here = here
         self._there = there
-        self._build = build  # the route for these wants and wishes, besides those of the topic alone
+        self._build = (
+            build  # the route for these local subscriptions and remote interests, besides those of the topic alone
+        )
         self._routes: dict[tuple[tuple[int, ...], tuple[int, ...]], R] = {}
 
     @property

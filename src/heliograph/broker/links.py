@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heliograph.broker.config import LimitsConfig
 from heliograph.broker.hot import frames_of
 from heliograph.broker.routes import Routes, RouteTable
-from heliograph.broker.routing.ports import GONE, PROVING, READY, Port, Sink, Waiting, in_words
+from heliograph.broker.routing.ports import GONE, PROVING, READY, Port, Sink, Waiting, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS, Seen
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Outbox, Peer, Timers
@@ -283,7 +283,7 @@ class Links:
         if link.state == GONE:
             return
         self.count(reason)
-        link.end(in_words(reason.word, text))
+        link.end(describe_end(reason.word, text))
         if link.neighbour is not None:
             self._ends(link)  # before the driver says that it is gone: what comes meanwhile must go another way
         link.clear_backlog()

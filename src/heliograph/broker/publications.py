@@ -92,13 +92,17 @@ class Publications:
         if frame.flags & Flag.EXPIRES and not self._is_wanted_still(link, frame, headers, now):
             return
         route = link.table.routes.get(frame.topic) or self._subscriptions.resolve(link.table, frame.topic)
+        denied = self._is_denied(link, route)
         if frame.flags & Flag.DIRECTED:
-            self._direct(link, frame, headers, route.denied, now)
+            self._direct(link, frame, headers, denied, now)
             return
-        if route.content is not None and not route.denied:
+        if denied:
+            self._deny(link, frame.raw)
+            return
+        if route.content is not None:
             route = route.content.route(frame.raw)
         self.spread(link, route, frame.raw, now)
-        if frame.flags & Flag.REQUEST and route.is_empty and not route.denied:
+        if frame.flags & Flag.REQUEST and route.is_empty:
             subject = str(headers.get(REPLY_TO, ""))[:256]
             text = f"nobody answers on {frame.topic.decode()}"
             self._links.count(Reason.RESPONDERS_MISSING)
@@ -148,7 +152,7 @@ class Publications:
     def spread_some(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> bytes:
         """Send each publication of a run where its content wants it; what is left when the read has taken long."""
         content, steps = route.content, self._steps
-        if content is None or route.denied:
+        if content is None or self._is_denied(publisher, route):
             self.spread(publisher, route, chunk, now)
             return b""
         start = 0
@@ -163,7 +167,7 @@ class Publications:
 
     def spread(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> None:
         """Send a run to every sink of its route, and each of its publications to one member of each group."""
-        if route.denied:
+        if self._is_denied(publisher, route):
             self._deny(publisher, chunk)
             return
         if route.content is not None:
@@ -226,6 +230,12 @@ class Publications:
             if self._forward(publisher, targets, chunk, ttl, trace, now):
                 return
         self.shares_lost += 1
+
+    def _is_denied(self, publisher: Port, route: Route) -> bool:
+        """True if the rules deny it, or if it is a created topic and the publisher has no right to it."""
+        if route.guard is None:
+            return route.denied
+        return route.denied or not self._subscriptions.rights.may_publish(publisher.id, route.guard)
 
     def _deny(self, link: Port, chunk: bytes) -> None:
         """Publications that the rules deny: counted, and told once per topic."""

@@ -67,7 +67,7 @@ class Route:
     """Who gets publications of one topic. ``only`` is the only sink where that is all there is to know; ``one`` is the
     same where it does not matter who publishes. _native.c reads these two."""
 
-    __slots__ = ("content", "denied", "one", "only", "shares", "sinks")
+    __slots__ = ("content", "denied", "guard", "one", "only", "shares", "sinks")
 
     def __init__(
         self,
@@ -75,12 +75,14 @@ class Route:
         denied: bool = False,
         shares: tuple[Share, ...] = (),
         content: Content[Any, Any, Route] | None = None,
+        guard: bytes | None = None,
     ) -> None:
         self.sinks = sinks
+        self.guard = guard  # the root of a created topic: whoever publishes needs a right to it (rights.py)
         self.denied = denied
         self.shares = shares
         self.content = content  # if there is one, it knows the route of each publication, and this one only the topic
-        self.only = sinks[0] if len(sinks) == 1 and not (shares or content) else None
+        self.only = sinks[0] if len(sinks) == 1 and not (shares or content or guard) else None
         self.one = self.only if self.only is not None and self.only.own is True else None
 
     @property
@@ -144,12 +146,13 @@ class RouteTable:
         denied: bool = False,
         shares: tuple[Share, ...] = (),
         content: Content[Any, Any, Route] | None = None,
+        guard: bytes | None = None,
     ) -> Route:
         """Remember a topic's route. Topics with the same sinks share one Route, so that their frames form one run."""
         if len(self.routes) >= routes_max:
             self._evict()
-        plain = not (denied or shares or content)
-        route = self._route(sinks) if plain else Route(sinks, denied, shares, content)
+        plain = not (denied or shares or content or guard)
+        route = self._route(sinks) if plain else Route(sinks, denied, shares, content, guard)
         self.routes[topic] = route
         self._topics.add(topic)
         return route
@@ -186,13 +189,15 @@ class RouteTable:
 
     def _with(self, old: Route, sink: Sink) -> Route | None:
         """The route with one more sink; None if its link is in it already, so that numbers have to be joined."""
-        if old.shares or old.content or any(one.link is sink.link for one in old.sinks):
+        if old.shares or old.content or old.guard or any(one.link is sink.link for one in old.sinks):
             return None
         return self._route((*old.sinks, sink))
 
     def _without(self, old: Route, link: Port, numbers: bytes) -> Route | None:
         """The route without the link; None if the link has other reasons to be in it."""
-        if old.shares or old.content or any(one.link is link and one.numbers != numbers for one in old.sinks):
+        if old.shares or old.content or old.guard:
+            return None
+        if any(one.link is link and one.numbers != numbers for one in old.sinks):
             return None
         return self._route(tuple(one for one in old.sinks if one.link is not link))
 

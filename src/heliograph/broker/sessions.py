@@ -16,7 +16,7 @@ from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import WRONG, Claim, Credentials
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.ports import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Port, in_words
+from heliograph.broker.routing.ports import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.shares import Shares, source_of
 from heliograph.broker.shedding import Shedding
@@ -343,7 +343,7 @@ class Sessions:
     def goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
         """The client leaves: answer with an end once everything before is written."""
         said = bodies.decode(bodies.Goodbye, frame.payload)
-        link.say_why(in_words(said.reason, said.text))
+        link.say_why(describe_end(said.reason, said.text))
         self._links.hang_up(link, Reason.GOODBYE)
 
     def leave(self, link: Link, now: Instant) -> None:

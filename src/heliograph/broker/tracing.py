@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from heliograph.broker.contents import event_of, values_of
-from heliograph.broker.routing.interests import Wish
+from heliograph.broker.routing.interests import RemoteInterest
 from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.ports import Port
 from heliograph.broker.routing.routing import Routing
@@ -107,7 +107,7 @@ class Tracing:
         self._number += 1
         number = self._number
         raw = _frame(Kind.TRACE, topic, view.me, number, payload, headers)
-        targets, _ = self._targets_of(topic, False, self._wishes(topic, raw))
+        targets, _ = self._targets_of(topic, False, self._fitting(topic, raw))
         trace = self._traces[number] = Trace(topic, targets.members.bit_count(), bool(targets.parts), done)
         trace.interests = self._interests(topic, raw)
         here = self._recipients(topic, raw, (view.me,))
@@ -132,7 +132,7 @@ class Tracing:
             self._refuse(Reason.TOPIC_INVALID)
             return
         if inside:
-            targets, _ = self._targets_of(frame.topic, True, self._wishes(frame.topic, frame.raw))
+            targets, _ = self._targets_of(frame.topic, True, self._fitting(frame.topic, frame.raw))
             self._forward(link, Targets(targets.members), frame.raw, TTL - len(trace), trace[:-1], now)
         body = self._recipients(frame.topic, frame.raw, trace)
         if body["links"] or body["groups"] or body["conditions"] or not inside:
@@ -182,7 +182,7 @@ class Tracing:
             return told
         return self._view.name_of(int(broker, 16))
 
-    def _wishes(self, topic: bytes, raw: bytes) -> list[Wish]:
+    def _fitting(self, topic: bytes, raw: bytes) -> list[RemoteInterest]:
         """Interests of others that this publication fits by its content."""
         event = event_of(raw)
         fields = self._view.interests.fields(topic)
@@ -191,18 +191,18 @@ class Tracing:
     def _interests(self, topic: bytes, raw: bytes) -> list[dict[str, Any]]:
         """What becomes of every interest of others that concerns this topic."""
         view, event = self._view, event_of(raw)
-        wishes = view.interests.match(topic)
-        wishes += values_of([entry for field in view.interests.fields(topic) for entry in field.entries])
+        remote = view.interests.match(topic)
+        remote += values_of([entry for field in view.interests.fields(topic) for entry in field.entries])
         return [
             {
-                "of": view.name_of(wish.owner.broker),
-                "cluster": wish.owner.wide,
-                "filter": filter_of(wish.wanted).decode(),
-                "group": wish.group or "",
-                **_became(wish.condition, event),
+                "of": view.name_of(interest.owner.broker),
+                "cluster": interest.owner.wide,
+                "filter": filter_of(interest.wanted).decode(),
+                "group": interest.group or "",
+                **_became(interest.condition, event),
             }
-            for wish in wishes[:INTERESTS_TOLD_MAX]
-            if wish.owner.broker != view.me
+            for interest in remote[:INTERESTS_TOLD_MAX]
+            if interest.owner.broker != view.me
         ]
 
     def _recipients(self, topic: bytes, raw: bytes, path: tuple[int, ...]) -> dict[str, Any]:
@@ -231,13 +231,13 @@ class Tracing:
             "groups": sum(1 for share in route.shares if share.members),
             "conditions": [
                 {
-                    "link": want.link.id,
-                    "entity": want.link.identity.entity,
-                    "number": want.subscription.number,
-                    "filter": want.subscription.filter.decode(),
-                    **_became(want.condition, event),
+                    "link": local.link.id,
+                    "entity": local.link.identity.entity,
+                    "number": local.subscription.number,
+                    "filter": local.subscription.filter.decode(),
+                    **_became(local.condition, event),
                 }
-                for want in self._subscriptions.conditional(topic)[:LINKS_TOLD_MAX]
+                for local in self._subscriptions.conditional(topic)[:LINKS_TOLD_MAX]
             ],
         }
 

@@ -29,7 +29,7 @@ from heliograph.live.names import in_number
 from heliograph.machine import Address
 from heliograph.node import BROKER
 from heliograph.notes import NeighbourLinked, Note
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
@@ -48,7 +48,7 @@ class Joining:
     def __init__(
         self,
         driver: Driver,
-        log: Log,
+        log: NodeLog,
         config: DiscoveryConfig,
         named: tuple[Address, ...],
         host: str,

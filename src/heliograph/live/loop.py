@@ -47,6 +47,15 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
     return uvloop.run(main)
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The same loop, for a thread that runs it itself."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class Runner:
     """One machine on the loop: hands it its inputs and carries out what it wants."""
 

@@ -83,8 +83,8 @@ async def directories_of(domains: Sequence[str], seconds: float, resolvers: Sequ
 def system_resolvers(path: Path = RESOLVERS) -> list[Address]:
     """The name servers of this computer; the one on this computer if it names none."""
     with suppress(OSError, UnicodeDecodeError), path.open("rb") as file:
-        words = [line.split() for line in file.read(FILE_BYTES_MAX).decode("ascii", "replace").splitlines()]
-        hosts = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+        lines = [line.split() for line in file.read(FILE_BYTES_MAX).decode("ascii", "replace").splitlines()]
+        hosts = [line[1] for line in lines if len(line) > 1 and line[0] == "nameserver"]
         if chosen := [(host, PORT) for host in hosts if is_number(host)][:RESOLVERS_MAX]:
             return chosen
     return [("127.0.0.1", PORT)]

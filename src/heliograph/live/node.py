@@ -41,7 +41,7 @@ from heliograph.model.settings import restart_needed
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.notes import Note, ReloadFailed
 from heliograph.observe.counters import Counters
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 
 if TYPE_CHECKING:
     from heliograph.live.join import Joining
@@ -74,7 +74,7 @@ class Certificates:
 
 
 async def run_broker(
-    settings: Settings, log: Log, *, load_settings: LoadSettings | None = None, ready: Ready | None = None
+    settings: Settings, log: NodeLog, *, load_settings: LoadSettings | None = None, ready: Ready | None = None
 ) -> int:
     """Build a node from settings and run it. ConfigError if certificates or keys are not usable."""
     token = LocalToken()
@@ -92,7 +92,7 @@ async def run_broker(
 
 
 async def run_alone(
-    kind: type, settings: Settings, log: Log, *, name: str, load_settings: LoadSettings | None = None
+    kind: type, settings: Settings, log: NodeLog, *, name: str, load_settings: LoadSettings | None = None
 ) -> int:
     """Run the service with settings of this kind in a process of its own."""
     token = LocalToken()
@@ -118,7 +118,7 @@ def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> Tls
     return TlsContexts(server_context(files, require_certificate=required), client_context(files))
 
 
-async def run_node(node: Node, listeners: Sequence[ListenerConfig], log: Log) -> int:
+async def run_node(node: Node, listeners: Sequence[ListenerConfig], log: NodeLog) -> int:
     """Run a node without settings until it ends; the process's exit code."""
     return await run(Running(node, log), listeners)
 
@@ -145,7 +145,7 @@ class Running:
     def __init__(
         self,
         node: Node,
-        log: Log,
+        log: NodeLog,
         settings: Settings | None = None,
         certificates: Certificates | None = None,
         token: LocalToken | None = None,
@@ -409,14 +409,14 @@ def outgoing_address(everywhere: str) -> str:
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
     """The first line of the log: what is open to whom, and the switch that opens more."""
-    words = []
+    texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"
         proof = {"none": "no authentication", "any": "token or certificate"}.get(listener.auth, listener.auth)
         secure = "TLS, " if listener.secure else ""
-        words.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
+        texts.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
     if all(listener.is_local for listener in listeners):
         port = next(iter(addresses.values()))[1]
         more = f"heliograph broker run --listen 0.0.0.0:{port} {_PROOF}"
-        return f"open on {', '.join(words)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
-    return f"open on {', '.join(words)}; to open more: a [[listener]] in heliograph.toml"
+        return f"open on {', '.join(texts)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
+    return f"open on {', '.join(texts)}; to open more: a [[listener]] in heliograph.toml"

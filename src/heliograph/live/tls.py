@@ -22,10 +22,12 @@ from heliograph.trust.config import TlsConfig
 from heliograph.trust.names import identity_of
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+_REVOKED = 23  # X509_V_ERR_CERT_REVOKED
 _REASONS = {  # what OpenSSL calls it -> our reason
     "CERTIFICATE_VERIFY_FAILED": Reason.CERTIFICATE_UNTRUSTED,
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": Reason.CREDENTIAL_MISSING,
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": Reason.CERTIFICATE_EXPIRED,
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": Reason.CERTIFICATE_REVOKED,
     "SSLV3_ALERT_BAD_CERTIFICATE": Reason.CERTIFICATE_UNTRUSTED,
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": Reason.CERTIFICATE_UNTRUSTED,
     "TLSV1_ALERT_UNKNOWN_CA": Reason.CERTIFICATE_UNTRUSTED,
@@ -41,6 +43,7 @@ class TlsFiles:
     certificate: Path | None = None  # PEM, the own one first, then the chain
     key: Path | None = None
     authority: Path | None = None  # PEM; None: for a client the system's authorities, for a server nobody
+    revoked: Path | None = None  # PEM revocation lists of the authority
 
     @classmethod
     def named_in(cls, tls: TlsConfig) -> TlsFiles | None:
@@ -51,6 +54,7 @@ class TlsFiles:
             certificate=Path(tls.certificate) if tls.certificate else None,
             key=Path(tls.key) if tls.key else None,
             authority=Path(tls.authority) if tls.authority else None,
+            revoked=Path(tls.revoked) if tls.revoked else None,
         )
 
 
@@ -90,12 +94,14 @@ def reload(contexts: TlsContexts, files: TlsFiles) -> None:
             context.load_cert_chain(files.certificate, files.key, password=_no_password)
         if context is not None and files.authority is not None:
             context.load_verify_locations(files.authority)
+        if context is not None and files.revoked is not None:
+            context.load_verify_locations(files.revoked)
 
 
 def check_files(files: TlsFiles) -> list[str]:
     """Everything wrong with the files, in words."""
     problems = []
-    for what in ("certificate", "key", "authority"):
+    for what in ("certificate", "key", "authority", "revoked"):
         path: Path | None = getattr(files, what)
         if path is None:
             continue
@@ -129,7 +135,7 @@ def _dates(path: Path) -> list[str]:
 
 def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLContext:
     problems = problems + check_files(files)
-    if any(path is not None and not path.is_file() for path in (files.certificate, files.key, files.authority)):
+    if any(path is not None and not path.is_file() for path in _named(files)):
         raise UnreadableError(problems)
     if problems:
         raise ConfigError(problems)
@@ -140,6 +146,9 @@ def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLCont
             context.load_cert_chain(files.certificate, files.key, password=_no_password)
         if files.authority is not None:
             context.load_verify_locations(files.authority)
+        if files.authority is not None and files.revoked is not None:
+            context.load_verify_locations(files.revoked)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except ssl.SSLError as error:
         if files.certificate is not None and files.key is None:
             raise ConfigError([f"tls.certificate = {files.certificate}: its key is missing; name it too"]) from error
@@ -147,6 +156,10 @@ def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLCont
             [f"tls: certificate, key and authority do not fit together ({error.reason or error})"]
         ) from error
     return context
+
+
+def _named(files: TlsFiles) -> tuple[Path | None, ...]:
+    return files.certificate, files.key, files.authority, files.revoked
 
 
 def _no_password() -> str:
@@ -165,6 +178,8 @@ def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
     """Our word for what a transport raised."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _EXPIRED:
         return Reason.CERTIFICATE_EXPIRED
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _REVOKED:
+        return Reason.CERTIFICATE_REVOKED
     if isinstance(error, ssl.SSLError):
         return _REASONS.get(error.reason or "", Reason.TLS_FAILED)
     if isinstance(error, ConnectionAbortedError):  # asyncio: the handshake took too long

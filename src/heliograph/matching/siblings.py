@@ -3,7 +3,7 @@
 In:    conditions, with their boxes.
 Out:   a condition that covers a given one; those that a given one covers.
 State: an index of boxes and one of terms, or a list while there are few.
-Not here: filters, and what hangs under a root (interests.py); one condition against another (conditions.py).
+Not here: filters, and what hangs under a root (covering.py); one condition against another (conditions.py).
 
 A condition without a residue is compared by its box, so an index of boxes finds it. One with a residue is covered only
 by one that shares a term with it, or has no residue: it is found by its terms, since many such have the same box, or

@@ -65,10 +65,10 @@ class Setting:
     is_file: bool  # the path of a file that must exist
 
     @property
-    def allowed_in_words(self) -> str:
+    def allowed_text(self) -> str:
         """What the value may be; empty if only its type limits it."""
-        words = self.allowed or _joined(self.choices) or self._bounds
-        return "; ".join(part for part in (words, self.note) if part)
+        text = self.allowed or _joined(self.choices) or self._bounds
+        return "; ".join(part for part in (text, self.note) if part)
 
     @property
     def _bounds(self) -> str:

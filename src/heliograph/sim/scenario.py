@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
-from heliograph.sim import conditions
+from heliograph.sim import selections
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.world import HostSettings
@@ -199,13 +199,13 @@ def _content_problems(workload: Workload, path: str) -> list[str]:
     found = []
     for condition in workload.where:
         try:
-            conditions.comparisons_of(filled(condition, 1, 1))
+            selections.comparisons_of(filled(condition, 1, 1))
         except ValueError as error:
             found.append(f"{path}.where has {condition!r}: {error}")
     if workload.where and not workload.subscribe:
         found.append(f"{path}.where needs {path}.subscribe: the topics of which these are conditions")
-    if workload.language not in conditions.LANGUAGES:
-        known = ", ".join(conditions.LANGUAGES)
+    if workload.language not in selections.LANGUAGES:
+        known = ", ".join(selections.LANGUAGES)
         found.append(f"{path}.language = {workload.language!r}: must be one of {known}")
     for name, drawn_from in workload.headers.items():
         if not name or name.startswith("$"):

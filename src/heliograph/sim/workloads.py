@@ -75,9 +75,9 @@ class Program:
         self._seat.call_after_take(self._look)
         now = self._world.loop.now
         for workload in self._workloads:
-            for wish in _wishes(workload):
+            for chosen in _choices(workload):
                 for _ in range(workload.each):
-                    self._subscribe(workload, wish)
+                    self._subscribe(workload, chosen)
             if workload.publish:
                 first = max(now, int(workload.from_s * SECOND))
                 self._later(first - now + self._gap(workload), self._burst, workload)
@@ -101,11 +101,11 @@ class Program:
 
     # Subscribing.
 
-    def _subscribe(self, workload: Workload, wish: tuple[str, str]) -> None:
+    def _subscribe(self, workload: Workload, chosen: tuple[str, str]) -> None:
         self._subscriptions += 1
         ours = self._subscriptions
         k = 1 + self._random.randrange(workload.spread)
-        wanted, where = (filled(text, self._n, k) for text in wish)
+        wanted, where = (filled(text, self._n, k) for text in chosen)
         self._world.journal.write("subscribing", self.host.name, ours, wanted, workload.policy, workload.echo, where)
 
         def answered(outcome: Any) -> None:
@@ -144,7 +144,7 @@ class Program:
             ours = self._inboxes.pop(number)[0]
             self._world.journal.write("unsubscribing", self.host.name, ours)
             self._tell(Unsubscribe(self._request(_nothing), number))
-            self._subscribe(workload, self._random.choice(_wishes(workload)))
+            self._subscribe(workload, self._random.choice(_choices(workload)))
         assert workload.change_s is not None
         self._later(self._drawn(workload.change_s), self._change, workload)
 
@@ -286,7 +286,7 @@ class Program:
         return int(self._random.uniform(*given) * SECOND)
 
 
-def _wishes(workload: Workload) -> list[tuple[str, str]]:
+def _choices(workload: Workload) -> list[tuple[str, str]]:
     """What is subscribed to: every filter with every condition, if there are any."""
     return [(pattern, where) for pattern in workload.subscribe for where in workload.where or ("",)]
 

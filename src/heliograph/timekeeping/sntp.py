@@ -31,7 +31,7 @@ SECOND = 1_000_000_000
 DELAY_NS_MAX = 5 * SECOND  # later answers say nothing
 BURST = 4  # questions in quick succession at first, and after silence
 BURST_NS = 2 * SECOND
-RATE_WORDS = (b"RATE",)  # "ask less often"; every other word of a server that gives no time means: do not ask
+RATE_CODES = (b"RATE",)  # "ask less often"; every other word of a server that gives no time means: do not ask
 SLOWER_MAX = 8
 SERVERS_VOTE = 3  # from so many on, one alone is not believed: whoever is asked first could lie
 
@@ -97,7 +97,7 @@ class Servers:
         return sample if self._is_agreed(sample, now) else None
 
     def _refused(self, server: Server, word: bytes) -> None:
-        if word in RATE_WORDS:
+        if word in RATE_CODES:
             server.slower = min(2 * server.slower, SLOWER_MAX)
         else:
             server.denied = True

@@ -25,6 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from heliograph.errors import UsageError
 from heliograph.model.identity import Identity, Role, entity_is_valid
 from heliograph.trust.names import identity_of, uris_of
+from heliograph.trust.revocation import make_list, serials_of
 
 AUTHORITY_DAYS = 3_650
 LEAF_DAYS = 90
@@ -116,6 +117,18 @@ def issue(
         .sign(signer_key, hashes.SHA256(), ecdsa_deterministic=True)
     )
     return _pair(certificate, key)
+
+
+def revoke(authority: Pair, certificates: Sequence[bytes], before: bytes, now: datetime) -> bytes:
+    """A revocation list, PEM: the certificates of the list before, and these, which the authority issued."""
+    signer, key = _open_authority(authority, now)
+    serials = serials_of(before) if before else []
+    for pem in certificates:
+        certificate = _load(pem)
+        if certificate.issuer != signer.subject:
+            raise UsageError(f"{certificate.subject.rfc4514_string()} was not issued by this authority")
+        serials.append(certificate.serial_number)
+    return make_list(signer, key, serials, now)
 
 
 def facts_of(pem: bytes) -> Facts:

@@ -19,6 +19,7 @@ TRACE_MAX = 16  # brokers named in a parcel's trace
 CLUSTERS_MAX = 64  # clusters named as a parcel's targets
 GROUPS_MAX = 64  # groups named in a parcel
 DESTINATIONS_MAX = 64  # inboxes that one directed publication may name
+SERVICE_HOP_BYTES_MAX = 1 << 16  # payload of a frame from a service to the same service at a neighbour
 TIME_BYTES_MAX = 512  # of network time in a PONG
 AGE_MAX = (1 << 62) - 1  # incarnations (milliseconds since 1970) and numbers of what brokers tell each other
 COST_MAX = 1 << 32  # of a way between brokers, in microseconds: more than an hour

@@ -3,7 +3,7 @@
 In:    changes of our links, slot or address.
 Out:   our Member record, told to the neighbours of our cluster.
 State: whether something is untold, and when it may be told.
-Not here: links to other clusters (speaker.py), interests (advertising.py).
+Not here: links to other clusters (leadership.py), interests (advertising.py).
 
 Bad news is told at once. Good news waits for more of its kind (pace.py) and is told when routing settles.
 """
@@ -45,7 +45,7 @@ class Announcements:
         view = self._view
         me = view.map.me
         links = view.linked(inside=True)
-        record = replace(me, links=links, lives=view.lives(links))
+        record = replace(me, links=links, lives=view.incarnations_of(links))
         if record == me and not anew:
             view.map.touch()  # links to other clusters may have changed
             return

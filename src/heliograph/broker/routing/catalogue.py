@@ -9,7 +9,7 @@ Not here: what neighbours lack (exchange.py), how long things are kept (memory.p
 from __future__ import annotations
 
 from heliograph.broker.routing.advertising import Advertising
-from heliograph.broker.routing.interests import Voice, snapshot_of
+from heliograph.broker.routing.interests import AdvertisedInterests, snapshot_of
 from heliograph.broker.routing.view import View
 from heliograph.wire.network import Interest, Record, What
 
@@ -31,7 +31,7 @@ class Catalogue:
         items: dict[Item, None] = {("member", broker): None for broker in view.map.members}
         items.update({("gateway", broker): None for broker in view.map.gateways})
         items["narrow", view.me] = None
-        if self._advertising.speaker.voice is not None:
+        if self._advertising.leadership.advertised is not None:
             items["wide", view.me] = None
         items.update({("wide" if wide else "narrow", broker): None for broker, wide in view.interests.owners})
         return items
@@ -43,8 +43,8 @@ class Catalogue:
             record: Record | None = (view.map.members if what == "member" else view.map.gateways).get(broker)
             return None if record is None else record.age
         if broker == view.me:
-            voice = self._our_voice(what == "wide")
-            return None if voice is None else voice.age
+            advertised = self._ours(what == "wide")
+            return None if advertised is None else advertised.age
         return view.interests.age(broker, what == "wide")
 
     def in_reach(self, what: What, broker: int) -> bool:
@@ -54,14 +54,14 @@ class Catalogue:
             return broker in view.paths.cluster
         if what == "gateway":
             return broker in view.paths.costs and bool(view.map.gateways[broker].outside)
-        return broker in view.paths.parts or broker in (self._advertising.speaker.broker, view.me)
+        return broker in view.paths.parts or broker in (self._advertising.leadership.leader, view.me)
 
     def interests_of(self, broker: int, wide: bool) -> list[Interest]:
         """What an owner wants, in full, as it is told; nothing if that is not known."""
         view = self._view
         if broker == view.me:
-            voice = self._our_voice(wide)
-            return [] if voice is None else voice.snapshot()
+            advertised = self._ours(wide)
+            return [] if advertised is None else advertised.snapshot()
         age = view.interests.age(broker, wide)
         if age is None:
             return []
@@ -71,10 +71,10 @@ class Catalogue:
     def count(self, broker: int, wide: bool) -> int:
         """How many filters an owner wants."""
         if broker == self._view.me:
-            voice = self._our_voice(wide)
-            return 0 if voice is None else len(voice.filters)
+            advertised = self._ours(wide)
+            return 0 if advertised is None else len(advertised.filters)
         owner = self._view.interests.owners.get((broker, wide))
         return 0 if owner is None else len(owner.filters)
 
-    def _our_voice(self, wide: bool) -> Voice | None:
-        return self._advertising.speaker.voice if wide else self._advertising.voice
+    def _ours(self, wide: bool) -> AdvertisedInterests | None:
+        return self._advertising.leadership.advertised if wide else self._advertising.own

@@ -27,7 +27,7 @@ from heliograph.broker.routing.holds import Hold, Holds
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.plans import TTL, Plans
 from heliograph.broker.routing.ports import HopSink, LinkWriter, Port, Sink
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.errors import ProtocolError, Reason
@@ -70,7 +70,7 @@ class Changeover:
         self._teller = teller
         self._links = links
         self._timers = timers
-        self._held: list[Run] = []
+        self._held: list[TargetedRun] = []
         self._held_bytes = 0
         self._marked: dict[int, int] = {}  # number of a MARK of ours -> destination
         self._gathers: dict[int, Gather] = {}  # number of the MARK to our members -> what it is for
@@ -100,9 +100,9 @@ class Changeover:
         for broker, member in paths.cluster.items():
             if broker in before.cluster and broker != self._view.me:
                 self._change(broker, broker, Targets(1 << member.slot), before.steps[broker], now)
-        for speaker, gateway in paths.parts.items():
-            name = speaker if speaker in before.parts else before.speakers.get(gateway, speaker)
-            self._change(speaker, name, Targets(0, (name,)), before.next_to_part(name), now)
+        for leader, gateway in paths.parts.items():
+            name = leader if leader in before.parts else before.leaders.get(gateway, leader)
+            self._change(leader, name, Targets(0, (name,)), before.next_to_part(name), now)
 
     def _change(self, destination: int, name: int, targets: Targets, old: int | None, now: Instant) -> None:
         """Mark the old way of a destination, which may have had another name, if there is something on it."""
@@ -132,7 +132,7 @@ class Changeover:
 
     def _mark(self, number: int) -> bytes:
         view = self._view
-        return control(Kind.MARK, number, wire.encode(wire.Mark(view.me, view.paths.speaker)))
+        return control(Kind.MARK, number, wire.encode(wire.Mark(view.me, view.paths.leader)))
 
     # -- holding back ---------------------------------------------------------------------------------------------
 
@@ -143,15 +143,15 @@ class Changeover:
         if self._held_bytes > HELD_BYTES_MAX or len(self._held) > HELD_RUNS_MAX:
             self._release([each for each in self._holds.changing if self._holds.waits(each)], "overflowed", now)
 
-    def _send(self, run: Run, now: Instant) -> None:
+    def _send(self, run: TargetedRun, now: Instant) -> None:
         """Send a run to its targets, but keep it for those that have to wait."""
         waiting, free = self._plans.sort(run.targets, self._holds.waits)
         if waiting is not None:
-            self._held.append(Run(waiting, run.ttl, run.trace, run.frames))
+            self._held.append(TargetedRun(waiting, run.ttl, run.trace, run.frames))
             self._held_bytes += len(run.frames)
             self._held_bytes_most = max(self._held_bytes_most, self._held_bytes)
         if free is not None:
-            run = Run(free, run.ttl, run.trace, run.frames)
+            run = TargetedRun(free, run.ttl, run.trace, run.frames)
             self._unroutable += self._plans.send(run, self._holds.detour.link, now)
 
     # -- the end of a hold ----------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Changeover:
         self._gathers[number] = Gather(mark, frame.sequence, way, link, waiting)
         self._timers.set(("gather", number), now + HOLD_NS, lambda _: self._drop_gather(number))
         mask = sum(1 << view.paths.cluster[broker].slot for broker in waiting)
-        self._send(Run(Targets(mask), TTL, (), self._mark(number)), now)
+        self._send(TargetedRun(Targets(mask), TTL, (), self._mark(number)), now)
 
     def _has_too_many(self, link: Port) -> bool:
         if len(self._gathers) < GATHERS_PER_NEIGHBOUR_MAX:

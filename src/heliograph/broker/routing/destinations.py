@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from heliograph.broker.routing.interests import Owner, Wish
+from heliograph.broker.routing.interests import Owner, RemoteInterest
 from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink
 from heliograph.broker.routing.targets import Targets
@@ -41,16 +41,16 @@ class Destinations:
         self._view = view
         self._plans = plans
 
-    def elsewhere(self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()) -> Elsewhere:
+    def elsewhere(self, topic: bytes, inside: bool, conditional: Sequence[RemoteInterest] = ()) -> Elsewhere:
         """Where a topic goes besides our own clients, together with those who want it for its content."""
         if not self._view.interests:
             return Elsewhere()
-        targets, groups = self.targets_of(topic, inside, wishes)
+        targets, groups = self.targets_of(topic, inside, conditional)
         shares = {share: [self._share(share, owner) for owner in owners] for share, owners in groups.items()}
         return Elsewhere(tuple(self._plans.hops(targets)), shares)
 
     def targets_of(
-        self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()
+        self, topic: bytes, inside: bool, conditional: Sequence[RemoteInterest] = ()
     ) -> tuple[Targets, dict[int, list[Owner]]]:
         """Whom a topic concerns besides our own clients, and who has members of which groups that share it.
 
@@ -60,14 +60,14 @@ class Destinations:
         parts: dict[int, None] = {}
         groups: dict[int, list[Owner]] = {}
         paths = self._view.paths
-        for wish in [*self._view.interests.match(topic), *wishes]:
-            owner = wish.owner
+        for interest in [*self._view.interests.match(topic), *conditional]:
+            owner = interest.owner
             if owner.wide and (inside or owner.broker not in paths.parts):
                 continue
             if not owner.wide and (owner.broker not in paths.cluster or owner.broker == self._view.me):
                 continue
-            if wish.group is not None:
-                owners = groups.setdefault(group_id(wish.wanted, wish.group), [])
+            if interest.group is not None:
+                owners = groups.setdefault(group_id(interest.wanted, interest.group), [])
                 if owner not in owners:
                     owners.append(owner)
             elif owner.wide:

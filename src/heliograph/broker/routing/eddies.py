@@ -19,7 +19,7 @@ from __future__ import annotations
 from heliograph.broker.routing.holds import Holds
 from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink, Sink
-from heliograph.broker.routing.targets import Run
+from heliograph.broker.routing.targets import TargetedRun
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import Kind
@@ -39,7 +39,7 @@ class Eddies:
         self._holds = holds
         self._plans = plans
         self._timers = timers
-        self._runs: list[Run] = []
+        self._runs: list[TargetedRun] = []
         self._bytes = 0
         self._counts = dict.fromkeys(("waited", "timed_out", "overflowed", "unroutable"), 0)
 
@@ -88,13 +88,13 @@ class Eddies:
         for run in runs:
             self._send(run, now)
 
-    def _send(self, run: Run, now: Instant) -> None:
+    def _send(self, run: TargetedRun, now: Instant) -> None:
         waiting, free = self._plans.sort(run.targets, self._holds.turning.__contains__)
         if waiting is not None:
-            self._runs.append(Run(waiting, run.ttl, run.trace, run.frames))
+            self._runs.append(TargetedRun(waiting, run.ttl, run.trace, run.frames))
             self._bytes += len(run.frames)
         if free is not None:
-            run = Run(free, run.ttl, run.trace, run.frames)
+            run = TargetedRun(free, run.ttl, run.trace, run.frames)
             self._counts["unroutable"] += self._plans.send(run, self._holds.eddy.link, now, turns_back=True)
 
 

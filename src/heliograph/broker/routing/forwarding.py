@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant
 from heliograph.wire.frames import Frame
@@ -55,5 +55,5 @@ class Forwarding:
         self.replanned += len(sent) + len(waiting)
         return len(sent) + len(waiting)
 
-    def _plan(self, gone: Neighbour, run: Run, now: Instant) -> None:
+    def _plan(self, gone: Neighbour, run: TargetedRun, now: Instant) -> None:
         self.forward(gone.link, run.targets, run.frames, run.ttl, run.trace, now)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from heliograph.errors import ProtocolError, Reason
-from heliograph.matching import interests as matching
+from heliograph.matching import covering
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
@@ -29,8 +29,8 @@ from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
 OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
-WISHES_BYTES_MAX = 512 << 20  # of all owners: about a million interests; beyond it, what comes is not kept …
-WISH_BYTES = 600  # … where each takes so much besides its filter and condition
+INTERESTS_BYTES_MAX = 512 << 20  # of all owners: about a million interests; beyond it, what comes is not kept …
+INTEREST_BYTES = 600  # … where each takes so much besides its filter and condition
 PENDING_BYTES_MAX = 128 << 20  # of snapshots that have not come in full: more than the largest one …
 TOLD_BYTES = 64  # … where each interest takes so much besides its text
 SETTLED_AT_ONCE = 16  # interests that find a new place because another came or went: about a millisecond
@@ -64,7 +64,7 @@ class Owner:
         return (self.broker, self.wide)
 
 
-class Wish:
+class RemoteInterest:
     """What stands in the tables: an owner, what it wants, and the group if the interest is shared."""
 
     __slots__ = ("condition", "group", "owner", "wanted")
@@ -103,18 +103,18 @@ class Interests:
 
     def __init__(self) -> None:
         self.owners: dict[tuple[int, bool], Owner] = {}
-        self._topics: TopicTable[Wish] = TopicTable()
-        self._contents: ContentTable[Wish] = ContentTable()
-        self._wishes: dict[tuple[Owner, Wanted, str | None], Wish] = {}
+        self._topics: TopicTable[RemoteInterest] = TopicTable()
+        self._contents: ContentTable[RemoteInterest] = ContentTable()
+        self._remote: dict[tuple[Owner, Wanted, str | None], RemoteInterest] = {}
         self._bytes = 0  # of them
         self._pending_bytes = 0
         self._pending: dict[Owner, int] = {}  # owners whose snapshot has not come in full, with its bytes so far
 
-    def match(self, topic: bytes) -> list[Wish]:
+    def match(self, topic: bytes) -> list[RemoteInterest]:
         """Whom a topic concerns, whatever else a publication has; an owner may come more than once."""
         return self._topics.match(topic)
 
-    def fields(self, topic: bytes) -> tuple[Field[Wish], ...]:
+    def fields(self, topic: bytes) -> tuple[Field[RemoteInterest], ...]:
         """Where to look for those whom a publication of this topic concerns by what else it has."""
         return self._contents.fields(topic)
 
@@ -123,9 +123,9 @@ class Interests:
         owner = self.owners.get((broker, wide))
         return None if owner is None or owner.age == (0, 0) else owner.age
 
-    def includes(self, speaker: int, topic: bytes) -> bool:
+    def includes(self, leader: int, topic: bytes) -> bool:
         """True if the part of a cluster for which this broker speaks wants the topic."""
-        return any(wish.owner.wide and wish.owner.broker == speaker for wish in self.match(topic))
+        return any(remote.owner.wide and remote.owner.broker == leader for remote in self.match(topic))
 
     def learn(self, interest: Interest) -> Difference | None:
         """Take in what was told, and say how that changed the owner's wishes; None if a change before it is missing."""
@@ -175,7 +175,7 @@ class Interests:
     def _add_pending(self, owner: Owner, part: Interest) -> None:
         """Keep a part of a snapshot. If there is no room, those that have waited longest will be asked for again."""
         owner.pending.append(part)
-        size = size_of(part) + WISH_BYTES + TOLD_BYTES * (len(part.add) + len(part.add_groups))
+        size = size_of(part) + INTEREST_BYTES + TOLD_BYTES * (len(part.add) + len(part.add_groups))
         self._pending[owner] = self._pending.get(owner, 0) + size
         self._pending_bytes += size
         while self._pending_bytes > PENDING_BYTES_MAX:
@@ -199,16 +199,16 @@ class Interests:
 
     def _keep(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
         key = (owner, wanted, group)
-        if key in self._wishes:
+        if key in self._remote:
             return
-        size = WISH_BYTES + _size(wanted)
-        if len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX or self._bytes + size > WISHES_BYTES_MAX:
+        size = INTEREST_BYTES + _size(wanted)
+        if len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX or self._bytes + size > INTERESTS_BYTES_MAX:
             difference.is_cut = True
             return
         self._bytes += size
         condition = _condition(wanted)
-        wish = self._wishes[key] = Wish(owner, wanted, group, condition)
-        self._enter(wish, difference)
+        remote = self._remote[key] = RemoteInterest(owner, wanted, group, condition)
+        self._enter(remote, difference)
         if group is None:
             owner.filters[wanted] = None
             difference.came.append(wanted)
@@ -216,29 +216,29 @@ class Interests:
             owner.groups[(wanted, group)] = None
             difference.groups_came.append((wanted, group))
 
-    def _enter(self, wish: Wish, difference: Difference) -> None:
+    def _enter(self, remote: RemoteInterest, difference: Difference) -> None:
         """Put it into its table; for a condition that finds no room there, its filter stands."""
-        pattern = filter_of(wish.wanted)
-        if wish.condition is not None:
+        pattern = filter_of(remote.wanted)
+        if remote.condition is not None:
             try:
-                if self._contents.add(pattern, wish.condition, wish):
+                if self._contents.add(pattern, remote.condition, remote):
                     difference.patterns[pattern] = None
                 return
             except IndexFullError:
-                wish.condition = None
-        self._topics.add(pattern, wish)
+                remote.condition = None
+        self._topics.add(pattern, remote)
         difference.patterns[pattern] = None
 
     def _drop(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
-        wish = self._wishes.pop((owner, wanted, group), None)
-        if wish is None:
+        remote = self._remote.pop((owner, wanted, group), None)
+        if remote is None:
             return
-        self._bytes -= WISH_BYTES + _size(wanted)
+        self._bytes -= INTEREST_BYTES + _size(wanted)
         pattern = filter_of(wanted)
-        if wish.condition is None:
-            self._topics.remove(pattern, wish)
+        if remote.condition is None:
+            self._topics.remove(pattern, remote)
             difference.patterns[pattern] = None
-        elif self._contents.remove(pattern, wish.condition, wish):
+        elif self._contents.remove(pattern, remote.condition, remote):
             difference.patterns[pattern] = None
         if group is None:
             del owner.filters[wanted]
@@ -260,10 +260,10 @@ class Interests:
         return difference
 
     def __len__(self) -> int:
-        return len(self._wishes)
+        return len(self._remote)
 
 
-class Voice:
+class AdvertisedInterests:
     """What one owner (we ourselves, or our part of the cluster) says that it wants: reduced, numbered, bounded.
 
     While there is too much to tell, filters are told with their first ``_depth`` levels only, and without conditions;
@@ -277,7 +277,7 @@ class Voice:
         self.wide = wide
         self.age = (incarnation, number)
         self.filters: dict[Wanted, int] = {}  # as they were told last, and how many each stands for
-        self._covers = matching.InterestSet()
+        self._covers = covering.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
         self._depth = AS_IT_IS
@@ -330,7 +330,7 @@ class Voice:
             return self._find_depth(came, went)
         return came, went
 
-    def _count(self, change: matching.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
+    def _count(self, change: covering.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
         """Add a change of roots to what is to be told; what came and went again need not be told."""
         filters = self.filters
         for root in change[1]:
@@ -459,11 +459,11 @@ def _size(wanted: Wanted) -> int:
     return len(wanted) if isinstance(wanted, bytes) else len(wanted.filter) + 4 * len(wanted.where)
 
 
-def _asked(wanted: Wanted) -> matching.Interest:
+def _asked(wanted: Wanted) -> covering.ConditionedFilter:
     """As the covering set knows it."""
     if isinstance(wanted, bytes):
-        return matching.Interest(wanted)
-    return matching.Interest(wanted.filter, _condition(wanted) or matching.ANYTHING)
+        return covering.ConditionedFilter(wanted)
+    return covering.ConditionedFilter(wanted.filter, _condition(wanted) or covering.ANYTHING)
 
 
 def _condition(wanted: Wanted) -> Condition | None:
@@ -476,8 +476,8 @@ def _condition(wanted: Wanted) -> Condition | None:
         return None
 
 
-def _wanted(asked: matching.Interest) -> Wanted:
-    if asked.condition is matching.ANYTHING:
+def _wanted(asked: covering.ConditionedFilter) -> Wanted:
+    if asked.condition is covering.ANYTHING:
         return asked.filter
     return Conditional(asked.filter, asked.condition.language, asked.condition.text)
 

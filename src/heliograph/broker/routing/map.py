@@ -38,31 +38,31 @@ class Paths:
         "costs",
         "epoch",
         "former",
+        "leader",
+        "leaders",
         "links",
         "members",
         "parts",
-        "speaker",
-        "speakers",
         "steps",
     )
 
     def __init__(self) -> None:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
-        self.speaker: BrokerId = 0
+        self.leader: BrokerId = 0
         self.epoch = 0  # the highest of anybody in our part of the cluster
         self.links = 0  # how many were looked at
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
-        self.parts: dict[BrokerId, BrokerId] = {}  # speaker of another part -> its nearest gateway
-        self.speakers: dict[BrokerId, BrokerId] = {}  # gateway of another part -> its speaker
+        self.parts: dict[BrokerId, BrokerId] = {}  # leader of another part -> its nearest gateway
+        self.leaders: dict[BrokerId, BrokerId] = {}  # gateway of another part -> its leader
         self.former: dict[BrokerId, BrokerId] = {}  # as ``parts``, under earlier names, for parcels on their way
 
     def part_named(self, name: BrokerId) -> BrokerId:
         """The present name of a part that may have had another one; the same if nothing else is known."""
         if name in self.parts or name not in self.former:
             return name
-        return self.speakers.get(self.former[name], name)
+        return self.leaders.get(self.former[name], name)
 
     def next_to_part(self, name: BrokerId) -> BrokerId | None:
         """The neighbour through which that part of a cluster is reached."""
@@ -151,7 +151,7 @@ class NetworkMap:
         inner = self._inner_edges()
         inner_costs, inner_steps = shortest(me, inner)
         paths.cluster = {broker: self.members[broker] for broker in inner_costs}
-        paths.speaker = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
+        paths.leader = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
         paths.epoch = max(member.epoch for member in paths.cluster.values()) & 0xFFFF
         edges = self._outer_edges(paths.cluster)
         for broker, neighbours in inner.items():
@@ -168,7 +168,7 @@ class NetworkMap:
                 paths.members.setdefault(member.slot, broker)
         for broker, gateway in sorted(self.gateways.items()):
             if broker in paths.costs and broker not in paths.cluster and gateway.outside:
-                paths.speakers[broker] = gateway.speaker
+                paths.leaders[broker] = gateway.speaker
                 nearest = paths.parts.get(gateway.speaker)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
                     paths.parts[gateway.speaker] = broker
@@ -199,10 +199,10 @@ class NetworkMap:
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
-            speaker = gateway.speaker
+            leader = gateway.speaker
             for other, cost in gateway.inside.items():
                 there = gateways.get(other)
-                if there is not None and there.speaker == speaker and cost <= neighbours.get(other, cost):
+                if there is not None and there.speaker == leader and cost <= neighbours.get(other, cost):
                     neighbours[other] = cost
         return edges
 

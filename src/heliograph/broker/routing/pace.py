@@ -3,7 +3,7 @@
 In:    when something was told.
 Out:   when the next may be told.
 State: one instant, and how long the last wait was.
-Not here: what is told (announcements.py, speaker.py). Bad news never waits: others would send into the void.
+Not here: what is told (announcements.py, leadership.py). Bad news never waits: others would send into the void.
 
 The first news is told at once. While more follows, as when a network begins or a partition heals, each wait is longer
 than the one before: so what a broker says of itself while all its links come up grows with the logarithm of the time

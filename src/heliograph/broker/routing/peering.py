@@ -18,12 +18,12 @@ from hmac import compare_digest
 from hmac import new as hmac
 from random import Random
 
-from heliograph.broker.routing.ports import GONE, READY, WORDS_MAX, LinkWriter, Neighbour, Port, in_words
+from heliograph.broker.routing.ports import END_TEXT_MAX, GONE, READY, LinkWriter, Neighbour, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.routing.settings import LinkConfig, NetworkConfig
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
-from heliograph.model.identity import Role, network_in_words
+from heliograph.model.identity import Role, describe_network
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
@@ -231,10 +231,10 @@ class Peering:
         """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
         goodbye = bodies.decode(bodies.Goodbye, frame.payload)
         reason = bodies.reason_of(goodbye.code)
-        link.say_why(in_words(reason.word, goodbye.text))
+        link.say_why(describe_end(reason.word, goodbye.text))
         greeting = self._greetings.get(link)
         if greeting is not None and greeting.aim is not None:
-            greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:WORDS_MAX]}")
+            greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:END_TEXT_MAX]}")
         self._links.hang_up(link, Reason.GOODBYE)
 
     def receive_proof(self, link: Port, frame: Frame, now: Instant) -> None:
@@ -267,8 +267,8 @@ class Peering:
             return
         raise ProtocolError(
             Reason.NETWORK_OTHER,
-            f"{other.name[:64]} belongs to {network_in_words(theirs)}, {self._myself().name[:64]} to "
-            f"{network_in_words(ours)}; to link them, set the same network.name at both",
+            f"{other.name[:64]} belongs to {describe_network(theirs)}, {self._myself().name[:64]} to "
+            f"{describe_network(ours)}; to link them, set the same network.name at both",
         )
 
     def _rise(self, link: Port, other: LinkUp, dialled: bool, now: Instant) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from heliograph.broker.routing.holds import Holds
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.wire.limits import CLUSTERS_MAX, TRACE_MAX
@@ -133,7 +133,7 @@ class Plans:
         free = Targets(targets.members & ~members, others, targets.groups)
         return Targets(members, parts, targets.groups), free if free.members or others else None
 
-    def send(self, run: Run, source: Port, now: Instant, turns_back: bool = False) -> int:
+    def send(self, run: TargetedRun, source: Port, now: Instant, turns_back: bool = False) -> int:
         """Send a run on as it is planned now. Returns how many ways are closed."""
         sinks, lost = self.next_hops(run.targets, run.ttl, run.trace, turns_back)
         for sink in sinks:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Protocol
 
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Peer
 from heliograph.model.identity import ANONYMOUS, Identity
@@ -27,7 +27,7 @@ from heliograph.wire.limits import DELIVERY_BYTES, PARCEL_BYTES_MAX
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 NOTE_EVERY_NS = 1_000_000_000
 VOIDS_MAX = 64  # empty entries in a backlog before it is swept
-WORDS_MAX = 200  # characters that are kept of why a link ended
+END_TEXT_MAX = 200  # characters that are kept of why a link ended
 UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
 UNMEASURED_COST = 1_000  # until the first pong
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
@@ -483,10 +483,10 @@ class HopSink(Sink):
             neighbour.give_up()
         return VARYING.pack(self._length + size, self._fixed, number) + self._hops
 
-    def run(self, frames: bytes, me: int) -> Run:
+    def run(self, frames: bytes, me: int) -> TargetedRun:
         """These frames, to be planned anew at this broker."""
         trace = self.trace
-        return Run(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
+        return TargetedRun(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
 
 
 def stand_in(taker: Taker) -> Neighbour:
@@ -502,6 +502,6 @@ Sent = tuple[int, int, list[bytes], HopSink]
 """A parcel that a neighbour has not confirmed: its number, its size, its frames, and whom it is for."""
 
 
-def in_words(reason: str, text: str) -> str:
+def describe_end(reason: str, text: str) -> str:
     """Why a link ended, for people. The other side may have chosen the words, so there are not too many."""
-    return (f"{reason}: {text}" if text else reason)[:WORDS_MAX]
+    return (f"{reason}: {text}" if text else reason)[:END_TEXT_MAX]

@@ -22,6 +22,7 @@ from typing import Any
 
 from heliograph.broker.routing.advertising import Advertising
 from heliograph.broker.routing.announcements import Announcements
+from heliograph.broker.routing.barriers import Barriers
 from heliograph.broker.routing.catalogue import Catalogue
 from heliograph.broker.routing.changeover import Changeover
 from heliograph.broker.routing.destinations import Destinations
@@ -29,8 +30,8 @@ from heliograph.broker.routing.eddies import Eddies
 from heliograph.broker.routing.exchange import Exchange
 from heliograph.broker.routing.forwarding import Forwarding
 from heliograph.broker.routing.holds import Holds
-from heliograph.broker.routing.interests import Wish
-from heliograph.broker.routing.life import Life
+from heliograph.broker.routing.incarnation import Incarnation
+from heliograph.broker.routing.interests import RemoteInterest
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.memory import Memory
 from heliograph.broker.routing.plans import Plans
@@ -39,7 +40,6 @@ from heliograph.broker.routing.settings import NetworkConfig
 from heliograph.broker.routing.slots import Slots
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
-from heliograph.broker.routing.waves import Waves
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.contents import Field
@@ -69,11 +69,13 @@ class Routing:
         forget: Callable[[bytes], None],
         forget_all: Callable[[], None],
         stand_back: Callable[[str], None],
+        settled: Callable[[], None],
     ) -> None:
         me = broker_id(name)
         slot = config.slot if config.slot is not None else me % MEMBERS_MAX
         self.network_name = config.name  # another one needs a restart
         self._timers = timers
+        self._settled = settled  # the ways of the newest map are in force
         self._forget_pattern = forget  # what a filter matches may go elsewhere from now on
         view = self.view = View(Member(me, name, config.cluster, slot, 0, incarnation, 1, {}), timers)
         teller = self._teller = Teller(view, links, outbox)
@@ -83,12 +85,12 @@ class Routing:
         self.memory = Memory(view, self.catalogue, teller, timers, config.forget_ms, self.settle, self._forget)
         self._exchange = Exchange(view, self.catalogue, teller, timers)
         self._slots = Slots(view, self.announcements, teller, timers, stand_back)
-        self._life = Life(view, self.advertising, self.announcements, self._exchange, teller, timers)
+        self._incarnation = Incarnation(view, self.advertising, self.announcements, self._exchange, teller, timers)
         self._holds = Holds(view, self._hold_back, self._turn_back)
         self.plans = Plans(view, self._holds, links, timers, forget_all)
         self.changeover = Changeover(view, self._holds, self.plans, teller, links, timers)
         self.eddies = Eddies(view, self._holds, self.plans, timers)
-        self.waves = Waves(view, self.advertising.speaker, teller, timers)
+        self.barriers = Barriers(view, self.advertising.leadership, teller, timers)
         self.forwarding = Forwarding(view, self.plans, links)
         self.destinations = Destinations(view, self.plans)
         self._settle_at: Instant = 0  # not before, unless it is urgent
@@ -105,7 +107,7 @@ class Routing:
             Kind.MAP: self._receive_map,
             Kind.INTEREST: self._receive_interest,
             Kind.SYNC: self._exchange.receive,
-            Kind.WAVE: self.waves.receive,
+            Kind.WAVE: self.barriers.receive,
             Kind.MARKED: self.changeover.receive,
         }
 
@@ -128,9 +130,9 @@ class Routing:
 
     def when_known(self, done: Callable[[Instant], None], now: Instant) -> None:
         """Call ``done`` once every broker in reach knows what we told before this."""
-        self.waves.when_known(done, now)
+        self.barriers.when_known(done, now)
 
-    def fields(self, topic: bytes) -> tuple[Field[Wish], ...]:
+    def fields(self, topic: bytes) -> tuple[Field[RemoteInterest], ...]:
         """Where to look for those elsewhere whom a publication of this topic concerns by what else it has."""
         return self.view.interests.fields(topic)
 
@@ -177,7 +179,7 @@ class Routing:
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
         """A neighbour is gone: tell the others, let no wave wait for it, and send what it had another way."""
         self.announcements.announce(now)
-        self.waves.look_again(neighbour, now)
+        self.barriers.look_again(neighbour, now)
         self.settle(now)
         replanned = self.forwarding.plan_again(neighbour, now)
         self._teller.note(NeighbourLost(neighbour.name, replanned))
@@ -200,7 +202,7 @@ class Routing:
             if record.cluster != known.me.cluster:
                 raise ProtocolError(Reason.BODY_MALFORMED, "a member of another cluster")
         if record.broker == self.view.me:
-            self._life.hear_record(record, link, now)
+            self._incarnation.hear_record(record, link, now)
             return
         if not known.has_room(record):
             self._teller.refuse(Reason.BROKERS_OVER_LIMIT)
@@ -234,12 +236,12 @@ class Routing:
     def _receive_interest(self, link: Port, frame: Frame, now: Instant) -> None:
         """What somebody wants."""
         interest = wire.decode_interest(frame.payload)
-        view, speaker = self.view, self.advertising.speaker
+        view, leadership = self.view, self.advertising.leadership
         self._updates_heard += 1
         if not interest.wide:
             self._check_inside(link)
         if interest.owner == view.me:
-            self._life.hear_interest(interest, now)
+            self._incarnation.hear_interest(interest, now)
             return
         before = view.interests.age(interest.owner, interest.wide)
         if before is not None and interest.age <= before:
@@ -256,10 +258,10 @@ class Routing:
             self._forget_pattern(pattern)
         self._teller.pass_on(interest.wide, frame.payload, link)
         if interest.wide:
-            self.waves.look_again(None, now)
+            self.barriers.look_again(None, now)
         else:
-            speaker.hear(interest.owner, difference)
-        if before is None or (interest.wide and speaker.broker != view.paths.speaker):
+            leadership.hear(interest.owner, difference)
+        if before is None or (interest.wide and leadership.leader != view.paths.leader):
             view.map.touch()  # no way changed, but somebody may be ready to speak, or has to be forgotten one day
 
     def _forget(self, what: What, broker: int) -> None:
@@ -285,7 +287,7 @@ class Routing:
 
     def settle(self, now: Instant) -> None:
         """Draw the consequences of what changed in the map since the last time."""
-        view, speaker = self.view, self.advertising.speaker
+        view, leadership = self.view, self.advertising.leadership
         self._settle_timer = None
         self._times_settled += 1
         before = view.paths_so_far
@@ -293,8 +295,8 @@ class Routing:
         while not view.is_settled:
             view.settle()
             self._slots.settle(now)
-            speaker.settle()
-            speaker.announce_gateway(now)
+            leadership.settle()
+            leadership.announce_gateway(now)
         paths = view.paths
         self._settle_at = now + max(SETTLE_NS, SETTLE_EACH_NS * paths.links)
         self._costs_at = now + COSTS_NS
@@ -304,7 +306,8 @@ class Routing:
             self._change_ways(before, now)
         self._look_at_links(now)
         self._exchange.offer(self.memory.look(now))
-        self.waves.look_again(None, now)
+        self.barriers.look_again(None, now)
+        self._settled()
 
     def _change_ways(self, before: Paths | None, now: Instant) -> None:
         """A way that is lost is left at once, and nobody waits for what was on it; others are left in order."""

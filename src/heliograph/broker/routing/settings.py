@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field
 
-from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
+from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 from heliograph.model.settings import PLAIN_NAME, PORT_MAX, Problem, check, setting, wrong
 
 DEFAULT_PORT = 4717
@@ -45,7 +45,7 @@ class NetworkConfig:
         "",
         "the network to which this broker belongs; brokers of other networks do not link to it, and clients ask for it "
         "by this name",
-        allowed="empty (a network without a name), or " + NETWORK_WORDS,
+        allowed="empty (a network without a name), or " + NETWORK_RULE,
         reloads=False,
     )
     cluster: str = setting(
@@ -103,7 +103,7 @@ class NetworkConfig:
         """Everything wrong with it."""
         found = [] if entity_is_valid(self.cluster) else [wrong(f"{path}.cluster", self.cluster, "not a plain name")]
         if self.name and not network_is_valid(self.name):
-            found.append(wrong(f"{path}.name", self.name, NETWORK_WORDS))
+            found.append(wrong(f"{path}.name", self.name, NETWORK_RULE))
         found += check(self, path)
         if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
             keys = (f"{path}.heartbeat_ms", f"{path}.suspect_ms", f"{path}.dead_ms")

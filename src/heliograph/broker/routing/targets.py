@@ -21,7 +21,7 @@ class Targets:
         self.key = (members, parts, groups)  # equal targets have equal keys
 
 
-class Run:
+class TargetedRun:
     """Frames that have the same targets, and how far they have come."""
 
     __slots__ = ("frames", "targets", "trace", "ttl")

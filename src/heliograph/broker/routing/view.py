@@ -75,7 +75,7 @@ class View:
             if not neighbour.suspected and (neighbour.cluster == cluster) is inside
         }
 
-    def lives(self, linked: dict[int, int]) -> dict[int, int]:
+    def incarnations_of(self, linked: dict[int, int]) -> dict[int, int]:
         """In which lives these neighbours are."""
         return {broker: self.neighbours[broker].incarnation for broker in linked}
 

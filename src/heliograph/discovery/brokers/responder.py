@@ -36,9 +36,9 @@ from heliograph.discovery.brokers.messages import (
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    Kind,
     Landmarks,
     Message,
+    MessageKind,
     Ping,
     Pong,
     Spread,
@@ -184,7 +184,7 @@ class Responder:
         assert self._session is not None
         try:
             asked = messages.unpack(frame.payload, padded=False)
-            if asked.kind != Kind.CERTIFICATE_REQUEST:
+            if asked.kind != MessageKind.CERTIFICATE_REQUEST:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, "this service gives certificates only")
             chain = self._chain(asked)
         except ProtocolError as error:
@@ -201,23 +201,23 @@ class Responder:
                 raise ProtocolError(Reason.RATE_OVER_LIMIT)
             message = messages.unpack(data)
             match message.kind:
-                case Kind.REQUEST:
+                case MessageKind.REQUEST:
                     if socket == GROUP_SOCKET and len(data) < GROUP_BYTES:
                         raise ProtocolError(Reason.FRAME_TOO_SHORT, "every broker of the group would answer it: pad it")
                     self._receive_request(source, message, now)
-                case Kind.PING:
+                case MessageKind.PING:
                     self._receive_ping(source, message, now)
-                case Kind.SPREAD:
+                case MessageKind.SPREAD:
                     self._receive_spread(source, message, now)
-                case Kind.LANDMARKS:
+                case MessageKind.LANDMARKS:
                     self._check_directory(source, message, now)
                     self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
-                case Kind.PONG:
+                case MessageKind.PONG:
                     if not self._surveyor.receive(message.cookie, now):
                         raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
-                case Kind.CERTIFICATE_REQUEST:
+                case MessageKind.CERTIFICATE_REQUEST:
                     self._send_chain(source, self._chain(message))
-                case Kind.CERTIFICATE:
+                case MessageKind.CERTIFICATE:
                     chain = messages.decode(Certificate, message.body).chain
                     self._signing.learn(chain, self._status.wall_ns(now))
                 case _:
@@ -253,13 +253,13 @@ class Responder:
 
     def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
         """On a link that we dialled, so it is a directory of ours."""
-        if message.kind is Kind.PING:
+        if message.kind is MessageKind.PING:
             ping = messages.decode(Ping, message.body)
             self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
-        elif message.kind is Kind.SPREAD:
+        elif message.kind is MessageKind.SPREAD:
             spread = messages.decode(Spread, message.body)
             self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
-        elif message.kind is Kind.LANDMARKS:
+        elif message.kind is MessageKind.LANDMARKS:
             self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
         else:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from heliograph.errors import ConditionError, ProtocolError, Reason
 from heliograph.matching.condition import Condition
-from heliograph.matching.languages.reading import check_length
+from heliograph.matching.languages.tokens import check_length
 
 LANGUAGES = ("predicates", "integer", "tags", "regex", "xpath", "sql")
 """What ``compile`` knows. Topic filters are not among them: every subscription has one, beside its condition."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition, Event
-from heliograph.matching.languages.reading import check_length, over_limit
+from heliograph.matching.languages.tokens import check_length, over_limit
 from heliograph.matching.synopses import INTEGER, read_integer
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Conjunction, Op, Predicate
 

@@ -21,7 +21,7 @@ import msgspec
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition
 from heliograph.matching.languages.ranges import NEVER, WORDS, canonical, write
-from heliograph.matching.languages.reading import Reader, check_length, check_name, over_limit
+from heliograph.matching.languages.tokens import Reader, check_length, check_name, over_limit
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Conjunction, Op, Predicate, Value
 
 PREDICATES_MAX = 256  # of one condition: each costs a row of the index

@@ -20,7 +20,7 @@ from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.languages.patterns import PROGRAM_MAX, PatternOverLimitError, Search, pattern
 from heliograph.matching.languages.ranges import canonical, write_name
-from heliograph.matching.languages.reading import Reader, over_limit, quote
+from heliograph.matching.languages.tokens import Reader, over_limit, quote
 from heliograph.matching.synopses import TAG
 from heliograph.model.predicates import Op, Predicate
 

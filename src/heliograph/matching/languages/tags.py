@@ -22,7 +22,7 @@ from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition
 from heliograph.matching.languages.predicates import PREDICATES_MAX
 from heliograph.matching.languages.ranges import NEVER, canonical
-from heliograph.matching.languages.reading import check_length, check_name, over_limit, quote
+from heliograph.matching.languages.tokens import check_length, check_name, over_limit, quote
 from heliograph.matching.synopses import TAG
 from heliograph.model.predicates import Op, Predicate
 

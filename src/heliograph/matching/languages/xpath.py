@@ -20,7 +20,7 @@ from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.languages.documents import Document, compile_path, read_document
 from heliograph.matching.languages.ranges import canonical
-from heliograph.matching.languages.reading import check_length, check_name, over_limit, quote
+from heliograph.matching.languages.tokens import check_length, check_name, over_limit, quote
 from heliograph.matching.languages.xpath_facts import facts
 from heliograph.matching.languages.xpath_grammar import parse
 from heliograph.matching.languages.xpath_masks import Plan, plan

@@ -28,8 +28,8 @@ from heliograph.notes import Note, PublicationsDropped
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.maps import Graph, reach
 from heliograph.sim.checkers.rules import may, people
-from heliograph.sim.conditions import Comparisons, comparisons_of, fits
 from heliograph.sim.loop import SECOND
+from heliograph.sim.selections import Comparisons, comparisons_of, fits
 
 GRACE_NS = SECOND
 OVERTAKEN_NS = 5 * SECOND  # so long after its flush, what came from another broker is not just late

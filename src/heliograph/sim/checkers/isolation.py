@@ -13,7 +13,7 @@ from heliograph.model.publication import Headers
 from heliograph.model.topics import matches
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import may, people
-from heliograph.sim.conditions import comparisons_of, fits
+from heliograph.sim.selections import comparisons_of, fits
 
 
 class Isolation(Checker):

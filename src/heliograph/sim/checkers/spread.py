@@ -13,7 +13,7 @@ from heliograph.sim.checkers.base import Checker
 from heliograph.topology.scenario import client_names
 
 
-class Spread(Checker):
+class LoadSpread(Checker):
     """Load is shed, once."""
 
     name = "spread"

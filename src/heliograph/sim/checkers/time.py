@@ -21,7 +21,7 @@ from heliograph.topology.scenario import client_names
 Report = dict[str, Any]
 
 
-class Time(Checker):
+class NetworkTime(Checker):
     """One time for all, with an honest error."""
 
     name = "time"

@@ -137,7 +137,7 @@ class Atlas:
             for host, report in reports.items()
         }
         self._parts = {host: self._ways_to_parts(report) for host, report in reports.items()}
-        self._speakers = {host: self._name(report["speaker"]) for host, report in reports.items()}
+        self._leaders = {host: self._name(report["leader"]) for host, report in reports.items()}
         self._shortest: dict[str, dict[int, int]] = {}
 
     def _name(self, broker: str) -> str:
@@ -145,14 +145,14 @@ class Atlas:
 
     def _ways_to_parts(self, report: dict[str, Any]) -> dict[str, str]:
         via = {row["broker"]: row["via"] for row in report["gateways"]}
-        return {self._name(row["speaker"]): via[row["nearest_gateway"]] for row in report["clusters"]}
+        return {self._name(row["leader"]): via[row["nearest_gateway"]] for row in report["clusters"]}
 
     def way(self, start: str, target: str) -> list[str] | None:
         """The brokers that a publication passes, from the first to the last; None if it does not get there."""
         way = [start]
         while way[-1] != target:
             here = way[-1]
-            step = self._members[here].get(target) or self._parts[here].get(self._speakers[target])
+            step = self._members[here].get(target) or self._parts[here].get(self._leaders[target])
             if step is None or len(way) > HOPS_MAX:
                 return None
             way.append(self._name(step))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from heliograph.broker.routing.interests import Difference, Owner, Voice, snapshot_of
+from heliograph.broker.routing.interests import AdvertisedInterests, Difference, Owner, snapshot_of
 from heliograph.broker.routing.pace import Pace
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
@@ -31,14 +31,14 @@ def inbox_of(broker: int) -> bytes:
     return b"%b/%016x" % (INBOX_ROOT, broker)
 
 
-class Speaker:
+class Leadership:
     """Speaks for our part of the cluster, if that is ours to do, and knows who does if not."""
 
     def __init__(
         self,
         view: View,
         teller: Teller,
-        own: Voice,
+        own: AdvertisedInterests,
         interests_max: int,
         look_whether_settled: Callable[[], None],
     ) -> None:
@@ -47,8 +47,8 @@ class Speaker:
         self._own = own  # what we want ourselves
         self._interests_max = interests_max
         self._look_whether_settled = look_whether_settled  # if there is more to tell, ``tell_more`` is to be called
-        self.broker = view.me  # who speaks: alone, a broker speaks for itself
-        self.voice: Voice | None = None  # our part's voice, while we speak
+        self.leader = view.me  # who speaks: alone, a broker speaks for itself
+        self.advertised: AdvertisedInterests | None = None  # our part's voice, while we speak
         self._number = 0  # of the last word that we said for our part
         self._included: dict[int, None] = {}  # members whose interests are in the voice
         self.gateway_number = 0  # of the last word about our links to other clusters
@@ -57,24 +57,24 @@ class Speaker:
     @property
     def number(self) -> int:
         """Of the last word that we said for our part."""
-        return self._number if self.voice is None else self.voice.age[1]
+        return self._number if self.advertised is None else self.advertised.age[1]
 
     def settle(self) -> None:
         """The map changed, or somebody was heard: speak, go on, or leave it to another."""
-        self.broker = self._who()
-        if self.voice is not None:
+        self.leader = self._who()
+        if self.advertised is not None:
             self._go_on()
-        elif self.broker == self._view.me and self._view.gateways_here() and self._is_ready(self.broker):
+        elif self.leader == self._view.me and self._view.gateways_here() and self._is_ready(self.leader):
             self._begin()
 
     def _who(self) -> int:
         """The lowest slot; but the one before it, until that one speaks for all of us."""
         view = self._view
-        paths, before = view.paths, self.broker
-        if paths.speaker == before or self._is_ready(paths.speaker):
-            return paths.speaker
+        paths, before = view.paths, self.leader
+        if paths.leader == before or self._is_ready(paths.leader):
+            return paths.leader
         # A speaker that left is named for a while: nobody else was heard yet. One that speaks for others is not ours.
-        return before if before in view.map.members and before not in paths.parts else paths.speaker
+        return before if before in view.map.members and before not in paths.parts else paths.leader
 
     def _is_ready(self, broker: int) -> bool:
         view = self._view
@@ -82,7 +82,7 @@ class Speaker:
         if not view.gateways_here():
             return True  # nobody outside can hear anything
         if broker == view.me:
-            return self.voice is not None or all(interests.age(other, False) for other in self._others())
+            return self.advertised is not None or all(interests.age(other, False) for other in self._others())
         age = interests.age(broker, True)
         if age is None or age[0] != cluster[broker].incarnation:
             return False  # not heard in this life
@@ -94,15 +94,15 @@ class Speaker:
     def _begin(self) -> None:
         view = self._view
         me, incarnation = view.me, view.map.me.incarnation
-        voice = self.voice = Voice(me, True, incarnation, self._interests_max, self._number)
-        voice.change(list(self._own.filters), [], self._own.groups, [])
+        advertised = self.advertised = AdvertisedInterests(me, True, incarnation, self._interests_max, self._number)
+        advertised.change(list(self._own.filters), [], self._own.groups, [])
         self._included = self._others()
         for broker in self._included:
             owner = view.interests.owners.get((broker, False))
             if owner is not None:
-                voice.change(list(owner.filters), [], list(owner.groups), [])
-        voice.number_from(self._number + 1)
-        self._teller.tell_interests(voice.snapshot())
+                advertised.change(list(owner.filters), [], list(owner.groups), [])
+        advertised.number_from(self._number + 1)
+        self._teller.tell_interests(advertised.snapshot())
         self._look_whether_settled()
 
     def _go_on(self) -> None:
@@ -111,7 +111,7 @@ class Speaker:
             self._end()
             return
         others = self._others()
-        if self._view.paths.speaker != self._view.me:
+        if self._view.paths.leader != self._view.me:
             others = {broker: None for broker in self._included if broker in others}
         difference = Difference()
         for broker in [*self._included, *others]:
@@ -132,13 +132,13 @@ class Speaker:
         """True if another speaks, and all gateways say so: what comes from other clusters is matched with its words."""
         view = self._view
         named = [gateway.speaker for broker, gateway in view.gateways_here().items() if broker != view.me]
-        return view.me not in (self.broker, *named)
+        return view.me not in (self.leader, *named)
 
     def _end(self) -> None:
-        assert self.voice is not None
-        incarnation, number = self.voice.age
+        assert self.advertised is not None
+        incarnation, number = self.advertised.age
         self._number = number + 1
-        self.voice = None
+        self.advertised = None
         self._included = {}
         view = self._view
         self._teller.tell_interests(snapshot_of(view.me, True, (incarnation, self._number), [], []))
@@ -146,29 +146,29 @@ class Speaker:
     def due_for(self, broker: int) -> tuple[int, int, int] | tuple[()] | None:
         """If it is ours to speak: our words, by their number, once they include this member; empty until then."""
         view = self._view
-        if view.map.paths.speaker != view.me or not view.gateways_here():
+        if view.map.paths.leader != view.me or not view.gateways_here():
             return None
-        if self.voice is None or not (broker == view.me or broker in self._included):
+        if self.advertised is None or not (broker == view.me or broker in self._included):
             return ()
-        return (view.me, *self.voice.age)
+        return (view.me, *self.advertised.age)
 
     def hear(self, broker: int, difference: Difference) -> None:
         """A member of our cluster, or this broker itself, wants more or less than before."""
-        if self.voice is not None and (broker == self._view.me or broker in self._included):
+        if self.advertised is not None and (broker == self._view.me or broker in self._included):
             self._change(difference)
 
     def _change(self, difference: Difference) -> None:
-        voice = self.voice
-        assert voice is not None
-        change = voice.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
+        advertised = self.advertised
+        assert advertised is not None
+        change = advertised.change(difference.came, difference.went, difference.groups_came, difference.groups_went)
         if change is not None:
-            self._teller.tell_interests(voice.bodies(change))
+            self._teller.tell_interests(advertised.bodies(change))
         self._look_whether_settled()
 
     @property
     def is_settled(self) -> bool:
         """False if there is more to tell of what follows from earlier changes."""
-        return self.voice is None or self.voice.is_settled
+        return self.advertised is None or self.advertised.is_settled
 
     def tell_more(self) -> None:
         """Tell some of that."""
@@ -178,9 +178,9 @@ class Speaker:
     def outlive(self, incarnation: int) -> None:
         """We have a newer incarnation: what was said under the old one is said again."""
         self.gateway_number = 0
-        if self.voice is not None:
-            self.voice.renew(incarnation)
-            self._teller.tell_interests(self.voice.snapshot())
+        if self.advertised is not None:
+            self.advertised.renew(incarnation)
+            self._teller.tell_interests(self.advertised.snapshot())
 
     def announce_gateway(self, now: Instant, renew: bool = False) -> None:
         """Tell our links to other clusters, if there are any or were, and if anything about them is new."""
@@ -195,13 +195,13 @@ class Speaker:
             broker=me.broker,
             name=me.name,
             cluster=me.cluster,
-            speaker=self.broker,
+            speaker=self.leader,
             incarnation=me.incarnation,
             number=self.gateway_number,
             outside=outside,
             inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
-            lives=view.lives(outside),
+            lives=view.incarnations_of(outside),
         )
         if not renew and not self._is_due(record, known, now):
             self.gateway_number -= 1

@@ -31,7 +31,7 @@ RENEW_NS = 1_000_000_000  # between two of our lives: each costs every broker a 
 CONTESTED_NS = 60_000_000_000  # who had to be renewed so short a time ago is not alone under its name
 
 
-class Life:
+class Incarnation:
     """Keeps this broker's word the newest about itself."""
 
     def __init__(
@@ -58,14 +58,14 @@ class Life:
         if not isinstance(record, Gateway):
             self._hear(record.age, me.age, now)
             return
-        self._hear(record.age, (me.incarnation, self._advertising.speaker.gateway_number), now)
+        self._hear(record.age, (me.incarnation, self._advertising.leadership.gateway_number), now)
         self._correct(record, link, now)
 
     def hear_interest(self, interest: Interest, now: Instant) -> None:
         """Somebody has words of ours about what we, or our cluster, want."""
         advertising = self._advertising
         incarnation = self._view.map.me.incarnation
-        ours = (incarnation, advertising.speaker.number) if interest.wide else advertising.voice.age
+        ours = (incarnation, advertising.leadership.number) if interest.wide else advertising.own.age
         self._hear(interest.age, ours, now)
 
     def _hear(self, theirs: tuple[int, int], ours: tuple[int, int], now: Instant) -> None:
@@ -90,12 +90,12 @@ class Life:
         self._advertising.renew(incarnation)
         self._announcements.announce(now, anew=True)
         if self._view.me in known.gateways:
-            self._advertising.speaker.announce_gateway(now, renew=True)
+            self._advertising.leadership.announce_gateway(now, renew=True)
 
     def _correct(self, record: Gateway, link: Port, now: Instant) -> None:
         """Somebody believes that we are still a gateway. What is out of reach is offered to nobody, so say it again."""
         known = self._view.map.gateways.get(self._view.me)
         if known is None:
-            self._advertising.speaker.announce_gateway(now, renew=True)
+            self._advertising.leadership.announce_gateway(now, renew=True)
         elif record.age < known.age and not known.outside and link.neighbour is not None:
             self._exchange.send(link.neighbour, "gateway", self._view.me)

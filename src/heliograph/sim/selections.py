@@ -68,12 +68,12 @@ def fits(tests: Comparisons, headers: Mapping[str, Value]) -> bool:
     return all(test.name in headers and _passes(headers[test.name], test) for test in tests)
 
 
-Wish = tuple[str, str]
+Selection = tuple[str, str]
 """A topic filter and a condition; the condition may be empty."""
 
 
 @lru_cache(maxsize=1 << 18)
-def covers(wide: Wish, narrow: Wish) -> bool:
+def covers(wide: Selection, narrow: Selection) -> bool:
     """True if every publication that the narrow wish fits, the wide one fits as well."""
     if not topics.covers(wide[0].encode(), narrow[0].encode()):
         return False
@@ -86,16 +86,16 @@ def covers(wide: Wish, narrow: Wish) -> bool:
     return all(test.name in admitted and all(_passes(value, test) for value in admitted[test.name]) for test in asked)
 
 
-def uncovered(wishes: Iterable[Wish]) -> list[Wish]:
+def uncovered(selections: Iterable[Selection]) -> list[Selection]:
     """The wishes that no other covers; of several that say the same, the first."""
-    distinct = list(dict.fromkeys(wishes))
+    distinct = list(dict.fromkeys(selections))
     return [
-        wish
-        for place, wish in enumerate(distinct)
+        selection
+        for place, selection in enumerate(distinct)
         if not any(
-            covers(other, wish) and (earlier < place or not covers(wish, other))
+            covers(other, selection) and (earlier < place or not covers(selection, other))
             for earlier, other in enumerate(distinct)
-            if other != wish
+            if other != selection
         )
     ]
 
