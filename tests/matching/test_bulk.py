@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.matching.boxes.batch import BatchIndex, Numbers, Values, Words
+from heliograph.matching.boxes.batch import BatchIndex, NumberColumn, ValueColumn, WordColumn
 from heliograph.matching.boxes.box import box, matches
 from heliograph.matching.bulk import BulkMatcher
 from heliograph.matching.condition import Event
@@ -45,7 +45,7 @@ events = st.dictionaries(st.sampled_from(NAMES), values | st.just(float("inf")) 
 @given(st.lists(conjunctions, max_size=70), st.lists(events, max_size=8))
 def test_the_batch_index_finds_the_boxes_in_which_events_lie(stored: list, seen: list) -> None:
     index = BatchIndex([box(conjunction) for conjunction in stored])
-    columns = {name: Values([event.get(name) for event in seen]) for name in NAMES}
+    columns = {name: ValueColumn([event.get(name) for event in seen]) for name in NAMES}
     found = index.match(columns, len(seen))
     expected = [
         (event, place)
@@ -59,11 +59,11 @@ def test_the_batch_index_finds_the_boxes_in_which_events_lie(stored: list, seen:
 @given(st.lists(conjunctions, max_size=20), st.lists(st.none() | st.floats() | st.integers(-5, 5).map(float)))
 def test_columns_of_numbers_and_of_words_mean_the_same_as_plain_values(stored: list, seen: list) -> None:
     index = BatchIndex([box(conjunction) for conjunction in stored])
-    plain = {"a": Values(seen), "b": Values(["x"] * len(seen))}
+    plain = {"a": ValueColumn(seen), "b": ValueColumn(["x"] * len(seen))}
     present = np.array([value is not None for value in seen], bool)
     quick = {
-        "a": Numbers(np.array([0.0 if value is None else value for value in seen], np.float64), present),
-        "b": Words(np.zeros(len(seen), np.int64), ["x"]),
+        "a": NumberColumn(np.array([0.0 if value is None else value for value in seen], np.float64), present),
+        "b": WordColumn(np.zeros(len(seen), np.int64), ["x"]),
     }
     for one, other in zip(index.match(plain, len(seen)), index.match(quick, len(seen)), strict=True):
         assert one.tolist() == other.tolist()
@@ -72,7 +72,7 @@ def test_columns_of_numbers_and_of_words_mean_the_same_as_plain_values(stored: l
 def test_many_bounds_make_an_attribute_coarse_and_the_answer_stays_exact() -> None:
     stored = [box((Predicate("a", Op.ABOVE, n / 7), Predicate("a", Op.BELOW, n / 7 + 3))) for n in range(5_000)]
     values = np.linspace(-2, 720, 333)
-    found, places = BatchIndex(stored).match({"a": Numbers(values, np.ones(333, bool))}, 333)
+    found, places = BatchIndex(stored).match({"a": NumberColumn(values, np.ones(333, bool))}, 333)
     expected = [(e, n) for e, value in enumerate(values) for n in range(5_000) if n / 7 < value < n / 7 + 3]
     assert list(zip(found.tolist(), places.tolist(), strict=True)) == expected
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from heliograph.matching.boxes.batch import BatchIndex, Column, Pairs, Values
+from heliograph.matching.boxes.batch import BatchIndex, EventColumn, Pairs, ValueColumn
 from heliograph.matching.boxes.box import box
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.topics import TopicTable
@@ -22,7 +22,7 @@ EventOf = Callable[[int], Event]
 NONE = np.zeros(0, np.int64)
 
 
-class _Group:
+class _FilterGroup:
     """The subscriptions of one topic filter."""
 
     __slots__ = ("always", "conditions", "index", "places", "synopses")
@@ -47,13 +47,13 @@ class BulkMatcher:
 
     def __init__(self, subscriptions: Sequence[tuple[bytes, Condition | None]]) -> None:
         self._topics: TopicTable[int] = TopicTable()
-        self._groups: list[_Group] = []
+        self._groups: list[_FilterGroup] = []
         numbers: dict[bytes, int] = {}
         for place, (pattern, condition) in enumerate(subscriptions):
             number = numbers.get(pattern)
             if number is None:
                 number = numbers[pattern] = len(self._groups)
-                self._groups.append(_Group())
+                self._groups.append(_FilterGroup())
                 self._topics.add(pattern, number)
             if condition is None:
                 self._groups[number].always.append(place)
@@ -71,7 +71,7 @@ class BulkMatcher:
         return tuple(named)
 
     def match(
-        self, topics: Sequence[bytes], codes: Any, event_of: EventOf, columns: Mapping[str, Column] | None = None
+        self, topics: Sequence[bytes], codes: Any, event_of: EventOf, columns: Mapping[str, EventColumn] | None = None
     ) -> Pairs:
         """Pairs for publications whose topics are ``topics[code]``.
 
@@ -91,7 +91,12 @@ class BulkMatcher:
         return events[order], places[order]
 
     def _of_group(
-        self, group: _Group, topics: list[int], codes: Any, event_of: EventOf, columns: Mapping[str, Column] | None
+        self,
+        group: _FilterGroup,
+        topics: list[int],
+        codes: Any,
+        event_of: EventOf,
+        columns: Mapping[str, EventColumn] | None,
     ) -> Pairs:
         events = np.flatnonzero(np.isin(codes, topics))
         found, places = NONE, NONE
@@ -103,7 +108,7 @@ class BulkMatcher:
             else:
                 seen = [event_of(event) for event in events.tolist()]
                 attributes = [event.attributes_with(group.synopses) for event in seen]
-                named = {name: Values([each.get(name) for each in attributes]) for name in group.index.attributes}
+                named = {name: ValueColumn([each.get(name) for each in attributes]) for name in group.index.attributes}
                 local, which = group.index.match(named, len(events))
                 found = events[local]
             found, places = _spread(group, found, which, event_of)
@@ -113,7 +118,7 @@ class BulkMatcher:
         return found, places
 
 
-def _spread(group: _Group, events: Any, which: Any, event_of: EventOf) -> Pairs:
+def _spread(group: _FilterGroup, events: Any, which: Any, event_of: EventOf) -> Pairs:
     """Ask residues, then give each condition's subscriptions."""
     drop = [
         pair

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heliograph.errors import UsageError
-from heliograph.matching.boxes.batch import Column, Numbers, Values, Words
+from heliograph.matching.boxes.batch import EventColumn, NumberColumn, ValueColumn, WordColumn
 from heliograph.matching.bulk import BulkMatcher
 from heliograph.matching.condition import Event
 from heliograph.matching.languages import compile
@@ -81,23 +81,23 @@ def match_batch(matcher: BulkMatcher, batch: pa.RecordBatch, typed: Sequence[str
     encoded = pc.dictionary_encode(batch.column("topic"))
     topics = [topic.encode() for topic in encoded.dictionary.to_pylist()]
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    columns: dict[str, Column] | None = None
+    columns: dict[str, EventColumn] | None = None
     if typed:
         columns = {name: column_of(batch.column(name)) for name in typed}
     return matcher.match(topics, codes, _EventReader(batch).read, columns)
 
 
-def column_of(values: pa.Array) -> Column:
+def column_of(values: pa.Array) -> EventColumn:
     """A column of Spark as the index reads it."""
     if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
         present = np.asarray(values.is_valid())
         filled = values.fill_null(0).to_numpy(zero_copy_only=False)
-        return Numbers(filled if filled.dtype.kind in "fi" else filled.astype(np.int64), present)
+        return NumberColumn(filled if filled.dtype.kind in "fi" else filled.astype(np.int64), present)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         encoded = pc.dictionary_encode(values)
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return Words(codes, encoded.dictionary.to_pylist())
-    return Values(values.to_pylist())
+        return WordColumn(codes, encoded.dictionary.to_pylist())
+    return ValueColumn(values.to_pylist())
 
 
 class _EventReader:

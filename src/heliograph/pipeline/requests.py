@@ -263,7 +263,7 @@ def _keep_wide(table: pa.Table) -> pa.Table:
     return table.take(pa.array(sorted(order[place] for place in kept), pa.int64()))
 
 
-class _Group:
+class _WideGroup:
     """Wide wishes of one signature in one task."""
 
     __slots__ = ("coverers", "ids")
@@ -280,10 +280,10 @@ class _Group:
         return [self.ids[number] for number in self.coverers.covering(wish)]
 
 
-def _groups(rows: list[tuple[int, bytes, str]]) -> dict[str, _Group]:
-    groups: dict[str, _Group] = {}
+def _groups(rows: list[tuple[int, bytes, str]]) -> dict[str, _WideGroup]:
+    groups: dict[str, _WideGroup] = {}
     for id, key, signature in rows:
-        groups.setdefault(signature, _Group()).add(id, from_key(key))
+        groups.setdefault(signature, _WideGroup()).add(id, from_key(key))
     return groups
 
 
@@ -305,7 +305,7 @@ class _Linking:
         self.rows += [("edge", number, root, 0) for number, root in self.forest.edges()]
         yield self._told()
 
-    def _link(self, id: int, wish: Wish, requests: int, groups: list[_Group]) -> None:
+    def _link(self, id: int, wish: Wish, requests: int, groups: list[_WideGroup]) -> None:
         found = [wide for group in groups for wide in group.covering(wish)]
         if not found:
             return  # its own signature has one that covers it, perhaps itself

@@ -29,7 +29,7 @@ Pairs = tuple[Any, Any]
 """Two arrays of equal length: events and boxes."""
 
 
-class Column(Protocol):
+class EventColumn(Protocol):
     """The values of one attribute, one per event; None where an event lacks it."""
 
     def __len__(self) -> int: ...
@@ -43,7 +43,7 @@ class Column(Protocol):
         ...
 
 
-class Values:
+class ValueColumn:
     """A column of any values."""
 
     __slots__ = ("_values",)
@@ -76,7 +76,7 @@ class Values:
         return self._values[event]
 
 
-class Numbers:
+class NumberColumn:
     """A column of floats or 64-bit integers; ``present`` is False where an event lacks it."""
 
     __slots__ = ("_present", "_values")
@@ -94,7 +94,7 @@ class Numbers:
         exact = all(float(cut) == cut for cut in ruler.numbers)
         values = self._values
         if not exact or (values.dtype.kind != "f" and len(values) and np.abs(values).max(initial=0) >= EXACT_MAX):
-            return Values([self.value(event) for event in range(len(values))]).buckets(ruler)
+            return ValueColumn([self.value(event) for event in range(len(values))]).buckets(ruler)
         found = FIRST + np.searchsorted(cuts, values.astype(np.float64), side="right")
         if values.dtype.kind == "f":
             found[~(np.abs(values) <= FLOAT_MAX)] = ODD  # infinities, and what is not a number
@@ -106,7 +106,7 @@ class Numbers:
         return self._values[event].item() if self._present[event] else None
 
 
-class Words:
+class WordColumn:
     """A column of strings with few different ones: codes, and the string of each code; a code below 0 is absent."""
 
     __slots__ = ("_codes", "_words")
@@ -152,7 +152,7 @@ class BatchIndex:
         """Those that boxes name; others need not be given."""
         return tuple(self._rows)
 
-    def match(self, columns: Mapping[str, Column], count: int) -> Pairs:
+    def match(self, columns: Mapping[str, EventColumn], count: int) -> Pairs:
         """The pairs for ``count`` events. An attribute without a column is absent from all events."""
         buckets = {
             name: columns[name].buckets(ruler) if name in columns else np.zeros(count, np.int64)
@@ -191,7 +191,7 @@ class BatchIndex:
         which, bit = np.nonzero(bits)
         return start + events[which], words[which] * 64 + bit
 
-    def _sure(self, columns: Mapping[str, Column], events: Any, places: Any) -> Pairs:
+    def _sure(self, columns: Mapping[str, EventColumn], events: Any, places: Any) -> Pairs:
         """Without the pairs that rows could not decide and that do not fit."""
         for attribute, doubtful in self._unsure.items():
             asked = np.flatnonzero(doubtful[places])
@@ -201,7 +201,7 @@ class BatchIndex:
             wrong = [
                 pair
                 for pair in asked.tolist()
-                if not self._boxes[places[pair]][attribute].has(column.value(events[pair]))  # type: ignore[index]
+                if not self._boxes[places[pair]][attribute].has(column.value(events[pair]))
             ]
             if wrong:
                 events, places = np.delete(events, wrong), np.delete(places, wrong)
