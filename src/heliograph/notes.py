@@ -374,3 +374,17 @@ class PublicationsLost(Note, frozen=True, tag="publications_lost"):
     def level(self) -> str:
         """The program loses data."""
         return "warning"
+
+
+class PositionsLost(Note, frozen=True, tag="positions_lost"):
+    """A store cannot deliver some of its log to a client: the records are damaged, or no longer kept."""
+
+    store: str
+    first: int
+    end: int  # the first position behind them
+    reason: Reason
+
+    @property
+    def level(self) -> str:
+        """The program misses data."""
+        return "warning"
