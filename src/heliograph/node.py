@@ -20,6 +20,7 @@ from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_S
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
+from heliograph.stores.services import STORE_SERVICE, STORES_SERVICE
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
 
@@ -34,6 +35,8 @@ SERVICES: tuple[Service[Any], ...] = (
     ADMIN_SERVICE,
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
+    STORES_SERVICE,
+    STORE_SERVICE,
 )
 
 

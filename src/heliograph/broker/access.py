@@ -6,8 +6,9 @@ State: profiles, one per distinct set of rules that fit somebody.
 Not here: proving an identity (credentials.py), caching per topic (routes.py).
 
 Rules are tried in the order they are written; the first that fits decides. What no rule fits follows the default,
-except that system topics are for brokers and admins, and the service "admin" is for admins. A wildcard at the first
-level of a rule does not reach system topics, as everywhere.
+except that system topics are for brokers and admins, and the service "admin" is for admins. A store may hear
+everything, and nobody else may advertise one. A wildcard at the first level of a rule does not reach system topics, as
+everywhere.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from heliograph.model.identity import Identity, Role
 from heliograph.model.topics import INBOX_ROOT, covers, is_system, overlaps
 
 GUARDED_SERVICES = (b"admin",)
+STORES_ROOT = b"Services/Stores/"
+ADVERTISEMENT = b"Services/Stores/Advertisement"  # by stores alone
 WILD = (b"+", b"#")
 
 
@@ -71,8 +74,13 @@ class Profile:
     def _otherwise(self, verb: str, topic: bytes) -> bool:
         if verb == "ask":
             return topic not in GUARDED_SERVICES or Role.ADMIN in self.privileges
+        is_store = Role.STORE in self.privileges
+        if is_store and verb == "subscribe":
+            return True  # it keeps what others may hear; who reads from it is asked again
+        if topic == ADVERTISEMENT and verb == "publish":
+            return is_store
         if is_system(topic):
-            return bool(self.privileges)
+            return self.privileges not in ((), (Role.STORE,)) or (is_store and topic.startswith(STORES_ROOT))
         if topic.startswith(INBOX_ROOT + b"/"):
             return True  # who may ask may be answered, and hears it in its own inbox; rules can still deny it
         return self._default or Role.ADMIN in self.privileges
@@ -94,7 +102,7 @@ class Access:
             for verb in line.verbs
             for topic in line.topics
         )
-        privileges = tuple(role for role in (Role.BROKER, Role.ADMIN) if identity.has(role))
+        privileges = tuple(role for role in (Role.BROKER, Role.ADMIN, Role.STORE) if identity.has(role))
         profile = self._profiles.get((rules, privileges))
         if profile is None:
             profile = Profile(rules, self._config.default == "allow", privileges)

@@ -41,7 +41,7 @@ from heliograph.client.service_requests import ServiceRequests
 from heliograph.client.stored.calls import StoreCalls
 from heliograph.client.stored.parts import StoreParts
 from heliograph.client.stored.readings import Readers
-from heliograph.client.stored.reliable import ReliablePublisher
+from heliograph.client.stored.reliable import ReliablePublishing
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.subscriptions import LocalSubscriptions
 from heliograph.client.timing import SessionTime
@@ -83,7 +83,7 @@ class Session:
         self._subscription_requests = asks = SubscriptionRequests(subscriptions, requests, lines, outbox, timers)
         services = ServiceRequests(requests, lines)
         calls = StoreCalls(requests, lines)
-        self.reliable = reliable = ReliablePublisher(
+        self.reliable = reliable = ReliablePublishing(
             config.reliable_window, publisher, outgoing, lines, requests, refusals, calls, timers
         )
         self._readers = readers = Readers(lines, requests, subscriptions, calls, outbox, timers)

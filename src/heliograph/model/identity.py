@@ -26,6 +26,7 @@ class Role(StrEnum):
     CLIENT = "client"
     BROKER = "broker"
     ADMIN = "admin"
+    STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class ChainRun:
         self.first = sequence + 1
 
 
-class Chain:
+class OutgoingChain:
     """The end of one store's chain that this session holds."""
 
     __slots__ = ("_base", "_runs", "acknowledged", "bytes", "frames", "last")
@@ -111,6 +111,14 @@ class Chain:
         else:
             self.last = have
         self._base = have
+
+    def restart(self) -> None:
+        """The store took something that we know nothing of: begin a new chain with the first unacknowledged one."""
+        if self._runs:
+            self.bytes -= len(self._runs[0].data)
+            self._runs[0].relink(0)
+            self.bytes += len(self._runs[0].data)
+            self._base = 0
 
     def drop(self, topic: str) -> list[ChainRun]:
         """The broker takes nothing on this topic: forget it, and link the rest."""

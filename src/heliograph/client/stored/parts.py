@@ -14,7 +14,7 @@ from heliograph.client.commands import AskStores
 from heliograph.client.requests import OpenRequests
 from heliograph.client.stored.calls import StoreCalls
 from heliograph.client.stored.readings import Readers
-from heliograph.client.stored.reliable import ReliablePublisher
+from heliograph.client.stored.reliable import ReliablePublishing
 from heliograph.errors import HeliographError
 from heliograph.machine import Instant
 from heliograph.wire.frames import Frame
@@ -25,7 +25,7 @@ class StoreParts:
     """Everything about stores."""
 
     def __init__(
-        self, calls: StoreCalls, reliable: ReliablePublisher, readers: Readers, requests: OpenRequests
+        self, calls: StoreCalls, reliable: ReliablePublishing, readers: Readers, requests: OpenRequests
     ) -> None:
         self._calls = calls
         self._reliable = reliable

@@ -24,7 +24,7 @@ from heliograph.client.publisher import Publisher
 from heliograph.client.refusals import Refusals
 from heliograph.client.requests import OpenRequests
 from heliograph.client.stored.calls import StoreCalls
-from heliograph.client.stored.chain import Chain, ChainRun
+from heliograph.client.stored.chain import ChainRun, OutgoingChain
 from heliograph.client.stored.whereabouts import Whereabouts
 from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
 from heliograph.machine import Instant, Timers
@@ -47,7 +47,7 @@ class StoreChain:
 
     def __init__(self, store: StoreAdvertisement) -> None:
         self.store = store
-        self.chain = Chain()
+        self.chain = OutgoingChain()
         self.known = False  # the store has said where its end of the chain is
         self.attached = False  # … to the present broker
         self.asked_at: int | None = None  # what was acknowledged when we asked it; None: nothing is asked
@@ -100,7 +100,7 @@ class StoreChain:
         self.state = state
 
 
-class ReliablePublisher:
+class ReliablePublishing:
     """Publishes reliably for one session."""
 
     def __init__(
@@ -285,10 +285,17 @@ class ReliablePublisher:
         if chain is None or not chain.known or frame.sequence > self._outgoing.assigned:
             return
         chain.is_in(told.state)
+        broken = False
         for sequence, code in told.refused:
-            self._refused(chain, sequence, bodies.reason_of(code))
+            if code == Reason.CHAIN_BROKEN:
+                broken = broken or sequence == chain.chain.oldest
+            else:
+                self._refused(chain, sequence, bodies.reason_of(code))
         if chain.chain.acknowledge(frame.sequence):
             self._acknowledged(chain, now)
+        if broken:  # what an earlier life of this publisher sent came late
+            chain.chain.restart()
+            self._repeat(chain, self._outgoing.sent_to, now)
         if told.missing and frame.sequence >= chain.chain.acknowledged:
             chain.chain.follow(frame.sequence)
             self._repeat(chain, told.missing, now)
