@@ -35,6 +35,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.steps import Steps
+from heliograph.broker.stored import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
@@ -119,7 +120,10 @@ class Broker:
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
         observations = self._observations = Observations()
-        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us)
+        stored = StoredFrames(links, sessions, routing)
+        arrivals = Arrivals(
+            links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
+        )
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
         answers = ServiceAnswers(links)
         pipes = self._pipes = ServicePipes()
@@ -156,6 +160,7 @@ class Broker:
             Kind.SUBSCRIBE: subscriptions.subscribe,
             Kind.UNSUBSCRIBE: subscriptions.unsubscribe,
             Kind.SERVICE: self._requests.receive,
+            Kind.STORED: stored.receive,
             Kind.LINK: peering.receive_link,
             Kind.LINKED: peering.receive_linked,
             Kind.PROOF: peering.receive_proof,

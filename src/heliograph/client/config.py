@@ -94,6 +94,7 @@ class ClientConfig:
     give_up_ms: int | None = None  # so long without a broker ends the session; None: it tries for ever
     outgoing_bytes_max: int = OUTGOING_BYTES_MAX  # published and not yet confirmed by the broker
     requests_max: int = 65_536  # awaited at the same time
+    reliable_window: int = 10_000  # reliable publications that a store has not acknowledged yet
 
     def check(self) -> None:
         """Raise UsageError with everything that is wrong."""
@@ -105,6 +106,7 @@ class ClientConfig:
             "retry_ms",
             "outgoing_bytes_max",
             "requests_max",
+            "reliable_window",
         ):
             if getattr(self, name) <= 0:
                 found.append(f"{name} must be above 0")
