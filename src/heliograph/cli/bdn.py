@@ -58,7 +58,8 @@ def run_bdn(
     filter: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=TEXT", help="Keep only brokers whose geography or institution begins so; can be repeated."
+            metavar="KEY=TEXT",
+            help="Keep only brokers whose geography or institution begins with TEXT; can be repeated.",
         ),
     ] = None,
     link: Annotated[

@@ -50,7 +50,7 @@ class Target:
     host: str
     port: int
     secure: bool = False
-    server_name: str | None = None  # whose certificate to expect, where it differs from ``host``
+    server_name: str | None = None  # the name in the expected certificate, if it is not ``host``
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -78,7 +78,7 @@ class ClientConfig:
     """How a session behaves; every default works."""
 
     targets: tuple[Target, ...]
-    network: str | None = None  # brokers of another one do not count; None: whichever it is
+    network: str | None = None  # brokers of another one do not count; None: any
     name: str = ""
     entity: str = ""
     token: str = field(default="", repr=False)
@@ -88,7 +88,7 @@ class ClientConfig:
     request_ms_max: int = 10_000
     retry_ms: int = 50  # first pause after a lost link; doubled up to the maximum, with jitter
     retry_ms_max: int = 5_000
-    give_up_ms: int | None = None  # so long without a broker ends the session; None: it tries for ever
+    give_up_ms: int | None = None  # this long without a broker ends the session; None: it tries for ever
     outgoing_bytes_max: int = 8 << 20  # published and not yet confirmed by the broker
     requests_max: int = 65_536  # awaited at the same time
 
