@@ -141,8 +141,8 @@ def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
 
 def _ask(at: str, question: str) -> list[Any]:
     """The directory's answer; a list comes in pages."""
-    from heliograph.client.config import is_loopback
     from heliograph.discovery.brokers.config import address_of
+    from heliograph.model.hosts import is_loopback
 
     address = address_of(at)
     if address is None:

@@ -202,15 +202,16 @@ def ask_at(there: Connection, request: dict[str, Any]) -> tuple[str, Any]:
 
 def _local_admin(target: Target) -> tuple[str, str] | None:
     """An administrator also shows the local token of a broker that this user runs on this machine."""
-    from heliograph.client.config import is_loopback
     from heliograph.live.runtime import local_token
+    from heliograph.model.hosts import is_loopback
 
     token = local_token(target.port) if is_loopback(target.host) else None
     return ("local-admin", token) if token else None
 
 
 def _is_here(url: str) -> bool:
-    from heliograph.client.config import is_loopback, parse_target
+    from heliograph.client.config import parse_target
+    from heliograph.model.hosts import is_loopback
 
     return is_loopback(parse_target(url).host)
 

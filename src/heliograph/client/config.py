@@ -14,6 +14,7 @@ from ipaddress import ip_address
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.errors import UsageError
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 
 PLAIN, SECURE = "heliograph", "heliographs"
@@ -23,16 +24,6 @@ PORT_MAX = 65_535
 NS_PER_MS = 1_000_000  # settings are in milliseconds, machines count in nanoseconds
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?/?\Z")
-
-
-def is_loopback(host: str) -> bool:
-    """True if data sent to this host never leaves this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def stays_here(address: str) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from heliograph.broker.config import DEFAULT_PORT
-from heliograph.client.config import PLAIN, SECURE, Target, is_loopback, parse_target
+from heliograph.client.config import PLAIN, SECURE, Target, parse_target
 from heliograph.discovery.brokers.config import (
     ADDRESSES,
     DIRECTORY_PORT,
@@ -26,6 +26,7 @@ from heliograph.discovery.brokers.config import (
     count_problems,
 )
 from heliograph.errors import UsageError
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import NETWORK_RULE, network_is_valid
 from heliograph.model.settings import Problem, check, has_wrong, same_as, setting, wrong
 

@@ -33,7 +33,7 @@ from collections import deque
 from enum import Enum
 from ipaddress import ip_address
 
-from heliograph.client.config import NS_PER_MS, ClientConfig, Target, is_loopback, parse_target, stays_here
+from heliograph.client.config import NS_PER_MS, ClientConfig, Target, parse_target, stays_here
 from heliograph.client.dialler import Dialler
 from heliograph.client.graceful_leave import GracefulLeave
 from heliograph.client.line import Line
@@ -43,6 +43,7 @@ from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.subscriptions import NUMBER_MAX
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.machine import Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.model.hosts import is_loopback
 from heliograph.notes import DialFailed, SessionRoamed
 from heliograph.wire.bodies import Goodbye
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 
-from heliograph.broker.config import LOOPBACK, NAME_FAULT
+from heliograph.broker.config import NAME_FAULT
 from heliograph.discovery.brokers.messages import LIFETIME_S_MAX
 from heliograph.machine import Address
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 from heliograph.model.settings import (
     FREE_PORT,
@@ -68,14 +69,6 @@ def is_number(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine reaches that address."""
-    try:
-        return host in LOOPBACK or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def far_addresses(texts: Iterable[str]) -> list[str]:

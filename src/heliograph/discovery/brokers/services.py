@@ -19,10 +19,10 @@ from heliograph.discovery.brokers.config import (
     DirectoryConfig,
     ResponderConfig,
     far_addresses,
-    is_loopback,
     written,
 )
 from heliograph.machine import Machine, Socket
+from heliograph.model.hosts import is_loopback
 from heliograph.model.settings import Problem
 from heliograph.services.declared import Opened, ReadFile, Service, Surroundings
 from heliograph.trust.config import TlsConfig
