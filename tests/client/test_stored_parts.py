@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heliograph.client.stored.chain import ChainRun, OutgoingChain, position_behind
@@ -118,6 +118,8 @@ def a_frame(before: int, after: int, wanted: set[int]) -> Frame:
     st.lists(st.tuples(st.integers(0, 39), st.integers(1, 12)), max_size=30),
     st.booleans(),
 )
+@example({0, 1}, [(0, 1)], False)
+@example({0, 1}, [(0, 1)], True)
 def test_a_reading_takes_each_position_once_and_in_order_whatever_happens_to_frames(
     wanted: set[int], frames: list[tuple[int, int]], raw: bool
 ) -> None:

@@ -22,6 +22,7 @@ from heliograph.cli import (
     evaluate,
     network,
     publish,
+    replay,
     request,
     simulate,
     subscribe,
@@ -62,6 +63,7 @@ app.add_typer(bdn.app, name="bdn")
 app.add_typer(discover.app, name="discover")
 publish.register(app)
 subscribe.register(app)
+replay.register(app)
 request.register(app)
 simulate.register(app)
 demo.register(app)
