@@ -25,6 +25,7 @@ from heliograph.cli import (
     replay,
     request,
     simulate,
+    store,
     subscribe,
     token,
     version,
@@ -60,6 +61,7 @@ def _root(
 app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
+app.add_typer(store.app, name="store")
 app.add_typer(discover.app, name="discover")
 publish.register(app)
 subscribe.register(app)
