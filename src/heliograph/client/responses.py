@@ -23,6 +23,8 @@ from heliograph.machine import Instant
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame
 
+RIGHT_ENDED = (Reason.GRANT_REVOKED, Reason.GRANT_EXPIRED, Reason.TOPIC_WITHDRAWN)  # why a subscription ends later
+
 
 class Responses:
     """Hands the answers of brokers to those that asked."""
@@ -79,6 +81,9 @@ class Responses:
             expected = self._requests.answered(line.id, frame.sequence)
             self._request_refused(line, expected, frame.sequence, refusal, now)
             self._flushes.progressed(now)
+        elif refusal.code in RIGHT_ENDED:
+            error = RefusedError(bodies.reason_of(refusal.code), refusal.text)
+            self._subscription_requests.revoked(line, refusal.subject, error)
         elif refusal.code == Reason.RESPONDERS_MISSING:
             self._inquiries.unanswerable(refusal.subject, refusal.text)
         else:
