@@ -39,6 +39,7 @@ class Serving:
         names: Names,
         send: Callable[[bytes], None],
         wall: Callable[[Instant], int],
+        counts: Callable[[], dict[str, int]],
     ) -> None:
         self._vault = vault
         self._tail = tail
@@ -47,6 +48,7 @@ class Serving:
         self._names = names
         self._send = send
         self._wall = wall
+        self._counts = counts
         self._store = 0
         self.refused: dict[str, int] = {}
 
@@ -85,7 +87,7 @@ class Serving:
             case wire.DropName():
                 self._drop(asked, request)
             case wire.ListLogs():
-                self._answer(asked, wire.LogsFound([self._entry()]))
+                self._answer(asked, wire.LogsFound([self._entry()], self._counts()))
             case wire.ListNames():
                 self._list(asked, request)
             case _:

@@ -79,7 +79,7 @@ class Store:
             wall=self._wall,
         )
         self._serving = Serving(
-            self._vault, self._tail, self._intake, self._channels, self._names, self._send, self._wall
+            self._vault, self._tail, self._intake, self._channels, self._names, self._send, self._wall, self._counts
         )
         self._retention = Retention(config, self._vault, self._timers, self._tail, self._names, self._wall)
         self._opening = Opening(
@@ -277,12 +277,19 @@ class Store:
             return self._channels.report()
         if question != "overview":
             raise UsageError("a store reports its overview and its channels")
-        log, counts = self._tail.log, self._intake.counts
         return {
             "store": f"{self.id:016x}",
             "name": self._config.name,
             "state": self._intake.state if self.id else "closed",
             "patterns": list(self._config.patterns),
+            **self._counts(),
+            "refused": dict(self._serving.refused),
+        }
+
+    def _counts(self) -> dict[str, int]:
+        """How the store stands, and what it did since it started."""
+        log, counts = self._tail.log, self._intake.counts
+        return {
             "first": log.first,
             "next": log.next,
             "bytes": log.bytes,
@@ -305,5 +312,4 @@ class Store:
             "delivered": self._channels.delivered,
             "gaps": self._channels.gaps,
             "trimmed": self._retention.trimmed,
-            "refused": dict(self._serving.refused),
         }
