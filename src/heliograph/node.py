@@ -20,6 +20,7 @@ from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_S
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
+from heliograph.services.monitor import MONITOR_SERVICE, MonitorConfig
 from heliograph.stores.services import STORE_SERVICE, STORES_SERVICE
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
@@ -35,6 +36,7 @@ SERVICES: tuple[Service[Any], ...] = (
     ADMIN_SERVICE,
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
+    MONITOR_SERVICE,
     STORES_SERVICE,
     STORE_SERVICE,
 )
@@ -77,8 +79,14 @@ def build(
     """A broker with its services: those without settings, such as admin, and those whose settings are given."""
     from heliograph.broker.broker import Broker  # late: the settings need the list above, and no broker
 
+    services = tuple(services)
     around = Surroundings(
-        broker=config, seed=seed, incarnation=incarnation, keyring=keyring, local_digest=config.local_digest
+        broker=config,
+        seed=seed,
+        incarnation=incarnation,
+        keyring=keyring,
+        local_digest=config.local_digest,
+        monitored=any(isinstance(each, MonitorConfig) for each in services),
     )
     broker = Broker(config, seed=seed, incarnation=incarnation)
     return _joined(config.name, broker, configured((NoSettings(), *services)), around)

@@ -500,7 +500,7 @@ def test_a_request_goes_to_the_service_with_its_asker_and_the_answer_comes_back(
     [request] = talk.heard[50].answers
     assert (request.topic, request.origin, request.sequence) == (b"admin", 1, 9)
     asker = json.loads(request.headers)
-    assert (asker["entity"], asker["roles"]) == ("e1", ["admin"])
+    assert (asker["entity"], asker["roles"], asker["session"]) == ("e1", ["admin"], f"{talk.origin(1):016x}")
     assert is_inbox(asker["inbox"])
     talk.say(50, service(b"admin", b'{"ok":1}', 9, asker=1, flags=ServiceFlag.ANSWER))
     answer = talk.heard[1].answers[-1]

@@ -103,6 +103,10 @@ GOLDEN = {
         "61646d696e"
         "7b22726561736f6e223a2261736b5f64656e696564222c22636f6465223a3230377d"  # {"reason":"ask_denied","code":207}
     ),
+    "SERVICE, between brokers": (
+        "24000000 04   04    0900   0000000000000000         0900000000000000         00000000"
+        "7265736f75726365737b207d"  # resources{ }
+    ),
     "HELLO": (
         "54000000 10   00    0000   0000000000000000         0000000000000000         00000000"
         "7b2276657273696f6e73223a5b315d2c22736563726574223a22"  # {"versions":[1],"secret":"
@@ -187,6 +191,7 @@ WRITTEN = {
     "SERVICE": frames.service(b"admin", b'{"do":"reload"}', 9),
     "SERVICE, answer": frames.service(b"admin", b"{}", 9, flags=frames.ServiceFlag.ANSWER),
     "SERVICE, refusal": frames.service(b"admin", bodies.refusal(Reason.ASK_DENIED), 9, flags=1 | 2),
+    "SERVICE, between brokers": frames.service(b"resources", b"{ }", 9, flags=frames.ServiceFlag.NEIGHBOUR),
     "HELLO": frames.control(Kind.HELLO, 0, bodies.encode(HELLO)),
     "WELCOME": frames.control(Kind.WELCOME, 0, bodies.encode(WELCOME)),
     "WELCOME, of a named network": frames.control(Kind.WELCOME, 0, bodies.encode(WELCOME_NAMED)),
@@ -217,6 +222,7 @@ READ = {
     "SERVICE": (Kind.SERVICE, 0, b"admin", 0, 9, b"", 15),
     "SERVICE, answer": (Kind.SERVICE, 1, b"admin", 0, 9, b"", 2),
     "SERVICE, refusal": (Kind.SERVICE, 3, b"admin", 0, 9, b"", 34),
+    "SERVICE, between brokers": (Kind.SERVICE, 4, b"resources", 0, 9, b"", 3),
     "HELLO": (Kind.HELLO, 0, b"", 0, 0, b"", 60),
     "WELCOME": (Kind.WELCOME, 0, b"", 0, 0, b"", 146),
     "WELCOME, of a named network": (Kind.WELCOME, 0, b"", 0, 0, b"", 164),

@@ -127,6 +127,12 @@ class SubscriptionRequests:
         elif asked is not None:
             asked(line, now)
 
+    def revoked(self, line: Line, filter: str, error: RefusedError) -> None:
+        """The broker ended our subscriptions to this filter: a grant was revoked or has expired."""
+        for subscription in list(self._subscriptions):
+            if subscription.filter == filter and subscription.number in line.asked:
+                self.refused(line, subscription.number, error)
+
     def part(self, line: Line, number: int) -> None:
         """End a subscription at this broker; for the program it goes on."""
         line.part(number)

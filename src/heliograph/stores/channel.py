@@ -17,7 +17,7 @@ from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import matches as meets
 from heliograph.model.topics import matches
 from heliograph.stores.names import NameKey, Span
-from heliograph.stores.references import Reference, reference_of, resolved
+from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import HEAD_BYTES
@@ -135,14 +135,14 @@ class Channel:
             self._ahead.popleft()
         return gap
 
-    def take_reference(self) -> tuple[Run, Reference] | None:
+    def take_reference(self) -> tuple[Run, PartReference] | None:
         """The reference that the reading has reached, if it has, and where it leads from the cursor on."""
         first = self._ahead[0] if self._ahead else None
         reference = None if first is None else reference_of(first)
         if reference is None:
             return None
         assert isinstance(first, Run)
-        return first, Reference(reference.log, reference.start + max(0, self.cursor - first.position))
+        return first, PartReference(reference.log, reference.start + max(0, self.cursor - first.position))
 
     def resolve(self, run: Run, found: Sequence[Run | Damage]) -> None:
         """What a reference stands for."""

@@ -19,7 +19,7 @@ from heliograph.matching.languages import condition_of
 from heliograph.model.topics import filter_fault
 from heliograph.stores.channel import Channel
 from heliograph.stores.names import NameKey, Span
-from heliograph.stores.references import Reference
+from heliograph.stores.references import PartReference
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import Read, Run, RunsRead
@@ -233,7 +233,7 @@ class Channels:
         self._vault.read(Read(MAIN, channel.cursor, None, READ_BYTES), answered, unanswered)
         return False
 
-    def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: Reference) -> None:
+    def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: PartReference) -> None:
         """Read what a reference stands for."""
         channel.begin_read()
 

@@ -20,7 +20,7 @@ from heliograph.vault import Damage, Run
 MAGIC = b"\0\0\0\0"
 
 
-class Reference(msgspec.Struct, frozen=True):
+class PartReference(msgspec.Struct, frozen=True):
     """Where the publications of a run are."""
 
     log: str
@@ -28,22 +28,22 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Reference).decode
+_decode = msgspec.json.Decoder(PartReference).decode
 
 
 def refer(log: str, start: int) -> bytes:
     """The data of a run that stands for publications of another log."""
-    return MAGIC + _encode(Reference(log, start))
+    return MAGIC + _encode(PartReference(log, start))
 
 
-def reference_of(run: Run | Damage) -> Reference | None:
+def reference_of(run: Run | Damage) -> PartReference | None:
     """Where the publications of a run are; None if they are in it."""
     if isinstance(run, Damage) or not run.data.startswith(MAGIC):
         return None
     try:
         return _decode(run.data[len(MAGIC) :])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Reference("", 0)
+        return PartReference("", 0)
 
 
 def resolved(run: Run, found: Sequence[Run | Damage]) -> list[Run | Damage]:

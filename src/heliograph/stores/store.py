@@ -135,7 +135,7 @@ class Store:
 
     def _send(self, frame: bytes) -> None:
         if self._session is not None:
-            self._session.send(frame)
+            self._session.send_frame(frame)
 
     def _serve(self, now: Instant) -> None:
         """Begin to take publications and requests, once vault and broker are there."""
