@@ -23,6 +23,7 @@ from heliograph.cli import (
     network,
     pipeline,
     publish,
+    replay,
     request,
     simulate,
     store,
@@ -65,6 +66,7 @@ app.add_typer(store.app, name="store")
 app.add_typer(discover.app, name="discover")
 publish.register(app)
 subscribe.register(app)
+replay.register(app)
 request.register(app)
 simulate.register(app)
 demo.register(app)

@@ -76,13 +76,8 @@ def up(
     import signal
 
     from heliograph.cli.network_processes import NetworkProcesses
-<<<<<<< HEAD
     from heliograph.cli.network_state import STORES, default_folder
-    from heliograph.model.identity import NETWORK_WORDS, network_is_valid
-=======
-    from heliograph.cli.network_state import default_folder
     from heliograph.model.identity import NETWORK_RULE, network_is_valid
->>>>>>> 203d4c5917016f6504c1eb9837fe16ecef0aebaa
 
     if name is not None and not network_is_valid(name):
         raise UsageError(f"--name {name!r} is not the name of a network: {NETWORK_RULE}")

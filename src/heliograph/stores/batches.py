@@ -61,7 +61,7 @@ _decode = msgspec.json.Decoder(BatchState).decode
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _WaitingCommit:
     """A commit that somebody waits for."""
 
     request: CommitBatch
@@ -86,7 +86,9 @@ class Batches:
         self._grown = grown
         self._wall = wall
         self._visible: dict[BatchKey, BatchState] = {}
-        self._under_way: dict[BatchKey, list[_Asked]] = {}  # the first is being committed, the others wait for it
+        self._under_way: dict[
+            BatchKey, list[_WaitingCommit]
+        ] = {}  # the first is being committed, the others wait for it
 
     def clear(self) -> None:
         """The vault is read anew; who waits is answered by a time-out."""
@@ -124,7 +126,7 @@ class Batches:
     def commit(self, entity: str, request: CommitBatch, answered: Answered, refused: Refused) -> None:
         """Make a batch visible, unless it or a later one is."""
         key = (entity, request.publisher)
-        asked = _Asked(request, answered, refused)
+        asked = _WaitingCommit(request, answered, refused)
         if key in self._under_way:
             if len(self._under_way[key]) >= 64:
                 refused(Reason.BATCHES_OVER_LIMIT, "too many commits of this publisher wait")
@@ -136,7 +138,7 @@ class Batches:
             return
         self._begin(key, asked)
 
-    def _begin(self, key: BatchKey, asked: _Asked) -> None:
+    def _begin(self, key: BatchKey, asked: _WaitingCommit) -> None:
         visible = self._visible.get(key)
         if visible is not None and asked.request.batch <= visible.batch:
             asked.answered(RequestDone(batch=visible.batch, position=visible.position, repeated=True))
@@ -144,7 +146,7 @@ class Batches:
         self._under_way.setdefault(key, [asked])
         self._read_parts(key, asked, {}, None)
 
-    def _read_parts(self, key: BatchKey, asked: _Asked, found: dict[str, Log], after: str | None) -> None:
+    def _read_parts(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], after: str | None) -> None:
         prefix = _prefix(key, asked.request.batch)
 
         def answered(page: LogsRead, now: Instant) -> None:
@@ -156,7 +158,7 @@ class Batches:
 
         self._vault.read(ReadLogs(prefix, after), answered, lambda reason, now: self._fail(key, asked, reason, ""))
 
-    def _refer(self, key: BatchKey, asked: _Asked, found: dict[str, Log], now: Instant) -> None:
+    def _refer(self, key: BatchKey, asked: _WaitingCommit, found: dict[str, Log], now: Instant) -> None:
         request = asked.request
         wall = self._wall(now)
         changes: list[Change] = []
@@ -194,7 +196,7 @@ class Batches:
             lambda reason, now: self._fail(key, asked, reason, ""),
         )
 
-    def _fail(self, key: BatchKey, asked: _Asked, reason: Reason, text: str) -> None:
+    def _fail(self, key: BatchKey, asked: _WaitingCommit, reason: Reason, text: str) -> None:
         asked.refused(reason, text)
         self._end(key)
 

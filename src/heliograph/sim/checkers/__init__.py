@@ -12,26 +12,17 @@ from heliograph.sim.checkers.kept import Kept
 from heliograph.sim.checkers.maps import Maps
 from heliograph.sim.checkers.once import Once
 from heliograph.sim.checkers.order import Order
-<<<<<<< HEAD
 from heliograph.sim.checkers.ordered import Ordered
-from heliograph.sim.checkers.spread import Spread
-from heliograph.sim.checkers.time import Time
-=======
 from heliograph.sim.checkers.spread import LoadSpread
 from heliograph.sim.checkers.time import NetworkTime
->>>>>>> 203d4c5917016f6504c1eb9837fe16ecef0aebaa
 from heliograph.sim.checkers.ways import Ways
 
 CHECKERS: dict[str, type[Checker]] = {
     checker.name: checker
     for checker in (
         *(Delivery, Duplicates, Order, Isolation, Bounded, Convergence),
-<<<<<<< HEAD
-        *(Maps, Ways, Forgotten, Time, Covered, Spread),
-        *(Kept, Once, Ordered),
-=======
         *(Maps, Ways, Forgotten, NetworkTime, Covered, LoadSpread),
->>>>>>> 203d4c5917016f6504c1eb9837fe16ecef0aebaa
+        *(Kept, Once, Ordered),
     )
 }
 
