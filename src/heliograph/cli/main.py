@@ -25,7 +25,9 @@ from heliograph.cli import (
     request,
     simulate,
     subscribe,
+    tdn,
     token,
+    topic,
     version,
 )
 from heliograph.cli.demo import command as demo
@@ -59,7 +61,9 @@ def _root(
 app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
+app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
+app.add_typer(topic.app, name="topic")
 publish.register(app)
 subscribe.register(app)
 request.register(app)

@@ -26,6 +26,7 @@ from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
+from heliograph.live.topics import Files, TopicCalls, TopicDesk
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
@@ -46,7 +47,7 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 """Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 
-class Client:
+class Client(TopicCalls):
     """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop."""
 
     def __init__(
@@ -56,7 +57,9 @@ class Client:
         on_refused: Callable[[RefusedPublication], None] | None = None,
         on_note: Callable[[Note], None] | None = None,
         follow: Follow | None = None,
+        files: Files | None = None,
     ) -> None:
+        self._desk = TopicDesk(self, files or {})
         self._session = session
         self._publisher = session.publisher
         self._loop = asyncio.get_running_loop()

@@ -111,7 +111,7 @@ class Connector:
         secure = (searched and self._trust.vouched) or any(target.secure for target in config.targets)
         tls = TlsContexts(client=client_context(TlsFiles(**self.files))) if secure else None
         session = Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
-        client = Client(session, tls, self.on_refused, self.on_note, follow)
+        client = Client(session, tls, self.on_refused, self.on_note, follow, self.files)
         await client._connect(timeout)
         return client
 
