@@ -22,6 +22,7 @@ from heliograph.machine import Machine, Socket
 from heliograph.repository import Repository
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
+from heliograph.services.monitor import MONITOR_SERVICE, MonitorConfig
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
 
@@ -37,6 +38,7 @@ SERVICES: tuple[Service[Any], ...] = (
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
     TOPIC_DIRECTORY_SERVICE,
+    MONITOR_SERVICE,
 )
 
 
@@ -78,8 +80,14 @@ def build(
     """A broker with its services: those without settings, such as admin, and those whose settings are given."""
     from heliograph.broker.broker import Broker  # late: the settings need the list above, and no broker
 
+    services = tuple(services)
     around = Surroundings(
-        broker=config, seed=seed, incarnation=incarnation, keyring=keyring, local_digest=config.local_digest
+        broker=config,
+        seed=seed,
+        incarnation=incarnation,
+        keyring=keyring,
+        local_digest=config.local_digest,
+        monitored=any(isinstance(each, MonitorConfig) for each in services),
     )
     broker = Broker(config, seed=seed, incarnation=incarnation)
     return _joined(config.name, broker, configured((NoSettings(), *services)), around)

@@ -22,6 +22,7 @@ from heliograph.live.loop import Driver, run
 from heliograph.live.tls import TlsContexts
 
 DEADLINE_S = 240.0  # a test that hangs fails instead
+TRUSTED_MS = 60_000  # no broker of a busy machine is silent for so long
 
 
 def on_the_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -121,7 +122,7 @@ async def a_network(
     try:
         for name, others in links.items():
             dialled = tuple(LinkConfig(host=host, port=brokers[other].port, secure=secure) for other in others)
-            network = NetworkConfig(key=b"k" * 32, links=dialled)
+            network = NetworkConfig(key=b"k" * 32, links=dialled, suspect_ms=TRUSTED_MS, dead_ms=2 * TRUSTED_MS)
             brokers[name] = LiveBroker(BrokerConfig(name=name, listeners=listeners, network=network), tls)
             await brokers[name].start()
         await until(lambda: all(len(broker.report("map")["members"]) == len(links) for broker in brokers.values()))

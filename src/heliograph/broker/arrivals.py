@@ -2,17 +2,20 @@
 
 In:    the frames of parcels that have reached a target.
 Out:   runs for our clients' links and, at the first broker of a cluster, for its other members.
-State: none of its own; what has been seen is with the sessions.
-Not here: parcels on their way (routing/parcels.py), publications of our own clients (publications.py).
+State: none of its own; the sessions keep which publications were seen.
+Not here: parcels to be passed on (routing/parcels.py), publications of our own clients (publications.py).
 
-The broker where a publication entered has checked it. What is malformed all the same is discarded and counted, and the
-neighbour that relayed it keeps its link.
+The broker where a publication entered has checked it. A frame that is malformed all the same is discarded and counted,
+and the neighbour that relayed it keeps its link.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import Links
+from heliograph.broker.observations import Observations
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
 from heliograph.broker.routes import Route, RouteTable
 from heliograph.broker.routing.parcels import Way
@@ -47,7 +50,11 @@ class Arrivals:
         routing: Routing,
         publications: Publications,
         tracing: Tracing,
+        observations: Observations,
+        time_us: Callable[[], int],
     ) -> None:
+        self._observations = observations
+        self._time_us = time_us
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
@@ -57,6 +64,8 @@ class Arrivals:
 
     def arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
+        if self._observations.is_due():
+            self._observations.parcel(frames, way.trace, self._time_us())
         if way.joins:
             self._arrive_and_pass(link, frames, way, now)
             return
@@ -108,7 +117,7 @@ class Arrivals:
             self._links.fan_out(link, sinks, run, now)
 
     def _join(self, raw: bytes, way: Way, passed: tuple[HopSink, ...], now: Instant) -> tuple[Sink, ...]:
-        """Everybody who gets a publication from here: those that it is passed on to and, if it is new, our own."""
+        """All sinks of a publication here: those that it is passed on to and, if it is new, our own clients."""
         _, word, origin, sequence, _ = SCAN.unpack_from(raw)
         if not self._sessions.origins.visit(origin, now).admit(sequence):
             return passed

@@ -1,15 +1,16 @@
-"""The broker: the front door. It is a list of parts, and says which part an input is for.
+"""The broker: a list of parts, and which part takes which input.
 
 In:    everything in machine.py.
 Out:   everything in machine.py.
 State: the settings; each part has its own.
-Not here: the parts: reading (bytes to frames), sessions (handshake, life), subscriptions (who wants what), links
+Not here: the parts: reading (bytes to frames), sessions (handshake, keep-alive), subscriptions (the table), links
           (writing, pressure), publications (off the fast path), timing (network time), routing/ (other brokers),
           arrivals (from other brokers), requests (services), orders (reports), access, credentials.
 
-What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is
-lost, which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker,
-which passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_crowd``, ``_others``.
+What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is lost,
+which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker, which
+passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``,
+``_others``.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Busy, Drain, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import Link, Links
+from heliograph.broker.observations import NS_PER_US, Observations
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
 from heliograph.broker.reading import Handler, Reading
-from heliograph.broker.requests import Requests, ServiceAnswers
+from heliograph.broker.requests import Requests, ServiceAnswers, ServicePipes
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.peering import Peering
-from heliograph.broker.routing.ports import GONE, Port
+from heliograph.broker.routing.ports import GONE, Neighbour, Port
 from heliograph.broker.routing.routing import Routing
+from heliograph.broker.service_hops import ServiceHops
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
@@ -35,6 +38,7 @@ from heliograph.broker.steps import Steps
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
+from heliograph.broker.ways import ServiceWays
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import (
     Address,
@@ -78,7 +82,9 @@ class Broker:
             forget=self._forget,
             forget_all=self._forget_all,
             stand_back=self._stand_back,
+            settled=self._settled,
         )
+        ways = self._ways = ServiceWays(routing.view, links)
         timing = self._timing = Timing(
             routing.view.me, incarnation, config.time, config.network.heartbeat_ms, seed, outbox, timers
         )
@@ -106,15 +112,18 @@ class Broker:
             outbox,
             timers,
             proven=sessions.is_broker,
-            up=routing.neighbour_up,
+            up=self._neighbour_up,
             changed=routing.neighbour_changed,
             down=routing.neighbour_down,
         )
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
-        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing)
+        observations = self._observations = Observations()
+        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us)
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
         answers = ServiceAnswers(links)
+        pipes = self._pipes = ServicePipes()
+        hops = ServiceHops(links, pipes, ways)
         self._orders = Orders(
             config,
             incarnation,
@@ -127,12 +136,17 @@ class Broker:
             publications,
             tracing,
             shedding,
+            observations,
             answers,
+            ways,
             outbox,
             time=self._time,
+            time_us=self._time_us,
             reload=self._reload,
         )
-        self._requests = Requests(links, outbox, answers, self._orders.receive)
+        self._requests = Requests(
+            links, pipes, outbox, answers, order=self._orders.receive, send=hops.send, ended=ways.ended
+        )
         handlers: dict[int, Handler] = {
             Kind.EVENT: publications.receive_flagged,
             Kind.HELLO: sessions.hello,
@@ -151,6 +165,7 @@ class Broker:
             Kind.PING: sessions.ping,
             Kind.PONG: self._neighbour_pong,
             Kind.GOODBYE: sessions.goodbye,
+            Kind.SERVICE: hops.receive,
         }
         self._reading = Reading(
             config.limits,
@@ -185,7 +200,7 @@ class Broker:
         self._outbox.note(LinkAttached(link, peer.transport, peer.address))
         if peer.transport == "pipe":
             self._sessions.attach_pipe(joined)
-            self._requests.join(joined)
+            self._pipes.join(joined)
         elif not self._peering.attach(joined, now):
             self._sessions.attach(joined, now)
 
@@ -199,6 +214,7 @@ class Broker:
         self._subscriptions.leave(left, now)
         self._sessions.leave(left, now)
         self._requests.leave(left)
+        self._ways.leave(left)
         self._sessions.check_drained(now)
 
     def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
@@ -208,7 +224,7 @@ class Broker:
             self._links.press(pressing, pressed, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """Bytes of a link's stream. A peer that breaks the rules loses its link, and nobody else notices."""
+        """Bytes of a link's stream. A peer that breaks the rules loses its link; no other link is affected."""
         from_link = self._find_link(link)
         if from_link is None or from_link.state == GONE:
             return
@@ -230,11 +246,11 @@ class Broker:
         self._peering.lose(link, self._now)
 
     def _forget(self, pattern: bytes) -> None:
-        """Somebody elsewhere wants this filter from now on, or no longer."""
+        """A remote interest in this filter came or went."""
         self._subscriptions.forget(pattern)
 
     def _forget_all(self) -> None:
-        """The ways changed: routes that were worked out before lead elsewhere, also those of reads that wait."""
+        """The paths changed: routes that were computed before lead elsewhere, also those of reads that wait."""
         self._subscriptions.forget_all()
         self._parcels.forget_ways()
         self._reading.forget_ways()
@@ -255,8 +271,21 @@ class Broker:
         """Where clients of a broker that stops could go."""
         return self._routing.addresses(OTHERS_MAX)
 
+    def _time_us(self) -> int:
+        """Network time, or the time since the start before the wall clock was told."""
+        return (self._now + (self._timing.ahead_ns or 0)) // NS_PER_US
+
     def _time(self) -> dict[str, Any]:
         return self._timing.report(self._now)
+
+    def _neighbour_up(self, neighbour: Neighbour, now: Instant) -> None:
+        """Services hear of a neighbour before they hear from it."""
+        self._routing.neighbour_up(neighbour, now)
+        self._ways.look()
+
+    def _settled(self) -> None:
+        """The paths of the newest map are in force."""
+        self._ways.look()
 
     def _neighbour_pong(self, link: Port, frame: Frame, now: Instant) -> None:
         assert link.neighbour is not None
@@ -282,7 +311,7 @@ class Broker:
             self._prove(ticket, None, now)
 
     def _prove(self, ticket: Ticket, right: bool | None, now: Instant) -> None:
-        """Who was welcomed by that may have said more meanwhile."""
+        """A peer that was welcomed by that may have sent more meanwhile."""
         welcomed = self._sessions.proven(ticket, right, now)
         if welcomed is not None:
             self._reading.resume(welcomed, now)
@@ -319,7 +348,7 @@ class Broker:
             raise UsageError(f"a broker does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says. The first word of it is also the broker's start."""
+        """The wall clock's time. The first time also counts as the broker's start."""
         self._now = now
         if self._timing.ahead_ns is None:
             self._peering.start(now)
@@ -337,6 +366,8 @@ class Broker:
             self._routing.settle_soon(self._now)
         if self._links.touched:
             self._links.flush()
+        if self._outbox.notes:
+            self._observations.keep(self._outbox.notes, self._time_us())
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:

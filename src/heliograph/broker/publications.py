@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Publications:
-    """Sends publications where they belong, one way or another."""
+    """Sends publications to the sinks of their routes."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Publications:
         self.shares_lost = 0  # publications for a group that has no member in reach
 
     def meet_bad_topic(self, link: Link, data: bytes, pos: int) -> int:
-        """A publication whose topic is not valid: discard it, and say why. Where to go on."""
+        """A publication with an invalid topic: discard it, and tell the publisher why. Returns where to read on."""
         assert link.seen is not None
         length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(data, pos)
         topic = data[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
@@ -110,7 +110,7 @@ class Publications:
             self._links.put(link, control(Kind.REFUSED, 0, body))
 
     def _direct(self, link: Link, frame: Frame, headers: dict[str, Any], denied: bool, now: Instant) -> None:
-        """A publication for the sessions that it names, and for nobody else."""
+        """A publication for the sessions that it names, and for no others."""
         if denied:
             self._deny(link, frame.raw)
             return

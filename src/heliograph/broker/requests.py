@@ -1,13 +1,13 @@
-"""Requests: frames for services, on their way from a client to a service's pipe and back.
+"""Requests: carries frames for services from a client to a service's pipe and back.
 
 In:    SERVICE frames from clients and from pipes.
-Out:   SERVICE frames to pipes and back to the asker; orders to the broker itself.
-State: which requests are under way.
-Not here: what a service does (services/), who may ask (access.py).
+Out:   SERVICE frames to pipes and back to the asker; orders to the broker itself; a call when an asker is gone.
+State: the services, the requests under way, and which link has asked which service.
+Not here: what a service does (services/), access rights (access.py), frames between neighbours (service_hops.py).
 
-A service is a machine at the other end of a pipe. The broker puts the asker's link into the frame's origin and who it
-is into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker" means
-the broker itself.
+A service is a machine at the other end of a pipe. The broker puts the asker's link into the frame's origin and its
+identity into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker"
+means the broker itself.
 """
 
 from __future__ import annotations
@@ -48,25 +48,52 @@ class ServiceAnswers:
         self._links.put(link, service(name, bodies.refusal(reason, text), number, flags=flags))
 
 
-class Requests:
-    """The way of a request to a service and of its answer back."""
+class ServicePipes:
+    """The services of this node, by name."""
 
-    def __init__(self, links: Links, outbox: Outbox, answers: ServiceAnswers, order: Order) -> None:
+    def __init__(self) -> None:
+        self._pipes: dict[bytes, Link] = {}
+        self.get = self._pipes.get
+
+    def join(self, pipe: Link) -> None:
+        """A service was attached."""
+        self._pipes[pipe.service.encode()] = pipe
+
+    def leave(self, pipe: Link) -> None:
+        """A service is gone."""
+        self._pipes.pop(pipe.service.encode(), None)
+
+
+class Requests:
+    """Passes requests to services and their answers back."""
+
+    def __init__(
+        self,
+        links: Links,
+        pipes: ServicePipes,
+        outbox: Outbox,
+        answers: ServiceAnswers,
+        *,
+        order: Order,
+        send: Callable[[Link, Frame], None],
+        ended: Callable[[Link, int], None],
+    ) -> None:
         self._links = links
+        self._pipes = pipes
         self._answers = answers
         self._outbox = outbox
         self._order = order  # a request to the broker itself, from a pipe: (pipe, number, body, now)
-        self._pipes: dict[bytes, Link] = {}
+        self._send = send  # a frame from a service to the same service at a neighbour
+        self._ended = ended  # a service is told that the link of an asker has ended
         self._open: dict[Link, dict[tuple[bytes, int], None]] = {}
-
-    def join(self, pipe: Link) -> None:
-        """A service is there."""
-        self._pipes[pipe.service.encode()] = pipe
+        self._asked: dict[Link, dict[bytes, None]] = {}  # services that a link has ever asked
 
     def receive(self, link: Link, frame: Frame, now: Instant) -> None:
         """A SERVICE frame."""
         if not link.is_pipe:
             self._ask(link, frame)
+        elif frame.flags == ServiceFlag.NEIGHBOUR:
+            self._send(link, frame)
         elif frame.flags & ServiceFlag.ANSWER:
             self._answer(frame)
         elif frame.topic == BROKER_NAME:
@@ -96,6 +123,7 @@ class Requests:
             )
         else:
             self._open.setdefault(link, {})[(name, number)] = None
+            self._asked.setdefault(link, {})[name] = None
             identity = link.identity
             asker = {
                 "entity": identity.entity,
@@ -115,10 +143,14 @@ class Requests:
     def leave(self, link: Link) -> None:
         """A link is gone: an asker needs no answers, and a lost service gives none."""
         self._open.pop(link, None)
+        for name in self._asked.pop(link, ()):
+            pipe = self._pipes.get(name)
+            if pipe is not None:
+                self._ended(pipe, link.id)
         if not link.is_pipe:
             return
         name = link.service.encode()
-        self._pipes.pop(name, None)
+        self._pipes.leave(link)
         self._outbox.note(ServiceLost(link.service))
         for asker, requests in self._open.items():
             for request in [request for request in requests if request[0] == name]:

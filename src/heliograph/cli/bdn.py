@@ -101,14 +101,14 @@ def _run(chosen: Path | None, options: list[Any]) -> int:
     from heliograph.discovery.brokers.config import DirectoryConfig
     from heliograph.live.loop import run
     from heliograph.live.node import run_alone
-    from heliograph.observe.log import Log
+    from heliograph.observe.log import NodeLog
 
     def load() -> Settings:
         """The settings as they are now, found in the same way as at the start."""
         return settings_from(chosen, options)
 
     name = settings.of(DirectoryConfig).name
-    log = Log(name, level=settings.log.level, format=settings.log.format)
+    log = NodeLog(name, level=settings.log.level, format=settings.log.format)
     return run(run_alone(DirectoryConfig, settings, log, name=name, load_settings=load))
 
 

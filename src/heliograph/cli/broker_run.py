@@ -96,13 +96,13 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
 
     from heliograph.live.loop import run
     from heliograph.live.node import run_broker
-    from heliograph.observe.log import Log
+    from heliograph.observe.log import NodeLog
 
     def load() -> Settings:
         """The settings as they are now, found in the same way as at the start."""
         return settings_from(chosen, options)
 
-    log = Log(settings.broker.name, level=settings.log.level, format=settings.log.format)
+    log = NodeLog(settings.broker.name, level=settings.log.level, format=settings.log.format)
     return run(run_broker(settings, log, load_settings=load))
 
 

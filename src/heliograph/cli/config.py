@@ -142,7 +142,7 @@ def _described(key: Key) -> dict[str, Any]:
     return {
         "key": key.path,
         "meaning": key.meaning,
-        "type": key.type_words,
+        "type": key.type_name,
         **unit,
         "default": "(must be given)" if key.required else key.default,
         "allowed": key.allowed,

@@ -183,18 +183,18 @@ def search_options(config: Path | None = None) -> Discover:
     return options_from(file=find_file(config, os.environ, Path.cwd()))
 
 
-def ask(there: Connection, wish: dict[str, Any]) -> Any:
+def ask(there: Connection, request: dict[str, Any]) -> Any:
     """What the admin service of a broker answers."""
-    return ask_at(there, wish)[1]
+    return ask_at(there, request)[1]
 
 
-def ask_at(there: Connection, wish: dict[str, Any]) -> tuple[str, Any]:
+def ask_at(there: Connection, request: dict[str, Any]) -> tuple[str, Any]:
     """The same, with where that broker is."""
     answers: list[tuple[str, Any]] = []
 
     async def work() -> None:
         async with connected(there, name="heliograph broker", as_admin=True) as client:
-            answers.append((there.place(client), await client.ask("admin", wish)))
+            answers.append((there.place(client), await client.ask("admin", request)))
 
     run(work())
     return answers[0]

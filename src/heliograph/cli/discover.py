@@ -167,8 +167,8 @@ def _explained(result: SearchResult) -> Iterator[str]:
         yield from table([_row(finding) for finding in result.findings], COLUMNS)
         yield ""
     yield "asked:"
-    for words in result.tried or ("nobody",):
-        yield f"  {cell(words)}"
+    for asked in result.tried or ("nobody",):
+        yield f"  {cell(asked)}"
     if times := result.times_ms:
         yield "times since the start: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items())
 

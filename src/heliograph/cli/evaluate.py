@@ -185,9 +185,9 @@ def _time_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """How many were found, and how many of these are the nearest, comes before the times."""
     found = []
     for row in rows:
-        words = {"topology": row["topology"], "client": row["client"], "found": f"{row['found']}/{row['runs']}"}
-        words["nearest"] = f"{row['nearest']}/{row['runs']}" if "nearest" in row else None
-        found.append(_with_paper(words, row))
+        cells = {"topology": row["topology"], "client": row["client"], "found": f"{row['found']}/{row['runs']}"}
+        cells["nearest"] = f"{row['nearest']}/{row['runs']}" if "nearest" in row else None
+        found.append(_with_paper(cells, row))
     return found
 
 

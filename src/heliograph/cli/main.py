@@ -21,6 +21,7 @@ from heliograph.cli import (
     discover,
     evaluate,
     network,
+    pipeline,
     publish,
     request,
     simulate,
@@ -70,6 +71,7 @@ request.register(app)
 simulate.register(app)
 demo.register(app)
 app.add_typer(evaluate.app, name="evaluate")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(token.app, name="token")

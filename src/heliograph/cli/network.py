@@ -76,10 +76,10 @@ def up(
 
     from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.cli.network_state import default_folder
-    from heliograph.model.identity import NETWORK_WORDS, network_is_valid
+    from heliograph.model.identity import NETWORK_RULE, network_is_valid
 
     if name is not None and not network_is_valid(name):
-        raise UsageError(f"--name {name!r} is not the name of a network: {NETWORK_WORDS}")
+        raise UsageError(f"--name {name!r} is not the name of a network: {NETWORK_RULE}")
     graph = _topology(count, clusters, topology)
     if port_base is not None:
         graph = graph.with_ports(port_base)

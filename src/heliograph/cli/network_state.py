@@ -159,10 +159,10 @@ def processes(folder: Path, network: LocalNetwork) -> dict[str, psutil.Process]:
     found = {}
     for process in psutil.process_iter():
         try:
-            words = process.cmdline()  # of a process that has ended and was not waited for: nothing
-            if "run" in words and ("broker" in words or "bdn" in words):
+            arguments = process.cmdline()  # of a process that has ended and was not waited for: nothing
+            if "run" in arguments and ("broker" in arguments or "bdn" in arguments):
                 place = Path(process.cwd())
-                files = [Path(normpath(place / word.removeprefix("--config="))) for word in words]
+                files = [Path(normpath(place / word.removeprefix("--config="))) for word in arguments]
                 found.update({names[file]: process for file in files if file in names})
         except (psutil.Error, ValueError):
             continue  # it has ended, or is not ours to look at

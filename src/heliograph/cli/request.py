@@ -108,42 +108,42 @@ def _reply(
     if (command is None) is not echo:
         raise UsageError("give either --command or --echo")
     try:
-        words = shlex.split(command or "")
+        arguments = shlex.split(command or "")
     except ValueError as error:
         raise UsageError(f"--command {command!r}: {error}") from None
-    if not words and not echo:
+    if not arguments and not echo:
         raise UsageError("--command names nothing to run")
-    if words and shutil.which(words[0]) is None:
-        raise UsageError(f"--command {command!r}: there is no program {words[0]!r} to run")
-    c.run_until_ended(_answer_all(there, topic, words, group, count))
+    if arguments and shutil.which(arguments[0]) is None:
+        raise UsageError(f"--command {command!r}: there is no program {arguments[0]!r} to run")
+    c.run_until_ended(_answer_all(there, topic, arguments, group, count))
 
 
-async def _answer_all(there: c.Connection, topic: str, words: list[str], group: str, count: int | None) -> None:
+async def _answer_all(there: c.Connection, topic: str, arguments: list[str], group: str, count: int | None) -> None:
     async with c.connected(there, name="heliograph reply") as client:
         subscription = await client.subscribe(topic, group=group, wide=True)
         say(f"answering on {topic} at {there.place(client)}; Ctrl-C ends")
         async for request in subscription:
             if request.reply_to is None:
                 continue
-            await _answer(client, request, words)
+            await _answer(client, request, arguments)
             if count is not None:
                 count -= 1
                 if count == 0:
                     return
 
 
-async def _answer(client: Client, request: Publication, words: list[str]) -> None:
+async def _answer(client: Client, request: Publication, arguments: list[str]) -> None:
     """A command that fails answers all the same, with its exit code in the header ``exit``."""
-    payload, code = await _run(words, request.payload) if words else (request.payload, 0)
+    payload, code = await _run(arguments, request.payload) if arguments else (request.payload, 0)
     if code:
-        say(f"heliograph: the command {words[0]!r} failed with exit code {code}; the asker is told")
+        say(f"heliograph: the command {arguments[0]!r} failed with exit code {code}; the asker is told")
     try:
         await client.reply(request, payload, headers={"exit": code} if code else None)
     except UsageError as error:  # its reply topic is no inbox, or the answer is too large: not our fault, and not fatal
         say(f"heliograph: a request was not answered: {error}")
 
 
-async def _run(words: list[str], data: bytes) -> tuple[bytes, int]:
+async def _run(arguments: list[str], data: bytes) -> tuple[bytes, int]:
     import asyncio
     from asyncio.subprocess import PIPE
     from tempfile import TemporaryFile
@@ -152,9 +152,9 @@ async def _run(words: list[str], data: bytes) -> tuple[bytes, int]:
         given.write(data)
         given.seek(0)
         try:
-            process = await asyncio.create_subprocess_exec(*words, stdin=given, stdout=PIPE)
+            process = await asyncio.create_subprocess_exec(*arguments, stdin=given, stdout=PIPE)
         except OSError as error:  # it was there at the start
-            say(f"heliograph: the command {words[0]!r} cannot be started: {error.strerror or error}")
+            say(f"heliograph: the command {arguments[0]!r} cannot be started: {error.strerror or error}")
             return b"", NOT_STARTED
         out, _ = await process.communicate()
     assert process.returncode is not None

@@ -82,13 +82,13 @@ def _run(chosen: Path | None, options: list[Any]) -> int:
     from heliograph.discovery.topics.config import TopicDirectoryConfig
     from heliograph.live.loop import run
     from heliograph.live.node import run_alone
-    from heliograph.observe.log import Log
+    from heliograph.observe.log import NodeLog
 
     def load() -> Settings:
         """The settings as they are now, found in the same way as at the start."""
         return settings_from(chosen, options)
 
-    log = Log("tdn", level=settings.log.level, format=settings.log.format)
+    log = NodeLog("tdn", level=settings.log.level, format=settings.log.format)
     return run(run_alone(TopicDirectoryConfig, settings, log, name="tdn", load_settings=load))
 
 

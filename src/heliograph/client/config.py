@@ -14,7 +14,7 @@ from ipaddress import ip_address
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.errors import UsageError
-from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
+from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 
 PLAIN, SECURE = "heliograph", "heliographs"
 NAME_LENGTH_MAX = 256
@@ -112,7 +112,7 @@ class ClientConfig:
         if len(self.name) > NAME_LENGTH_MAX:
             found.append(f"a name has at most {NAME_LENGTH_MAX} characters")
         if self.network and not network_is_valid(self.network):
-            found.append(f"{self.network!r} is not the name of a network: {NETWORK_WORDS}")
+            found.append(f"{self.network!r} is not the name of a network: {NETWORK_RULE}")
         found += self._credential_problems()
         if found:
             raise UsageError("; ".join(found))

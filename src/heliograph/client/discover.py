@@ -26,7 +26,7 @@ from heliograph.discovery.brokers.config import (
     count_problems,
 )
 from heliograph.errors import UsageError
-from heliograph.model.identity import NETWORK_WORDS, network_is_valid
+from heliograph.model.identity import NETWORK_RULE, network_is_valid
 from heliograph.model.settings import Problem, check, has_wrong, same_as, setting, wrong
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Discover:
     network: str | None = _option(
         None,
         "the network whose brokers count; without one, brokers of several networks are an error",
-        allowed="empty (a network without a name), or " + NETWORK_WORDS,
+        allowed="empty (a network without a name), or " + NETWORK_RULE,
     )
     bdns: tuple[str, ...] = _option(
         (),
@@ -128,7 +128,7 @@ class Discover:
         found += address_problems(f"{path}.brokers", self.brokers)
         found += check(self, path) + count_problems(path, self.answers_min, self.answers_max, self.targets_max)
         if self.network and not network_is_valid(self.network):
-            found.append(wrong(f"{path}.network", self.network, NETWORK_WORDS))
+            found.append(wrong(f"{path}.network", self.network, NETWORK_RULE))
         return found + self._group.problems(f"{path}.multicast") + weights.problems(f"{path}.weights")
 
     def check(self) -> None:

@@ -78,6 +78,15 @@ class Inbox:
         self.bytes = 0
         return publications
 
+    def take_some(self, most: int | None) -> list[Publication]:
+        """The oldest so many of what waits; None: everything."""
+        queue = self._queue
+        if most is None or len(queue) <= most:
+            return self.take_all()
+        publications = [queue.popleft() for _ in range(most)]
+        self.bytes -= sum(OBJECT_BYTES + publication.size for publication in publications)
+        return publications
+
     def fills(self, times: int) -> bool:
         """True if it holds more than ``times`` its limits."""
         return self.bytes > times * self.bytes_max or len(self._queue) > times * self.frames_max

@@ -89,7 +89,7 @@ class Key:
     @property
     def allowed(self) -> str:
         """What it may be."""
-        allowed = self.setting.allowed_in_words
+        allowed = self.setting.allowed_text
         if self.type is bool:
             return f"true or false; {allowed}" if allowed else "true or false"
         return allowed
@@ -101,7 +101,7 @@ class Key:
         return next((unit for part, unit in UNITS.items() if part in parts), "") if self.type is int else ""
 
     @property
-    def type_words(self) -> str:
+    def type_name(self) -> str:
         """The type as a user would say it."""
         return {int: "whole number", bool: "true or false", str: "text"}.get(self.type, "list of texts")
 

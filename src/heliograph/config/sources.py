@@ -262,7 +262,7 @@ def _from_text(key: Key, text: str) -> Any:
 
 def _fault(key: Key, value: Any) -> str | None:
     """Why this is not a value for this key as far as its type goes, or None."""
-    allowed = f"must be a {key.type_words}" + (f" ({key.allowed})" if key.allowed and key.type is not bool else "")
+    allowed = f"must be a {key.type_name}" + (f" ({key.allowed})" if key.allowed and key.type is not bool else "")
     if key.type is int:
         return None if type(value) is int and -_INT_MAX <= value <= _INT_MAX else allowed
     if key.type is bool:

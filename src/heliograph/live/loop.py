@@ -49,6 +49,15 @@ def run(main: Coroutine[Any, Any, _T]) -> _T:
     return uvloop.run(main)
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The same loop, for a thread that runs it itself."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class Runner:
     """One machine on the loop: hands it its inputs and carries out what it wants."""
 
@@ -318,7 +327,7 @@ class Driver:
 
     def start(self) -> None:
         """Join the pipes, say what time it is, and do what the machines want first."""
-        self.settling = True  # nobody acts before everybody is joined
+        self.settling = True  # no machine acts before all are joined
         for pipe in self._pipes:
             self._join(self.runners[pipe.broker], self.runners[pipe.service])
         self._tell_time()

@@ -57,20 +57,22 @@ class Incoming:
         except StopAsyncIteration:
             raise ClosedError("the subscription was closed") from None
 
-    async def batches(self) -> AsyncIterator[list[Publication]]:
-        """Whatever has come, as lists, for programs that work on many at once."""
-        inbox = self._inbox
+    async def next_batch(self, most: int | None = None, timeout: float | None = None) -> list[Publication]:
+        """What has come, at least one publication and at most so many. Errors are those of ``next``."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._take_some(most)
+        except StopAsyncIteration:
+            raise ClosedError("the subscription was closed") from None
+
+    async def batches(self, most: int | None = None) -> AsyncIterator[list[Publication]]:
+        """Whatever has come, as lists (of at most so many), for programs that work on many at once."""
         while True:
-            publications = inbox.take_all()
-            if publications:
-                self._took()
-                yield publications
-            elif inbox.ended:
-                if inbox.error is not None:
-                    raise inbox.error
+            try:
+                publications = await self._take_some(most)
+            except StopAsyncIteration:
                 return
-            else:
-                await self._wait()
+            yield publications
 
     def __aiter__(self) -> Self:
         return self
@@ -83,10 +85,16 @@ class Incoming:
                 if inbox.pressing:
                     self._took()
                 return publication
-            if inbox.ended:
-                if inbox.error is not None:
-                    raise inbox.error
-                raise StopAsyncIteration
+            await self._wait()
+
+    async def _take_some(self, most: int | None) -> list[Publication]:
+        if most is not None and most < 1:
+            raise UsageError(f"a batch of at most {most} publications")
+        while True:
+            publications = self._inbox.take_some(most)
+            if publications:
+                self._took()
+                return publications
             await self._wait()
 
     def _took(self) -> None:
@@ -94,6 +102,9 @@ class Incoming:
             self._calls.tell(commands.Taken(self._inbox.number))
 
     async def _wait(self) -> None:
+        """Until something comes; StopAsyncIteration, or why it ended, if nothing will."""
+        if self._inbox.ended:
+            raise self._inbox.error or StopAsyncIteration
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:

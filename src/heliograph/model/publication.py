@@ -1,7 +1,7 @@
 """Publications: an event as a program sees it.
 
 In:    the parts of an EVENT frame.
-Out:   Publication, with headers decoded only when somebody looks.
+Out:   Publication, with headers decoded on first use.
 State: none.
 Not here: frame bytes (wire/frames.py), routing (broker/).
 """
@@ -15,7 +15,7 @@ import msgspec
 # Reserved headers begin with "$"; users' own never do.
 TIMESTAMP = "$t"  # network time in microseconds since 1970 at the publisher
 UNSYNCHRONISED = "$u"  # present and true while the publisher's clock has not met network time
-EXPIRY = "$x"  # network time in microseconds after which nobody wants it
+EXPIRY = "$x"  # network time in microseconds after which it has expired
 TYPE = "$y"  # content type of the payload
 SYNOPSIS = "$s"  # synopsis type, where the topic alone does not say what the event is about
 QUALITY = "$q"  # delivery constraints
@@ -73,7 +73,7 @@ class Publication:
 
     @property
     def timestamp_us(self) -> int | None:
-        """When it was published, in microseconds since 1970, if the publisher said so."""
+        """When it was published, in microseconds since 1970, if the publisher gave that."""
         stamp = self.all_headers.get(TIMESTAMP)
         return stamp if isinstance(stamp, int) else None
 
@@ -84,13 +84,13 @@ class Publication:
 
     @property
     def expiry_us(self) -> int | None:
-        """After this network time nobody wants it; None: always wanted."""
+        """The network time at which it expires; None: never."""
         expiry = self.all_headers.get(EXPIRY)
         return expiry if isinstance(expiry, int) else None
 
     @property
     def content_type(self) -> str | None:
-        """What the payload is, if the publisher said so."""
+        """The type of the payload, if the publisher gave one."""
         kind = self.all_headers.get(TYPE)
         return kind if isinstance(kind, str) else None
 

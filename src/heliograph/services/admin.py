@@ -59,8 +59,8 @@ class Admin:
 
     def _ask(self, link: LinkId, frame: Frame) -> None:
         try:
-            wish = _decode(frame.payload)
-            if wish.get("do") not in ACTIONS:
+            request = _decode(frame.payload)
+            if request.get("do") not in ACTIONS:
                 raise UsageError(f'"do" must be one of {", ".join(ACTIONS)}')
         except (msgspec.MsgspecError, UsageError, UnicodeDecodeError, RecursionError) as error:
             refusal = bodies.refusal(Reason.QUESTION_UNKNOWN, str(error))

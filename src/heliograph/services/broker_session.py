@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import unpack
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -26,6 +26,7 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import HEAD, LENGTH, VERSION, Frame, Kind, ServiceFlag, control, event, service
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.splitter import Splitter
+from heliograph.wire.ways import WaysHere, decode_word
 
 BROKER_NAME = b"broker"
 ORDERS_MAX = 64  # under way at once; a service asks now and then
@@ -36,11 +37,27 @@ Serve = Callable[[Frame, Instant], None]
 Warned = Callable[[Instant], None]
 
 
+class Attendant(Protocol):
+    """A service that takes part in the network of services: it attends (``BrokerSession.attend``)."""
+
+    def hear_ways(self, ways: WaysHere, now: Instant) -> None:
+        """Neighbours and ways, at first and whenever they change."""
+
+    def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
+        """The same service at a neighbour says something."""
+
+    def hear_refusal(self, link: LinkId, number: int, reason: Reason, now: Instant) -> None:
+        """What we sent to a neighbour did not arrive."""
+
+    def hear_end(self, asker: LinkId, now: Instant) -> None:
+        """The link of somebody who asked us has ended."""
+
+
 class BrokerSession:
     """One link's session. The service hands over every ``receive`` and looks at ``fault`` afterwards.
 
     ``serve`` gets requests of clients to this service, which come on a pipe only; ``warned`` is told that the broker
-    drains.
+    drains; ``attendant`` gets what a service hears that attends.
     """
 
     def __init__(
@@ -51,6 +68,7 @@ class BrokerSession:
         *,
         serve: Serve | None = None,
         warned: Warned | None = None,
+        attendant: Attendant | None = None,
     ) -> None:
         self.link = link
         self._outbox = outbox
@@ -66,6 +84,8 @@ class BrokerSession:
         self.fault: Reason | None = None
         self._serve = serve
         self._warned = warned
+        self._attendant = attendant
+        self._service = b""
 
     # -- saying -------------------------------------------------------------------------------------------------
 
@@ -100,6 +120,17 @@ class BrokerSession:
         """Answer a request that ``serve`` was handed."""
         self._write(service(frame.topic, body, frame.sequence, frame.origin, flags=ServiceFlag.ANSWER | flags))
 
+    def attend(self, service_name: str) -> None:
+        """Hear of ways, neighbours and askers that end, over a pipe, from now on; what is heard goes to the
+        ``attendant``. The name is that of the service, as the broker knows it."""
+        assert self._attendant is not None
+        self._service = service_name.encode()
+        self.order({"do": "attend"}, lambda answer, now: None)
+
+    def send(self, link: LinkId, payload: bytes, number: int = 0) -> None:
+        """Say something to the same service at a neighbour: one hop, in order, at most SERVICE_HOP_BYTES_MAX."""
+        self._write(service(self._service, payload, number, link, flags=ServiceFlag.NEIGHBOUR))
+
     def give_up(self, reason: Reason) -> None:
         """End the link: the broker has been silent for too long."""
         self.fault = self.fault or reason
@@ -127,8 +158,12 @@ class BrokerSession:
         match frame.kind:
             case Kind.DELIVERY:
                 self._deliver(frame, now)
+            case Kind.SERVICE if frame.flags & ServiceFlag.NEIGHBOUR:
+                self._hear_neighbour(frame, now)
             case Kind.SERVICE if frame.flags & ServiceFlag.ANSWER:
                 self._answered(frame, now)
+            case Kind.SERVICE if frame.topic == BROKER_NAME:
+                self._hear_word(frame, now)
             case Kind.SERVICE if self._serve is not None:
                 self._serve(frame, now)
             case Kind.WELCOME:
@@ -145,6 +180,24 @@ class BrokerSession:
                     self.fault = bodies.reason_of(goodbye.code)
                 elif self._warned is not None:
                     self._warned(now)
+
+    def _hear_neighbour(self, frame: Frame, now: Instant) -> None:
+        if self._attendant is None:
+            return
+        if frame.flags & ServiceFlag.REFUSAL:
+            code = bodies.decode(bodies.Refusal, frame.payload).code
+            self._attendant.hear_refusal(frame.origin, frame.sequence, bodies.reason_of(code), now)
+        else:
+            self._attendant.hear_neighbour(frame.origin, frame.payload, now)
+
+    def _hear_word(self, frame: Frame, now: Instant) -> None:
+        word = decode_word(frame.payload)
+        if self._attendant is None:
+            return
+        if word.ways is not None:
+            self._attendant.hear_ways(word.ways, now)
+        if word.ended:
+            self._attendant.hear_end(word.ended, now)
 
     def _deliver(self, frame: Frame, now: Instant) -> None:
         numbers = unpack(f"<{len(frame.headers) // 4}I", frame.headers[: len(frame.headers) // 4 * 4])

@@ -56,6 +56,7 @@ class Surroundings:
     incarnation: int = 0
     keyring: Keyring | None = None
     local_digest: bytes = b""  # SHA-256 of the token that this machine's administrator shows
+    monitored: bool = False  # the node has a monitor: what happens is published
 
 
 Config = TypeVar("Config", bound=ServiceConfig)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
-from heliograph.sim import conditions
+from heliograph.sim import selections
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.world import HostSettings
@@ -50,7 +50,7 @@ OF_LINKS = ("stall", "partition", "reset", "lag", "drop_frame", "unlink")  # the
 OF_DATAGRAMS = ("lossy",)  # their target is "from > to" too, and they strike all that fit
 OF_MANY = ("divide", "link")  # they draw from all brokers that fit
 OF_DISKS = ("disk_full", "disk_slow", "disk_torn", "disk_flip")  # they draw from hosts that have a vault
-SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
+SIZE_BYTES_MIN = 16  # a payload names its publisher and its number
 SIZE_BYTES_MAX = 1 << 20
 
 
@@ -65,7 +65,7 @@ class Head:
     name: str
     about: str = ""
     duration_s: float = 10.0  # of workload and faults
-    settle_s: float = 5.0  # then quiet, so that what is on its way arrives
+    settle_s: float = 5.0  # then quiet, so that what is under way arrives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,8 @@ class Fault:
     kind: str
     target: str = "*"  # a host, or "from > to"; * stands for anything, and one of those that fit is drawn
     at_s: float = 0.0
-    within_s: float = 0.0  # each strike comes up to so much later, drawn from the seed
-    every_s: float = 0.0  # again after so long …
+    within_s: float = 0.0  # each strike comes up to this much later, drawn from the seed
+    every_s: float = 0.0  # again after this long …
     times: int = 1  # … so often in all
     probability: float = 1.0
     for_s: float = 1.0  # how long it lasts
@@ -199,13 +199,13 @@ def _content_problems(workload: Workload, path: str) -> list[str]:
     found = []
     for condition in workload.where:
         try:
-            conditions.comparisons_of(filled(condition, 1, 1))
+            selections.comparisons_of(filled(condition, 1, 1))
         except ValueError as error:
             found.append(f"{path}.where has {condition!r}: {error}")
     if workload.where and not workload.subscribe:
         found.append(f"{path}.where needs {path}.subscribe: the topics of which these are conditions")
-    if workload.language not in conditions.LANGUAGES:
-        known = ", ".join(conditions.LANGUAGES)
+    if workload.language not in selections.LANGUAGES:
+        known = ", ".join(selections.LANGUAGES)
         found.append(f"{path}.language = {workload.language!r}: must be one of {known}")
     for name, drawn_from in workload.headers.items():
         if not name or name.startswith("$"):

@@ -99,7 +99,7 @@ class AskedParty:
         if said.reason:
             self.refusal = f"{reason_of(said.reason).word}: {said.text}"
 
-    def words(self, start: Instant) -> str:
+    def describe(self, start: Instant) -> str:
         """What became of it, for people."""
         name = f"{self.how} {written(self.address)}"
         if self.refusal:
@@ -264,9 +264,9 @@ class AskedParties:
                 until = max(until, start + SILENT_NS)
         return min(until, start + limit_ns)
 
-    def words(self, start: Instant) -> tuple[str, ...]:
+    def describe(self, start: Instant) -> tuple[str, ...]:
         """What was tried, for people."""
-        return tuple(ask.words(start) for ask in self.asked if ask.how != NEIGHBOUR)
+        return tuple(ask.describe(start) for ask in self.asked if ask.how != NEIGHBOUR)
 
 
 def _asks(how: str, texts: Sequence[str]) -> list[AskedParty]:

@@ -16,7 +16,7 @@ from ipaddress import ip_address, ip_network
 from heliograph.broker.config import LOOPBACK, NAME_FAULT
 from heliograph.discovery.brokers.messages import LIFETIME_S_MAX
 from heliograph.machine import Address
-from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
+from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 from heliograph.model.settings import (
     FREE_PORT,
     PLAIN_NAME,
@@ -227,7 +227,7 @@ class DiscoveryConfig:
         if self.name and not entity_is_valid(self.name):
             found.append(wrong(f"{path}.name", self.name, NAME_FAULT))
         if self.network and not network_is_valid(self.network):
-            found.append(wrong(f"{path}.network", self.network, NETWORK_WORDS))
+            found.append(wrong(f"{path}.network", self.network, NETWORK_RULE))
         return found + self.multicast.problems(f"{path}.multicast") + self.weights.problems(f"{path}.weights")
 
 

@@ -39,8 +39,8 @@ from heliograph.discovery.brokers.messages import (
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    Kind,
     Message,
+    MessageKind,
     Pong,
 )
 from heliograph.discovery.brokers.questions import NAME as QUESTIONS_NAME
@@ -113,23 +113,23 @@ class Directory:
         """Anything from anybody."""
         try:
             message = messages.unpack(data)
-            if message.kind is not Kind.PONG and not self._buckets.may(source[0], now):
+            if message.kind is not MessageKind.PONG and not self._buckets.may(source[0], now):
                 raise ProtocolError(Reason.RATE_OVER_LIMIT)
             match message.kind:
-                case Kind.REQUEST:
+                case MessageKind.REQUEST:
                     self._receive_request(source, message, now)
-                case Kind.ADVERTISEMENT:
+                case MessageKind.ADVERTISEMENT:
                     self._advertised(message, source, message.cookie, now)
-                case Kind.PONG:
+                case MessageKind.PONG:
                     self._receive_pong(source, message, now)
-                case Kind.RELAY:
+                case MessageKind.RELAY:
                     if not any(known.proven for known in self._known.at(source)):
                         raise ProtocolError(Reason.SENDER_UNPROVEN, "not a broker that is known here")
                     self._requests.relay(message, source[0])
-                case Kind.CERTIFICATE_REQUEST:
+                case MessageKind.CERTIFICATE_REQUEST:
                     hash = messages.decode(CertificateRequest, message.body).hash
                     self._output.give_chain(source, self._signing.chain(hash))
-                case Kind.CERTIFICATE:
+                case MessageKind.CERTIFICATE:
                     self._signing.learn(messages.decode(Certificate, message.body).chain, self._clock.at(now))
                 case _:
                     raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
@@ -140,9 +140,9 @@ class Directory:
         """Something on a topic, from a broker of the network."""
         try:
             message = messages.unpack(publication.payload, padded=False)
-            if message.kind is Kind.ADVERTISEMENT:
+            if message.kind is MessageKind.ADVERTISEMENT:
                 self._advertised(message, None, NO_COOKIE, now)
-            elif message.kind is Kind.RELAY:
+            elif message.kind is MessageKind.RELAY:
                 self._requests.relay(message, "")
             else:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
@@ -229,17 +229,17 @@ class Directory:
 
     def _receive_from(self, guest: Guest, link: LinkId, message: Message, now: Instant) -> None:
         """A link proves the host at its other end, so no cookie is needed; the port is the guest's own affair."""
-        if message.kind is Kind.REQUEST:
+        if message.kind is MessageKind.REQUEST:
             port = self._signing.glance(message, DiscoveryRequest).port
             self._requests.take_up(message, (guest.host, port), link, self._clock.at(now))
-        elif message.kind is Kind.ADVERTISEMENT:
+        elif message.kind is MessageKind.ADVERTISEMENT:
             port = self._signing.glance(message, BrokerAdvertisement).ports.get("udp", 0)
             self._guests.advertised(link, self._advertised(message, (guest.host, port), message.cookie, now, link))
-        elif message.kind is Kind.PONG and guest.known is not None:
+        elif message.kind is MessageKind.PONG and guest.known is not None:
             self._pings.ponged(guest.known, messages.decode(Pong, message.body), now)
-        elif message.kind is Kind.RELAY and guest.known is not None:
+        elif message.kind is MessageKind.RELAY and guest.known is not None:
             self._requests.relay(message, guest.host)
-        elif message.kind is Kind.CERTIFICATE_REQUEST:
+        elif message.kind is MessageKind.CERTIFICATE_REQUEST:
             chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
             self._output.write(link, messages.write(Certificate(chain or b""), pad=False))
         else:

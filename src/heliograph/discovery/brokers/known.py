@@ -209,7 +209,7 @@ class KnownBrokers:
             return []
         return [key[0] for island in self._of(network).values() for _, key in island]
 
-    def networks_in_words(self) -> str:
+    def describe_networks(self) -> str:
         """Some of the networks that are known by a name."""
         found = dict.fromkeys(self._brokers[one[0][1]].advertisement.network for one in self._islands.values())
         names = sorted(filter(None, found))

@@ -32,7 +32,7 @@ from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.discovery.signed_bodies import SEALED, SIGNED
 from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Network
-from heliograph.wire.frames import Kind as FrameKind
+from heliograph.wire.frames import Kind
 from heliograph.wire.limits import HEAD_BYTES
 
 HEAD = Struct("<3sBBBHH16s")
@@ -48,7 +48,7 @@ LIFETIME_S_MAX = 600  # of a broker advertisement: a directory forgets a broker 
 
 DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
 DIRECTORY_FRAMES: Mapping[int, int] = {
-    FrameKind.SERVICE: HEAD_BYTES + HEAD.size + len(DIRECTORY_NAME) + LINK_BYTES_MAX,
+    Kind.SERVICE: HEAD_BYTES + HEAD.size + len(DIRECTORY_NAME) + LINK_BYTES_MAX,
 }
 
 REQUEST_TOPIC = b"Services/BrokerDiscoveryNodes/DiscoveryRequest"
@@ -80,7 +80,7 @@ Attempt = Annotated[int, msgspec.Meta(ge=1, le=64)]
 Whole = Annotated[bytes, msgspec.Meta(max_length=LINK_BYTES_MAX)]
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """Kinds of messages. Numbers are part of the protocol."""
 
     ADVERTISEMENT = 1  # broker -> directory
@@ -98,31 +98,31 @@ class Kind(IntEnum):
     LANDMARKS = 13  # directory -> broker: "how far are you from these?"
 
 
-class Flag(IntFlag):
+class MessageFlag(IntFlag):
     """Flags of a message."""
 
     SIGNED = SIGNED  # the body stands in a signed envelope (trust/envelope.py)
     SEALED = SEALED  # and that, or the body, under a seal for its receiver (trust/sealing.py)
 
 
-FLAGS_KNOWN = int(Flag.SIGNED | Flag.SEALED)
+FLAGS_KNOWN = int(MessageFlag.SIGNED | MessageFlag.SEALED)
 SHORTEST = {
-    Kind.REQUEST: CHALLENGE_BYTES,  # to the multicast group more: see GROUP_BYTES
-    Kind.CHALLENGE: CHALLENGE_BYTES,
-    Kind.RESPONSE: RESPONSE_BYTES,
-    Kind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
-    Kind.PING: PING_BYTES,
-    Kind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
+    MessageKind.REQUEST: CHALLENGE_BYTES,  # to the multicast group more: see GROUP_BYTES
+    MessageKind.CHALLENGE: CHALLENGE_BYTES,
+    MessageKind.RESPONSE: RESPONSE_BYTES,
+    MessageKind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
+    MessageKind.PING: PING_BYTES,
+    MessageKind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
 }
 """Datagrams that ask for something have at least so many bytes."""
 GROUP_BYTES = DATAGRAM_BYTES_MAX  # of a REQUEST to the multicast group, which each broker answers with a challenge
 
 
-class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+class MessageBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies. Unknown fields are ignored, so that a newer sender can say more than we understand."""
 
 
-class Usage(Body, frozen=True):
+class Usage(MessageBody, frozen=True):
     """How busy a broker is."""
 
     connections: Count = 0  # sessions of clients
@@ -132,7 +132,7 @@ class Usage(Body, frozen=True):
     memory_used: Count = 0
 
 
-class BrokerAdvertisement(Body, frozen=True):
+class BrokerAdvertisement(MessageBody, frozen=True):
     """What a broker says of itself. The newest of a broker counts: by incarnation, then by number."""
 
     broker: Name
@@ -151,7 +151,7 @@ class BrokerAdvertisement(Body, frozen=True):
     network: Network = ""
 
 
-class DiscoveryRequest(Body, frozen=True):
+class DiscoveryRequest(MessageBody, frozen=True):
     """Where should I connect?"""
 
     id: Id
@@ -170,14 +170,14 @@ class DiscoveryRequest(Body, frozen=True):
     network: Network = ""  # the one whose brokers are wanted; empty: whichever there is
 
 
-class Challenge(Body, frozen=True):
+class Challenge(MessageBody, frozen=True):
     """Repeat the request with the cookie in this head."""
 
     id: Id
     shown: Annotated[bytes, msgspec.Meta(max_length=COOKIE_BYTES)] = b""  # the cookie of the request as it came
 
 
-class Acknowledgement(Body, frozen=True):
+class Acknowledgement(MessageBody, frozen=True):
     """A directory has the request, and has passed it on unless there is a reason."""
 
     id: Id
@@ -191,7 +191,7 @@ class Acknowledgement(Body, frozen=True):
     listed: Annotated[bytes, msgspec.Meta(max_length=MARK_BYTES * LISTED_MAX)] = b""  # ``marks_of`` a few
 
 
-class DiscoveryResponse(Body, frozen=True):
+class DiscoveryResponse(MessageBody, frozen=True):
     """A broker that would have you."""
 
     id: Id
@@ -214,20 +214,20 @@ class DiscoveryResponse(Body, frozen=True):
     before: Annotated[list[Island], msgspec.Meta(max_length=ISLANDS_MAX)] = []  # islands it was on lately
 
 
-class Ping(Body, frozen=True):
+class Ping(MessageBody, frozen=True):
     """How far are you? The cookie of its head comes back too, so that only the pinged can answer."""
 
     sent_ns: Stamp
 
 
-class Pong(Body, frozen=True):
+class Pong(MessageBody, frozen=True):
     """The ping's own timestamp, so that no clocks need to agree."""
 
     sent_ns: Stamp
     broker: Name = ""
 
 
-class Announcement(Body, frozen=True):
+class Announcement(MessageBody, frozen=True):
     """A directory that wants brokers to advertise with it."""
 
     directory: Name
@@ -237,7 +237,7 @@ class Announcement(Body, frozen=True):
     private: bool = True
 
 
-class Spread(Body, frozen=True):
+class Spread(MessageBody, frozen=True):
     """A request on its way between brokers. Whoever spread it first saw the requester answer from this address."""
 
     request: Whole  # the message as the requester sent it, without its padding
@@ -248,7 +248,7 @@ class Spread(Body, frozen=True):
     last: bool = False  # this broker was chosen: it answers, and passes nothing on
 
 
-class Relay(Body, frozen=True):
+class Relay(MessageBody, frozen=True):
     """A response for a requester that its broker may not reach."""
 
     id: Id
@@ -256,59 +256,59 @@ class Relay(Body, frozen=True):
     host: Host = ""  # where the directory saw the broker, for the requester
 
 
-class CertificateRequest(Body, frozen=True):
+class CertificateRequest(MessageBody, frozen=True):
     """Show me the chain of certificates with this hash."""
 
     hash: Annotated[bytes, msgspec.Meta(max_length=64)]
 
 
-class Certificate(Body, frozen=True):
+class Certificate(MessageBody, frozen=True):
     """The chain that hashes to what was asked for."""
 
     chain: Whole
 
 
-class Landmarks(Body, frozen=True):
+class Landmarks(MessageBody, frozen=True):
     """Measure how far you are from these brokers, and say so in your next advertisement."""
 
     landmarks: Addresses
 
 
-BODIES: dict[Kind, type[Body]] = {
-    Kind.ADVERTISEMENT: BrokerAdvertisement,
-    Kind.REQUEST: DiscoveryRequest,
-    Kind.CHALLENGE: Challenge,
-    Kind.ACKNOWLEDGEMENT: Acknowledgement,
-    Kind.RESPONSE: DiscoveryResponse,
-    Kind.PING: Ping,
-    Kind.PONG: Pong,
-    Kind.ANNOUNCEMENT: Announcement,
-    Kind.SPREAD: Spread,
-    Kind.RELAY: Relay,
-    Kind.CERTIFICATE_REQUEST: CertificateRequest,
-    Kind.CERTIFICATE: Certificate,
-    Kind.LANDMARKS: Landmarks,
+BODIES: dict[MessageKind, type[MessageBody]] = {
+    MessageKind.ADVERTISEMENT: BrokerAdvertisement,
+    MessageKind.REQUEST: DiscoveryRequest,
+    MessageKind.CHALLENGE: Challenge,
+    MessageKind.ACKNOWLEDGEMENT: Acknowledgement,
+    MessageKind.RESPONSE: DiscoveryResponse,
+    MessageKind.PING: Ping,
+    MessageKind.PONG: Pong,
+    MessageKind.ANNOUNCEMENT: Announcement,
+    MessageKind.SPREAD: Spread,
+    MessageKind.RELAY: Relay,
+    MessageKind.CERTIFICATE_REQUEST: CertificateRequest,
+    MessageKind.CERTIFICATE: Certificate,
+    MessageKind.LANDMARKS: Landmarks,
 }
 KINDS = {body: kind for kind, body in BODIES.items()}
 
 _kinds = {int(kind): kind for kind in BODIES}
 _encoder = msgspec.msgpack.Encoder()
 _decoders = {kind: msgspec.msgpack.Decoder(body) for kind, body in BODIES.items()}
-_B = TypeVar("_B", bound=Body)
+_B = TypeVar("_B", bound=MessageBody)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message with its head taken off. ``body`` is MessagePack, or an envelope or a seal around it."""
 
-    kind: Kind
+    kind: MessageKind
     flags: int
     cookie: bytes
     body: bytes
     chain: bytes = b""  # of whoever signed it, where there was room
 
 
-def encode(body: Body) -> bytes:
+def encode(body: MessageBody) -> bytes:
     """A body as MessagePack."""
     return _encoder.encode(body)
 
@@ -332,7 +332,7 @@ def pack(message: Message, *, pad: bool = True) -> bytes:
     return data.ljust(SHORTEST.get(message.kind, 0), b"\0") if pad else data
 
 
-def write(body: Body, cookie: bytes = NO_COOKIE, *, pad: bool = True) -> bytes:
+def write(body: MessageBody, cookie: bytes = NO_COOKIE, *, pad: bool = True) -> bytes:
     """An unsigned message."""
     return pack(Message(KINDS[type(body)], 0, cookie, encode(body)), pad=pad)
 

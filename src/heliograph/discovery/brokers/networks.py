@@ -21,7 +21,7 @@ from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DiscoveryConfig
 from heliograph.discovery.brokers.result import SearchResult, finding_of
 from heliograph.errors import Reason
-from heliograph.model.identity import network_in_words
+from heliograph.model.identity import describe_network
 
 NAMED_MAX = 8  # networks in a text …
 BROKERS_MAX = 3  # … and brokers of each
@@ -68,7 +68,7 @@ def is_settling(networks: dict[Key, list[Candidate]]) -> bool:
     return len(unnamed) > 1 and any(one.response.settling for members in unnamed for one in members)
 
 
-def in_words(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -> str:
+def describe(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -> str:
     """Each network with some of its brokers."""
     texts = [_describe(name, members, transports) for (name, _), members in list(networks.items())[:NAMED_MAX]]
     more = len(networks) - len(texts)
@@ -95,13 +95,13 @@ def several(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -
     how = "choose one by its name (network=, --network or $HELIOGRAPH_NETWORK) or by a broker's address (--url)"
     if sum(not name for name, _ in networks) > 1:
         how += "; those without a name get one by `heliograph broker run --network NAME`, or network.name"
-    return f"brokers of {len(networks)} networks answered: {in_words(networks, transports)}; {how}"
+    return f"brokers of {len(networks)} networks answered: {describe(networks, transports)}; {how}"
 
 
 def none_of(wanted: str, others: Sequence[Candidate], transports: tuple[str, ...]) -> str:
     """Nobody of the network that was asked for answered, but others did."""
-    there = in_words(by_network(others, listed=True), transports)
-    return f"no broker of {network_in_words(wanted)} answered, but of others: {there}"
+    there = describe(by_network(others, listed=True), transports)
+    return f"no broker of {describe_network(wanted)} answered, but of others: {there}"
 
 
 def _describe(name: str, members: Sequence[Candidate], transports: tuple[str, ...]) -> str:

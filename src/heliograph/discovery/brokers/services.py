@@ -47,7 +47,12 @@ class ResponderService(Service[ResponderConfig]):
 
         assert around.broker is not None
         return Responder(
-            config, around.broker.name, seed=around.seed, incarnation=around.incarnation, keyring=around.keyring
+            config,
+            around.broker.name,
+            seed=around.seed,
+            incarnation=around.incarnation,
+            keyring=around.keyring,
+            monitored=around.monitored,
         )
 
     def sockets(self, config: ResponderConfig, broker: BrokerConfig | None) -> tuple[Socket, ...]:

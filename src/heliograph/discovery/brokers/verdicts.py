@@ -88,13 +88,13 @@ def _praise(candidates: Sequence[Candidate], ranked: Sequence[Candidate], near: 
         return "the only one that answered pings"
     others = [candidate for candidate in near if candidate is not best]
     if any(_idle(candidate) == _idle(best) for candidate in others):
-        words = f"as near as {_others(len(others))} and no busier"
+        reason = f"as near as {_others(len(others))} and no busier"
     elif others:
-        words = f"as near as {_others(len(others))} and the least busy"
+        reason = f"as near as {_others(len(others))} and the least busy"
     else:
-        words = "the lowest delay"
+        reason = "the lowest delay"
     hot = any(_trip(candidate) < _trip(best) for candidate in ranked if candidate not in near)
-    return f"{words} of those under the load limit" if hot else words
+    return f"{reason} of those under the load limit" if hot else reason
 
 
 def _though(ranked: Sequence[Candidate], whoever: str) -> str:

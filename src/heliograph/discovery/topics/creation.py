@@ -21,13 +21,13 @@ from heliograph.discovery.topics.listing import Creation, TopicAdvertisement, ch
 from heliograph.discovery.topics.messages import (
     DIRECTORIES_TOPIC,
     TOPICS_TOPIC,
-    Acknowledged,
     Advertise,
     Create,
     Created,
     Locate,
     Located,
     Renew,
+    TopicAcknowledged,
     TopicKind,
     TopicMessage,
     WithdrawTopic,
@@ -153,7 +153,7 @@ class TopicCreation(TopicConversation):
             case TopicKind.CREATED:
                 self._created(said, self._statements.body(said, Created), now)
             case TopicKind.ACKNOWLEDGED:
-                self._acknowledged(said, self._statements.body(said, Acknowledged), now)
+                self._acknowledged(said, self._statements.body(said, TopicAcknowledged), now)
 
     def _located(self, said: Statement, located: Located, now: Instant) -> None:
         """The first directory that answers is the nearest; others are there if it fails."""
@@ -204,7 +204,7 @@ class TopicCreation(TopicConversation):
                 raise ProtocolError(Reason.CREATION_FAILED, "it is another topic")
         self._signed, self._advertisement, self._signer = signed, advertisement, signer
 
-    def _acknowledged(self, said: Statement, answer: Acknowledged, now: Instant) -> None:
+    def _acknowledged(self, said: Statement, answer: TopicAcknowledged, now: Instant) -> None:
         if self._step != ADVERTISING or self._ids.get(answer.id) != ADVERTISING:
             return
         said.holder.check_role(Role.DIRECTORY)
@@ -263,7 +263,7 @@ class TopicWithdrawal(TopicConversation):
         self.outgoing.append((TOPICS_TOPIC, self._statements.write(body)))
 
     def _hear(self, said: Statement, now: Instant) -> None:
-        answer = self._statements.body(said, Acknowledged)
+        answer = self._statements.body(said, TopicAcknowledged)
         if answer.id not in self._ids:
             return
         said.holder.check_role(Role.DIRECTORY)

@@ -24,7 +24,6 @@ from heliograph.discovery.topics.messages import (
     DIRECTORIES_TOPIC,
     ENTITY_TOPIC,
     TOPICS_TOPIC,
-    Acknowledged,
     Advertise,
     Create,
     Created,
@@ -32,6 +31,7 @@ from heliograph.discovery.topics.messages import (
     Located,
     Renew,
     Search,
+    TopicAcknowledged,
     TopicBody,
     TopicKind,
     TopicMessage,
@@ -254,7 +254,7 @@ class TopicDirectory:
         self._ask(KeepTopics(forgotten=((withdraw.topic, said.entity),)), forgotten)
 
     def _acknowledge(self, id: bytes, reason: Reason | None, text: str, entity: Holder) -> None:
-        self._say(Acknowledged(id, self._name, 0 if reason is None else reason, text[:1_000]), entity)
+        self._say(TopicAcknowledged(id, self._name, 0 if reason is None else reason, text[:1_000]), entity)
 
     def _tick(self, now: Instant) -> None:
         """Forget topics that expired, and standing searches that were not renewed."""

@@ -114,7 +114,7 @@ class Advertise(msgspec.Struct, frozen=True, omit_defaults=True):
     advertisement: SignedBytes
 
 
-class Acknowledged(msgspec.Struct, frozen=True, omit_defaults=True):
+class TopicAcknowledged(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of an advertisement, a withdrawal or the end of a standing search."""
 
     id: Id
@@ -212,7 +212,7 @@ TopicBody = (
     | Renew
     | Created
     | Advertise
-    | Acknowledged
+    | TopicAcknowledged
     | WithdrawTopic
     | Unwatch
     | Search
@@ -226,7 +226,7 @@ TOPIC_KINDS: dict[type, TopicKind] = {
     Renew: TopicKind.RENEW,
     Created: TopicKind.CREATED,
     Advertise: TopicKind.ADVERTISE,
-    Acknowledged: TopicKind.ACKNOWLEDGED,
+    TopicAcknowledged: TopicKind.ACKNOWLEDGED,
     WithdrawTopic: TopicKind.WITHDRAW,
     Unwatch: TopicKind.UNWATCH,
     Search: TopicKind.SEARCH,

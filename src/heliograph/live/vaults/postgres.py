@@ -207,7 +207,7 @@ class PostgresVault:
         assert self._connection is not None, "the vault is not open"
         try:
             cursor = self._connection.cursor(binary=True)
-            cursor.execute(_in_their_words(text), values)
+            cursor.execute(_with_their_placeholders(text), values)
             return cursor.fetchall() if cursor.description is not None else []
         except psycopg.Error as error:
             raise self._told(error) from None
@@ -216,7 +216,7 @@ class PostgresVault:
         """Run a statement once per row of values."""
         assert self._connection is not None, "the vault is not open"
         try:
-            self._connection.cursor().executemany(_in_their_words(text), rows)
+            self._connection.cursor().executemany(_with_their_placeholders(text), rows)
         except psycopg.Error as error:
             raise self._told(error) from None
 
@@ -229,6 +229,6 @@ class PostgresVault:
         return (BrokenError if broken else VaultError)(Reason.VAULT_FAILED, problem)
 
 
-def _in_their_words(text: str) -> str:
+def _with_their_placeholders(text: str) -> str:
     """Our statements are constants, but for the schema's name, which is quoted."""
     return text.replace("?", "%s")

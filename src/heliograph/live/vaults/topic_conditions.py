@@ -25,11 +25,11 @@ from heliograph.matching.languages.sql_grammar import (
     In,
     IsNull,
     Like,
-    Literal,
     Name,
     Node,
     Not,
     Some,
+    SqlLiteral,
 )
 from heliograph.model.predicates import Op, Predicate, Value
 from heliograph.repository import TopicQuestion
@@ -119,11 +119,11 @@ def _of_node(node: Node, budget: _Budget) -> Clause:
             if any(clause == TRUE for clause in clauses):
                 return TRUE
             return Clause(f"({' OR '.join(c.sql for c in clauses)})", tuple(v for c in clauses for v in c.values))
-        case Compare(op, Name(attribute), Literal(constant)):
+        case Compare(op, Name(attribute), SqlLiteral(constant)):
             return _comparison(attribute, op, constant, budget)
-        case Compare(op, Literal(constant), Name(attribute)) if op in _FLIPPED:
+        case Compare(op, SqlLiteral(constant), Name(attribute)) if op in _FLIPPED:
             return _comparison(attribute, _FLIPPED[op], constant, budget)
-        case Between(Name(attribute), Literal(low), Literal(high)) if _is_number(low) and _is_number(high):
+        case Between(Name(attribute), SqlLiteral(low), SqlLiteral(high)) if _is_number(low) and _is_number(high):
             return budget.leaf(attribute, "p.number_value BETWEEN ? AND ?", (float(low), float(high)))
         case In(Name(attribute), values) if values and all(isinstance(one, str) for one in values):
             return budget.leaf(attribute, f"p.text_value IN ({_marks(values)})", tuple(values))
@@ -136,7 +136,7 @@ def _of_node(node: Node, budget: _Budget) -> Clause:
             return budget.leaf(attribute, "p.text_value = ?", ("true",))
         case Not(Name(attribute)):
             return budget.leaf(attribute, "p.text_value = ?", ("false",))
-        case Not(IsNull(Name(attribute))) | Not(Compare(_, Name(attribute), Literal())):
+        case Not(IsNull(Name(attribute))) | Not(Compare(_, Name(attribute), SqlLiteral())):
             return budget.leaf(attribute, "1=1", ())
     return TRUE
 

@@ -1,9 +1,9 @@
-"""The picture: a broker's map in plain values, for reports, the CLI and drawings.
+"""The map report: a broker's map in plain values, for the CLI and drawings.
 
 In:    routing and peering.
 Out:   one JSON-ready dict.
 State: none.
-Not here: drawing it (cli/).
+Not here: drawing it (maps/).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from heliograph.broker.routing.routing import Routing
 
 
 def reach(routing: Routing, peering: Peering) -> dict[str, Any]:
-    """Which island this broker is on: a name that all who are linked share, how many they are, about, and how many
-    links it dials that are not there."""
+    """The island of this broker: a name that all linked brokers share, roughly how many they are, and how many of the
+    links that it dials are missing."""
     paths, me = routing.view.map.paths, routing.view.map.me
     return {
         "address": f"{me.cluster}/{me.slot}",
-        "island": f"{min(paths.speaker, *paths.parts) if paths.parts else paths.speaker:016x}",
+        "island": f"{min(paths.leader, *paths.parts) if paths.parts else paths.leader:016x}",
         "brokers": len(paths.cluster) * (1 + len(paths.parts)),
         "linking": sum(aim["state"] != LINKED for aim in peering.report()),
     }
@@ -39,7 +39,7 @@ def describe(routing: Routing, peering: Peering) -> dict[str, Any]:
         "cluster": me.cluster,
         "slot": me.slot,
         "epoch": view.epoch,
-        "speaker": view.name_of(routing.advertising.speaker.broker),
+        "leader": view.name_of(routing.advertising.leadership.leader),
         "aims": aims,
         "neighbours": [
             {
@@ -71,7 +71,7 @@ def describe(routing: Routing, peering: Peering) -> dict[str, Any]:
             {
                 "broker": gateway.name,
                 "cluster": gateway.cluster,
-                "speaker": view.name_of(gateway.speaker),
+                "leader": view.name_of(gateway.speaker),
                 "cost": paths.costs.get(broker),
                 "via": view.name_of(paths.steps[broker]) if broker in paths.steps else None,
                 "outside": {view.name_of(other): cost for other, cost in gateway.outside.items()},
@@ -81,13 +81,13 @@ def describe(routing: Routing, peering: Peering) -> dict[str, Any]:
         ],
         "clusters": [
             {
-                "speaker": view.name_of(speaker),
+                "leader": view.name_of(leader),
                 "cluster": view.map.gateways[gateway].cluster,
                 "nearest_gateway": view.name_of(gateway),
                 "cost": paths.costs[gateway],
-                "interests": catalogue.count(speaker, True),
+                "interests": catalogue.count(leader, True),
             }
-            for speaker, gateway in paths.parts.items()
+            for leader, gateway in paths.parts.items()
         ],
         "out_of_reach": [view.name_of(broker) for broker in view.map.out_of_reach()],
         "remembered": [f"{what} {view.name_of(broker)}" for what, broker in routing.memory.lost],

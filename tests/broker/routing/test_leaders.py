@@ -8,9 +8,9 @@ from tests.broker.routing.mesh import Mesh
 pytestmark = pytest.mark.req("N5")
 
 
-def test_nothing_is_lost_between_clusters_while_a_speaker_leaves() -> None:
+def test_nothing_is_lost_between_clusters_while_a_leader_leaves() -> None:
     mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["d"]}, {"a": "x", "b": "x", "c": "y", "d": "y"})
-    assert mesh.report("b", "map")["speaker"] == "a"
+    assert mesh.report("b", "map")["leader"] == "a"
     heard = mesh.client("b", 1)
     mesh.subscribe("b", 1, "t")
     mesh.client("c", 2)
@@ -25,7 +25,7 @@ def test_nothing_is_lost_between_clusters_while_a_speaker_leaves() -> None:
         mesh["d"].publish(3, "t", b"d%d" % number)
         mesh.step()
     mesh.run()
-    assert mesh.report("c", "map")["clusters"][0]["speaker"] == "b"
+    assert mesh.report("c", "map")["clusters"][0]["leader"] == "b"
     for name in "cd":
         wanted = [f"{name}{number}".encode() for number in range(20)]
         assert [payload for payload in heard.payloads if payload.startswith(name.encode())] == wanted
@@ -39,7 +39,7 @@ def test_nothing_is_lost_while_a_broker_joins_that_is_to_speak(at: str) -> None:
         mesh.subscribe(name, 1, "t")
     mesh.client("a", 2)
     mesh.client("b", 3)
-    assert mesh.report("c", "map")["speaker"] == "d"
+    assert mesh.report("c", "map")["leader"] == "d"
     joining = mesh.nodes["low139"] = mesh._node("low139", [at], "y", 2)  # its slot is 0
     joining.now = mesh.now
     joining.take()
@@ -58,19 +58,19 @@ def test_nothing_is_lost_while_a_broker_joins_that_is_to_speak(at: str) -> None:
                 node.broker.wake(mesh.now)
                 node.take()
     mesh.run()
-    assert mesh.report("b", "map")["clusters"][0]["speaker"] == f"{joining.broker._routing.view.me:016x}"
+    assert mesh.report("b", "map")["clusters"][0]["leader"] == f"{joining.broker._routing.view.me:016x}"
     for name, got in heard.items():
         for source, count in numbers.items():
             wanted = [f"{source}{number}".encode() for number in range(count)]
             assert [one for one in got.payloads if one.startswith(source.encode())] == wanted, f"at {name}"
 
 
-def test_a_speaker_ends_when_another_has_taken_over() -> None:
+def test_a_leader_ends_when_another_has_taken_over() -> None:
     mesh = Mesh({"a": ["b"], "b": ["c"], "c": ["d"]}, {"a": "x", "b": "x", "c": "y", "d": "y"})
     mesh.add("low139", ["d"], "y")
     mesh.pass_time(100)
     owners = mesh["a"].broker._routing.view.interests.owners
-    assert mesh["d"].broker._routing.advertising.speaker.voice is None
+    assert mesh["d"].broker._routing.advertising.leadership.advertised is None
     assert owners[(mesh["d"].broker._routing.view.me, True)].filters == {}
     assert len(owners[(mesh["low139"].broker._routing.view.me, True)].filters) == 3
 

@@ -1,19 +1,19 @@
-"""Interests reduced by covering: topic filters with conditions, and the smallest part of them that says as much.
+"""Interests reduced by covering: topic filters with conditions, and the smallest subset that accepts the same.
 
 In:    interests that come and go, each any number of times.
-Out:   InterestSet.roots: those that no other covers; each add, remove and go_on tells how they changed.
+Out:   InterestSet.roots: those that no other covers; each add, remove and go_on returns how they changed.
 State: the interests with their counts, the roots grouped by filter, which covered interest hangs under which, and what
        is still to be settled.
-Not here: the conditions of one filter (siblings.py), one against another (conditions.py), who tells whom
+Not here: the conditions of one filter (siblings.py), one against another (conditions.py), telling brokers
           (broker/routing/interests.py).
 Paper: [grid] §1.2; [resources] §3.2.
 
-What is covered hangs under one that covers it, and settles anew when that one goes. To find who covers whom, a trie
-finds the filters, and among the siblings of each filter indexes find the conditions.
+A covered interest hangs under one that covers it, and is settled again when that one goes. To find covering interests,
+a trie finds the filters, and among the siblings of each filter indexes find the conditions.
 
-One interest may cover thousands, so what follows from its coming and going is done in steps, by ``go_on``. Until all is
-done the roots say more than they must and never less: an interest that went stays a root until what it covered has
-settled, and those that a new root covers stay roots until they hang under it.
+One interest may cover thousands, so the consequences of its coming and going are computed in steps, by ``go_on``. Until
+all is done the roots accept more than they must and never less: an interest that went stays a root until what it
+covered has settled, and those that a new root covers stay roots until they hang under it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ ANYTHING = Condition("predicates", "true")
 """The condition of an interest that asks for topics only."""
 
 
-class Interest(NamedTuple):
+class ConditionedFilter(NamedTuple):
     """Topics, and what is asked of the events on them."""
 
     filter: bytes
     condition: Condition = ANYTHING
 
 
-Change = tuple[list[Interest], list[Interest]]
+Change = tuple[list[ConditionedFilter], list[ConditionedFilter]]
 """Interests that became roots, and interests that no longer are."""
 
 
@@ -46,20 +46,20 @@ class InterestSet:
     __slots__ = ("_count", "_covering", "_filters", "_groups", "_leaving", "_parent", "_under", "roots")
 
     def __init__(self) -> None:
-        self._count: dict[Interest, int] = {}
-        self._parent: dict[Interest, Interest] = {}  # covered interest -> the one it hangs under
-        self._under: dict[Interest, dict[Interest, None]] = {}
+        self._count: dict[ConditionedFilter, int] = {}
+        self._parent: dict[ConditionedFilter, ConditionedFilter] = {}  # covered interest -> the one it hangs under
+        self._under: dict[ConditionedFilter, dict[ConditionedFilter, None]] = {}
         self._filters = FilterTrie()  # of the groups
         self._groups: dict[bytes, Siblings] = {}  # the roots of each filter, but for those that are leaving
-        self._leaving: dict[Interest, None] = {}  # roots that went and under which others still hang
+        self._leaving: dict[ConditionedFilter, None] = {}  # roots that went and under which others still hang
         # Root -> filters whose roots it may cover, and roots that are to hang under it; taken from the end.
-        self._covering: dict[Interest, list[bytes | Interest]] = {}
-        self.roots: dict[Interest, None] = {}
+        self._covering: dict[ConditionedFilter, list[bytes | ConditionedFilter]] = {}
+        self.roots: dict[ConditionedFilter, None] = {}
 
     def __len__(self) -> int:
         return len(self._count)
 
-    def __contains__(self, interest: Interest) -> bool:
+    def __contains__(self, interest: ConditionedFilter) -> bool:
         return _plain(interest) in self._count
 
     @property
@@ -67,8 +67,8 @@ class InterestSet:
         """False while there is something left for ``go_on``."""
         return not self._leaving and not self._covering
 
-    def coverer(self, interest: Interest) -> Interest | None:
-        """The root that stands for an interest of the set: itself, or the one that covers it."""
+    def coverer(self, interest: ConditionedFilter) -> ConditionedFilter | None:
+        """The root that represents an interest of the set: itself, or the one that covers it."""
         interest = _plain(interest)
         if interest not in self._count:
             return None
@@ -76,7 +76,7 @@ class InterestSet:
             interest = self._parent[interest]
         return interest
 
-    def add(self, interest: Interest) -> Change:
+    def add(self, interest: ConditionedFilter) -> Change:
         """An interest comes (once more)."""
         interest = _plain(interest)
         count = self._count.get(interest, 0)
@@ -91,7 +91,7 @@ class InterestSet:
         self._hand_over(interest, self._parent[interest])
         return [], [interest]
 
-    def remove(self, interest: Interest) -> Change:
+    def remove(self, interest: ConditionedFilter) -> Change:
         """An interest goes (once); it must be there."""
         interest = _plain(interest)
         count = self._count[interest]
@@ -113,9 +113,9 @@ class InterestSet:
         return [], [interest]
 
     def go_on(self, steps: int) -> Change:
-        """Draw so many of the consequences that wait; each is one interest that finds its place."""
-        came: dict[Interest, None] = {}
-        went: dict[Interest, None] = {}
+        """Do this many of the steps that wait; each settles one interest."""
+        came: dict[ConditionedFilter, None] = {}
+        went: dict[ConditionedFilter, None] = {}
         for _ in range(steps):
             if self._covering:
                 self._cover_one(came, went)
@@ -125,7 +125,7 @@ class InterestSet:
                 break
         return list(came), list(went)
 
-    def _cover_one(self, came: dict[Interest, None], went: dict[Interest, None]) -> None:
+    def _cover_one(self, came: dict[ConditionedFilter, None], went: dict[ConditionedFilter, None]) -> None:
         """Of the roots that another covers, find those of a filter, or hang one that was found under it."""
         wide, waiting = next(iter(self._covering.items()))
         narrow = waiting.pop()
@@ -133,7 +133,7 @@ class InterestSet:
             waiting += self._covered_with(narrow, wide)
         if not waiting:
             del self._covering[wide]
-        if isinstance(narrow, Interest) and self._is_root(wide) and self._is_root(narrow):
+        if isinstance(narrow, ConditionedFilter) and self._is_root(wide) and self._is_root(narrow):
             self._ungroup(narrow)
             del self.roots[narrow]
             self._hang(narrow, wide)
@@ -142,7 +142,7 @@ class InterestSet:
             else:
                 went[narrow] = None
 
-    def _free_one(self, came: dict[Interest, None], went: dict[Interest, None]) -> None:
+    def _free_one(self, came: dict[ConditionedFilter, None], went: dict[ConditionedFilter, None]) -> None:
         """Of what hangs under a root that went, let one find its own place; after the last, the root goes."""
         leaving = next(iter(self._leaving))
         hanging = self._under.get(leaving)
@@ -156,13 +156,13 @@ class InterestSet:
             del self._leaving[leaving], self.roots[leaving]
             went[leaving] = None
 
-    def _settle(self, interest: Interest) -> bool:
+    def _settle(self, interest: ConditionedFilter) -> bool:
         """Hang an interest under a root that covers it, or make it a root (True), which may cover others."""
         wanted = box(interest.condition.box)
         for pattern in self._filters.covering(interest.filter):
             coverer = self._groups[pattern].coverer(interest.condition, wanted)
             if coverer is not None:
-                self._hang(interest, Interest(pattern, coverer))
+                self._hang(interest, ConditionedFilter(pattern, coverer))
                 return False
         patterns = self._filters.covered(interest.filter)
         if patterns:
@@ -175,22 +175,22 @@ class InterestSet:
         group.add(interest.condition, wanted)
         return True
 
-    def _covered_with(self, pattern: bytes, wide: Interest) -> list[Interest]:
+    def _covered_with(self, pattern: bytes, wide: ConditionedFilter) -> list[ConditionedFilter]:
         """The roots with this filter that another root covers, last first."""
         group = self._groups.get(pattern)
         if group is None or not self._is_root(wide):
             return []
         covered = group.covered(wide.condition, box(wide.condition.box))
-        return [one for condition in reversed(covered) if (one := Interest(pattern, condition)) != wide]
+        return [one for condition in reversed(covered) if (one := ConditionedFilter(pattern, condition)) != wide]
 
-    def _is_root(self, interest: Interest) -> bool:
+    def _is_root(self, interest: ConditionedFilter) -> bool:
         return interest in self.roots and interest not in self._leaving
 
-    def _hang(self, interest: Interest, under: Interest) -> None:
+    def _hang(self, interest: ConditionedFilter, under: ConditionedFilter) -> None:
         self._parent[interest] = under
         self._under.setdefault(under, {})[interest] = None
 
-    def _hand_over(self, interest: Interest, parent: Interest) -> None:
+    def _hand_over(self, interest: ConditionedFilter, parent: ConditionedFilter) -> None:
         """What hangs under an interest hangs under its parent from now on: what covers the covering covers it too."""
         hanging = self._under[parent]
         for orphan in self._under.pop(interest, ()):
@@ -199,8 +199,8 @@ class InterestSet:
         if not hanging:
             del self._under[parent]
 
-    def _ungroup(self, interest: Interest) -> None:
-        """Nobody is to hang under this root any more."""
+    def _ungroup(self, interest: ConditionedFilter) -> None:
+        """Nothing is to hang under this root any more."""
         group = self._groups[interest.filter]
         group.remove(interest.condition)
         if not group.boxes:
@@ -208,6 +208,6 @@ class InterestSet:
             self._filters.remove(interest.filter)
 
 
-def _plain(interest: Interest) -> Interest:
+def _plain(interest: ConditionedFilter) -> ConditionedFilter:
     pattern = canonical(interest.filter)
-    return interest if pattern is interest.filter else Interest(pattern, interest.condition)
+    return interest if pattern is interest.filter else ConditionedFilter(pattern, interest.condition)

@@ -1,0 +1,102 @@
+"""Ways for services: what those that attend are told of neighbours, next hops and costs, and when it changes.
+
+In:    services that attend; a settled map; neighbours that come and go.
+Out:   words on their pipes: the ways, whenever they differ from those told last.
+State: who attends, and what was told last.
+Not here: how ways are found (routing/map.py), frames between services (service_hops.py).
+"""
+
+from __future__ import annotations
+
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routing.map import Paths
+from heliograph.broker.routing.view import View
+from heliograph.wire.frames import service
+from heliograph.wire.ways import LinkedBroker, WaysHere, Word, encode
+
+BROKER_NAME = b"broker"
+
+
+class ServiceWays:
+    """Tells services where everything is."""
+
+    def __init__(self, view: View, links: Links) -> None:
+        self._view = view
+        self._links = links
+        self._attending: dict[Link, None] = {}
+        self._told: WaysHere | None = None
+
+    def attend(self, pipe: Link) -> None:
+        """A service wants to hear of neighbours and ways from now on: first what they are now."""
+        self._attending[pipe] = None
+        self._told = self._now()
+        self._tell(pipe, Word(ways=self._told))
+
+    def attends(self, pipe: Link) -> bool:
+        """True if this service takes frames of neighbours."""
+        return pipe in self._attending
+
+    def leave(self, pipe: Link) -> None:
+        """A service is gone."""
+        self._attending.pop(pipe, None)
+
+    def look(self) -> None:
+        """Something may have changed: tell it."""
+        if not self._attending:
+            return
+        ways = self._now()
+        if ways == self._told:
+            return
+        self._told = ways
+        for pipe in self._attending:
+            self._tell(pipe, Word(ways=ways))
+
+    def ended(self, pipe: Link, asker: int) -> None:
+        """The link of somebody who asked this service has ended."""
+        if pipe in self._attending:
+            self._tell(pipe, Word(ended=asker))
+
+    def _tell(self, pipe: Link, word: Word) -> None:
+        self._links.put(pipe, service(BROKER_NAME, encode(word), 0))
+
+    def _now(self) -> WaysHere:
+        me, paths = self._view.map.me, self._view.paths
+        neighbours = [
+            LinkedBroker(each.link.id, each.broker, each.name, each.cluster, each.incarnation, each.told_cost)
+            for each in self._view.neighbours.values()
+        ]
+        return WaysHere(
+            me.broker,
+            me.name,
+            me.cluster,
+            me.slot,
+            me.incarnation,
+            neighbours,
+            self._members(paths),
+            self._clusters(paths),
+        )
+
+    def _link(self, step: int | None) -> int | None:
+        """The link to a neighbour; None while it is gone and the ways through it are not yet forgotten."""
+        neighbour = self._view.neighbours.get(step) if step is not None else None
+        return None if neighbour is None else neighbour.link.id
+
+    def _members(self, paths: Paths) -> list[tuple[int, int, int, int]]:
+        found = []
+        for slot, broker in sorted(paths.members.items()):
+            link = self._link(paths.steps.get(broker))
+            if link is not None:
+                found.append((slot, broker, link, paths.costs[broker]))
+        return found
+
+    def _clusters(self, paths: Paths) -> list[tuple[str, int, int]]:
+        """The nearest part of each other cluster."""
+        nearest: dict[str, tuple[int, int]] = {}
+        for gateway in paths.parts.values():
+            link = self._link(paths.steps.get(gateway))
+            record = self._view.map.gateways.get(gateway)
+            if link is not None and record is not None and record.cluster != self._view.map.me.cluster:
+                cost = paths.costs[gateway]
+                if record.cluster not in nearest or cost < nearest[record.cluster][0]:
+                    nearest[record.cluster] = (cost, link)
+        return [(cluster, link, cost) for cluster, (cost, link) in sorted(nearest.items())]
