@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heliograph.cli import discover_topic
 from heliograph.cli.config import Chosen
 from heliograph.cli.connection import run, search_options
 from heliograph.cli.shape import FAILED, examples, group, say
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
     from heliograph.discovery.brokers.result import Finding, SearchResult
     from heliograph.trust.keyring import Keyring
 
-app = group("Find brokers.")
+app = group("Find brokers and topics.")
+discover_topic.register(app)
 
 COLUMNS = ("broker", "network", "round_trip_ms", "estimate_ms", "cpu", "memory", "clients", "links", "score", "verdict")
 
 
 @app.callback()
 def _group() -> None:
-    """Find brokers."""
+    """Find brokers and topics."""
 
 
 @app.command(

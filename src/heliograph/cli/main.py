@@ -28,7 +28,9 @@ from heliograph.cli import (
     simulate,
     store,
     subscribe,
+    tdn,
     token,
+    topic,
     version,
 )
 from heliograph.cli.demo import command as demo
@@ -63,7 +65,9 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
 app.add_typer(store.app, name="store")
+app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
+app.add_typer(topic.app, name="topic")
 publish.register(app)
 subscribe.register(app)
 replay.register(app)

@@ -178,6 +178,9 @@ class Running:
         for machine, vault in self._node.vaults.items():
             if await self.driver.open_vault(machine, vault) is not None:
                 return False  # the log has a line that says why
+        for machine, repository in self._node.repositories.items():
+            if await self.driver.open_repository(machine, repository) is not None:
+                return False
         try:
             for listener in (*listeners, *self._node.service_listeners):
                 self.addresses[listener.name] = await self.driver.listen(self._node.listeners[listener.name], listener)
