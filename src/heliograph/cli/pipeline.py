@@ -16,7 +16,7 @@ from heliograph.cli.shape import FAILED, examples, group
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")]
 
-app = group("Archive and analyse what flows through the network, on Spark.")
+app = group("Archive and analyse what flowed, on Spark.")
 
 
 @app.command(

@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     )(c.with_connection(_request))
     app.command(
         name="reply",
-        help="Answer requests on a topic, one after the other, until Ctrl-C.",
+        help="Answer requests on a topic, until Ctrl-C.",
         epilog=examples(
             "heliograph reply services/time --command date",
             "heliograph reply services/count --command 'wc -c' --group counters",
