@@ -29,6 +29,7 @@ from heliograph.cli import (
     tdn,
     token,
     topic,
+    topic_rights,
     version,
 )
 from heliograph.cli.demo import command as demo
@@ -64,6 +65,7 @@ app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
 app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
+topic_rights.register(topic.app)
 app.add_typer(topic.app, name="topic")
 publish.register(app)
 subscribe.register(app)

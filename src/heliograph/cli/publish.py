@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heliograph.cli import connection as c
 from heliograph.cli.shape import examples
+from heliograph.cli.topic_rights import GrantFiles, show_rights
 from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def _publish(
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Publish the payload this many times.")] = 1,
     hold: Annotated[bool, typer.Option("--hold", help="Be ready to wait for slow consumers.")] = False,
+    grant: GrantFiles = None,
 ) -> None:
     from heliograph.cli.payload import check_topic
     from heliograph.cli.payload import header as parse_header
@@ -75,11 +78,20 @@ def _publish(
         batches = _json_lines(topic, headers)
     else:
         batches = _lines(topic, headers)
-    c.run(_work(there, batches, hold=hold, as_json=as_json))
+    c.run(_work(there, batches, topic, grant, hold=hold, as_json=as_json))
 
 
-async def _work(there: c.Connection, batches: AsyncIterator[Batch], *, hold: bool, as_json: bool) -> None:
+async def _work(
+    there: c.Connection,
+    batches: AsyncIterator[Batch],
+    topic: str,
+    grants: list[Path] | None,
+    *,
+    hold: bool,
+    as_json: bool,
+) -> None:
     async with c.connected(there, name="heliograph publish", hold=hold) as client:
+        await show_rights(client, [topic], grants)
         count = 0
         try:
             async for batch in batches:
