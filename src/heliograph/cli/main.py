@@ -31,6 +31,7 @@ from heliograph.cli import (
     tdn,
     token,
     topic,
+    topic_rights,
     version,
 )
 from heliograph.cli.demo import command as demo
@@ -67,6 +68,7 @@ app.add_typer(bdn.app, name="bdn")
 app.add_typer(store.app, name="store")
 app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
+topic_rights.register(topic.app)
 app.add_typer(topic.app, name="topic")
 publish.register(app)
 subscribe.register(app)

@@ -25,6 +25,7 @@ from heliograph.config.keyring_files import load_keyring
 from heliograph.config.load import Settings
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
+from heliograph.discovery.topics.config import RightsConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.beside import in_numbers, joining, named
@@ -84,11 +85,17 @@ async def run_broker(
         broker,
         seed=secrets.randbits(64),
         incarnation=time_ns() // 1_000_000,
-        services=in_numbers(settings.wanted),
+        services=in_numbers(_possible(settings, certificates)),
         keyring=certificates.keyring,
     )
     running = Running(node, log, settings, certificates, token, load_settings)
     return await run(running, broker.listeners, ready)
+
+
+def _possible(settings: Settings, certificates: Certificates) -> list[Any]:
+    """The services that are wanted. Without certificates there are no grants to check."""
+    has_keys = certificates.keyring is not None
+    return [config for config in settings.wanted if has_keys or not isinstance(config, RightsConfig)]
 
 
 async def run_alone(

@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from heliograph.discovery.topics.bundle import TEXT_MAX, GrantBundle, encode_bundle
 from heliograph.discovery.topics.creation import DirectoryRoll, OwnTopic, Renewal, TopicCreation, TopicWithdrawal
+from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey
 from heliograph.discovery.topics.finder import FoundTopic, SearchSummary, TopicFinder
-from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis
+from heliograph.discovery.topics.grants import Revocation, TopicGrant, read_grant, sign_grant, sign_revocation
+from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, decode_advertisement
 from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC, Advertise, TopicQuery, decode_body, unpack
 from heliograph.discovery.topics.owners import OwnTopics
+from heliograph.discovery.topics.rights import POSSESSION_DOMAIN, possession_payload
 from heliograph.discovery.topics.statements import Statements
-from heliograph.errors import HeliographError, ProtocolError, RefusedError, UsageError
+from heliograph.errors import HeliographError, ProtocolError, Reason, RefusedError, UsageError
 from heliograph.model.publication import Publication
 from heliograph.repository import Scalar
 from heliograph.trust import envelope
@@ -40,6 +46,11 @@ class TopicClient(Protocol):
     @property
     def entity(self) -> str:
         """Who we are to the broker."""
+        ...
+
+    @property
+    def inbox(self) -> str:
+        """Where answers find us."""
         ...
 
     async def publish(self, topic: str, payload: bytes) -> None:
@@ -104,6 +115,15 @@ class TopicDesk:
         if self._own is None:
             self._own = OwnTopics(self.statements)
         return self._own
+
+    @property
+    def session(self) -> str:
+        """How the broker knows our session: the last level of its inbox."""
+        return self._client.inbox.rpartition("/")[2]
+
+    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask a service of the broker."""
+        return await self._client.ask(service, body)
 
     async def converse(self, conversation: TopicConversation) -> Any:
         """Run a conversation to its end: its result, or its error."""
@@ -296,6 +316,104 @@ class TopicCalls:
         except ProtocolError as error:
             raise RefusedError(error.reason, error.detail) from None
 
+    # -- rights ---------------------------------------------------------------------------------------------------
+
+    def grant_topic(
+        self,
+        topic: OwnTopic | FoundTopic,
+        holder: str,
+        *,
+        publish: bool = False,
+        subscribe: bool = False,
+        discover: bool = True,
+        delegate: bool = False,
+        lifetime: float = 86_400.0,
+        using: GrantBundle | None = None,
+        key: TopicKey | None = None,
+        certificate: bytes = b"",
+    ) -> GrantBundle:
+        """A right for another entity, to be handed to it: it is worth nothing without that entity's key.
+
+        Of a topic that is not ours, ``using`` is the grant that lets us delegate. Of an encrypted topic, ``key`` goes
+        along, sealed for the holder whose PEM ``certificate`` is given.
+        """
+        keyring = self._desk.statements.keyring
+        now_ms = time_ns() // 1_000_000
+        grant = TopicGrant(
+            secrets.token_bytes(16),
+            topic.advertisement.id,
+            holder,
+            now_ms - 60_000,
+            min(now_ms + _ms(lifetime), topic.advertisement.expires_ms),
+            publish,
+            subscribe,
+            discover,
+            delegate,
+            sha256(using.grants[-1]).digest() if using is not None and using.grants else b"",
+        )
+        assert keyring.own is not None
+        if using is None:
+            chains, advertise = _shown(topic)
+            using = GrantBundle(advertise, list(chains))
+        sealed, epoch = b"", 0
+        if key is not None:
+            holder_there = keyring.learn(chain_of(certificate), time_ns())
+            sealed, epoch = keyring.seal(holder_there, KEY_DOMAIN, key.key, topic.advertisement.id), key.epoch
+        grants = [*using.grants, sign_grant(keyring, grant)]
+        return GrantBundle(
+            using.advertise, list(dict.fromkeys([*using.chains, keyring.own.chain])), grants, epoch, sealed
+        )
+
+    async def use_topic(self, bundle: GrantBundle | OwnTopic | FoundTopic) -> dict[str, Any]:
+        """Show the broker our right to a topic: a grant, or that it is our own. RefusedError if it is worth nothing."""
+        if isinstance(bundle, OwnTopic | FoundTopic):
+            chains, advertise = _shown(bundle)
+            bundle = GrantBundle(advertise, list(chains))
+        text = encode_bundle(bundle)
+        if len(text) > TEXT_MAX:
+            raise UsageError("the descriptors of this topic are too long to be shown to a broker")
+        answer = await self._desk.ask("rights", {"do": "present", "bundle": text})
+        if "challenge" in answer:
+            keyring = self._desk.statements.keyring
+            payload = possession_payload(answer["challenge"], answer["broker"], self._desk.session)
+            proof = b64encode(keyring.sign(POSSESSION_DOMAIN, payload)).decode()
+            own = keyring.own
+            assert own is not None
+            shown = GrantBundle(
+                bundle.advertise,
+                list(dict.fromkeys([*bundle.chains, own.chain])),
+                bundle.grants,
+                bundle.epoch,
+                bundle.key,
+            )
+            answer = await self._desk.ask("rights", {"do": "present", "bundle": encode_bundle(shown), "proof": proof})
+        return answer
+
+    async def revoke_grants(self, *bundles: GrantBundle) -> None:
+        """Take grants back that we signed, or that are for a topic of ours. It spreads to every broker."""
+        keyring = self._desk.statements.keyring
+        assert keyring.own is not None
+        wall_ns = time_ns()
+        for bundle in bundles:
+            keyring_learned = [keyring.learn(chain, wall_ns) for chain in bundle.chains]
+            assert keyring_learned
+            grant, _, _ = read_grant(keyring, bundle.grants[-1], wall_ns)
+            now_ms = wall_ns // 1_000_000
+            said = Revocation(secrets.token_bytes(16), grant.topic, [grant.id], now_ms, grant.expires_ms)
+            statement = b64encode(sign_revocation(keyring, said)).decode()
+            chain = b64encode(keyring.own.chain).decode()
+            await self._desk.ask("rights", {"do": "revoke", "statement": statement, "chains": [chain]})
+
+    def topic_key(self, bundle: GrantBundle) -> TopicKey:
+        """The key of an encrypted topic that came with a grant; RefusedError if it was sealed for others."""
+        try:
+            advertise = decode_body(Advertise, envelope.decode(bundle.advertise).payload)
+            advertisement = decode_advertisement(envelope.decode(advertise.advertisement).payload)
+            key = self._desk.statements.keyring.open(KEY_DOMAIN, bundle.key, advertisement.id)
+        except ProtocolError as error:
+            raise RefusedError(Reason.TOPIC_KEY_MISSING, error.detail) from None
+        return TopicKey(bundle.epoch, key)
+
     async def _search(
         self, text: str, language: str, watch: bool, summary: list[SearchSummary] | None, options: dict[str, Any]
     ) -> AsyncIterator[FoundTopic]:
@@ -311,6 +429,7 @@ class TopicCalls:
             watch=watch,
             timeout_ms=_ms(options.pop("timeout", 5.0)),
             owners=not directories,
+            grants=tuple(encode_bundle(one).encode() for one in options.pop("grants", ())),
         )
         if options:
             raise UsageError(f"discover_topics does not know {', '.join(options)}")
@@ -378,12 +497,23 @@ def desk_entity(desk: TopicDesk) -> str:
 
 def _parts(topic: OwnTopic | FoundTopic) -> tuple[tuple[bytes, ...], bytes]:
     """The chains and the directory's envelope of an advertisement."""
-    if isinstance(topic, OwnTopic):
-        message = unpack(topic.record)
-        chains, record = message.chains, message.body
-    else:
-        chains, record = topic.chains, topic.record
+    chains, record = _shown(topic)
     return tuple(chains), decode_body(Advertise, envelope.decode(record).payload).advertisement
+
+
+def _shown(topic: OwnTopic | FoundTopic) -> tuple[tuple[bytes, ...], bytes]:
+    """The chains and the creator's envelope of an advertisement."""
+    if isinstance(topic, FoundTopic):
+        return topic.chains, topic.record
+    message = unpack(topic.record)
+    return message.chains, message.body
+
+
+def chain_of(pem: bytes) -> bytes:
+    """The chain in a PEM file of certificates."""
+    from heliograph.trust.chains import encode_chain, load_pem
+
+    return encode_chain(load_pem(pem))
 
 
 def _ms(seconds: float) -> int:

@@ -49,6 +49,29 @@ class Begin:
     make: Callable[[Statements, bytes], TopicConversation]
 
 
+@dataclass(frozen=True, slots=True)
+class AskService:
+    """Told to a party: ask a service of the broker. Its answers are in ``answers``; a refusal is None."""
+
+    service: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Told to a party: publish this."""
+
+    topic: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Told to a party: subscribe to this. What comes is in ``heard``."""
+
+    filter: str
+
+
 class TopicParty:
     """A machine (machine.py): one entity."""
 
@@ -64,7 +87,8 @@ class TopicParty:
         self._links = 0
         self._own = OwnTopics(self.statements)
         self.conversations: list[TopicConversation] = []
-        self._waiting: list[TopicConversation] = []
+        self.answers: list[Any] = []
+        self.heard: list[bytes] = []
 
     def clock(self, wall_ns: int, now: Instant) -> None:
         """The first reading is the start."""
@@ -106,7 +130,18 @@ class TopicParty:
             self._outbox.dial(self._dial)
 
     def tell(self, command: Any, now: Instant) -> None:
-        """Begin."""
+        """Begin, AskService, Say or Hear."""
+        session = self._session
+        if isinstance(command, AskService | Say | Hear):
+            if session is None:
+                return  # there is no broker: it is lost
+            if isinstance(command, AskService):
+                session.ask(command.service.encode(), command.body, lambda answer, now: self.answers.append(answer))
+            elif isinstance(command, Say):
+                session.publish(command.topic.encode(), command.payload)
+            else:
+                session.subscribe(command.filter.encode(), lambda heard, now: self.heard.append(heard.payload))
+            return
         if not isinstance(command, Begin):
             raise UsageError(f"a party does not know the command {command!r}")
         seed = sha256(self._seed + len(self.conversations).to_bytes(4, "little")).digest()
@@ -166,6 +201,11 @@ class TopicParty:
     def take(self) -> Effects:
         """What is wanted since the last take."""
         return self._outbox.empty(self._timers.next())
+
+    @property
+    def refused(self) -> list[str]:
+        """What the broker refused on this link."""
+        return [] if self._session is None else self._session.refused
 
     def report(self, question: str) -> Any:
         """How its conversations stand."""

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any
 
 from heliograph.broker.config import DEFAULT_PORT, AccessConfig, BrokerConfig, LinkConfig, ListenerConfig, NetworkConfig
-from heliograph.discovery.topics.config import TopicDirectoryConfig
+from heliograph.discovery.topics.config import RightsConfig, TopicDirectoryConfig
 from heliograph.discovery.topics.creation import TopicCreation
 from heliograph.discovery.topics.exchange import TopicConversation
 from heliograph.discovery.topics.finder import TopicFinder
@@ -120,7 +120,7 @@ class TopicStage:
         self.world.start(host)
 
     def services(self) -> list[Any]:
-        return []
+        return [RightsConfig()]
 
     def add_directory(self, name: str, config: TopicDirectoryConfig, broker: str) -> Host:
         from dataclasses import replace

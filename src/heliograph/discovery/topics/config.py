@@ -20,6 +20,17 @@ _TEXTS = "texts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RightsConfig:
+    """The service that checks grants to created topics. Brokers without tls.authority do without it."""
+
+    enabled: bool = setting(True, "let owners of topics grant rights at this broker", reloads=False)
+
+    def problems(self, path: str = "rights") -> list[Problem]:
+        """Everything wrong with it."""
+        return check(self, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDirectoryConfig:
     """A topic directory (TDN), in a process of its own (`heliograph tdn run`) or in a broker's.
 

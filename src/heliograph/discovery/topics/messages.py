@@ -30,7 +30,7 @@ VERSION = 1
 MESSAGE_BYTES_MAX = 1 << 20
 CHAINS_MAX = 255  # of a page of topics: two for each, and the sender's
 ITEMS_MAX = 1_024
-GRANTS_MAX = 16
+GRANTS_MAX = 8
 
 DIRECTORIES_TOPIC = "Services/Discovery/TopicDiscoveryNode"  # to all directories, or with /<TDN-ID> to one
 TOPICS_TOPIC = "Services/Discovery/Topics"

@@ -1,7 +1,7 @@
-"""The topic directory as a node knows it.
+"""The topic directory and the service "rights" as a node knows them.
 
 In:    its settings.
-Out:   TOPIC_DIRECTORY_SERVICE, for the list of node.py.
+Out:   TOPIC_DIRECTORY_SERVICE and RIGHTS_SERVICE, for the list of node.py.
 State: none.
 Not here: its machine (directory.py), rights of links (rights.py).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heliograph.broker.config import BrokerConfig, ListenerConfig
-from heliograph.discovery.topics.config import TDN, TopicDirectoryConfig
+from heliograph.discovery.topics.config import TDN, RightsConfig, TopicDirectoryConfig
 from heliograph.machine import Machine
 from heliograph.model.hosts import is_loopback
 from heliograph.model.settings import Problem
@@ -72,4 +72,24 @@ class TopicDirectoryService(Service[TopicDirectoryConfig]):
         return f"topic directory: topics in {config.place}, questions on {config.host}:{config.port} ({reach})"
 
 
+class RightsService(Service[RightsConfig]):
+    """Every broker has it that can check certificates."""
+
+    name = "rights"
+    config = RightsConfig
+
+    def is_wanted(self, config: RightsConfig) -> bool:
+        """As its switch says."""
+        return config.enabled
+
+    def build(self, config: RightsConfig, around: Surroundings) -> Machine:
+        """With the authorities of its broker."""
+        from heliograph.discovery.topics.rights import RightsKeeper
+
+        assert around.keyring is not None
+        assert around.broker is not None
+        return RightsKeeper(around.broker.name, seed=around.seed, keyring=around.keyring)
+
+
+RIGHTS_SERVICE = RightsService()
 TOPIC_DIRECTORY_SERVICE = TopicDirectoryService()

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.topics import messages
+from heliograph.discovery.topics.bundle import decode_bundle
 from heliograph.discovery.topics.config import TopicDirectoryConfig
+from heliograph.discovery.topics.grants import right_of
 from heliograph.discovery.topics.messages import FoundItem, FoundPage, Search, TopicBody
 from heliograph.discovery.topics.queries import question_of
 from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
@@ -122,7 +124,18 @@ class TopicSearches:
 
     def _granted(self, search: Search, said: Statement, wall_ns: int) -> tuple[bytes, ...]:
         """The topics that grants let the asker discover; a grant that is not valid counts for nothing."""
-        return ()
+        found = []
+        for text in search.grants:
+            try:
+                bundle = decode_bundle(text.decode("ascii", "replace"))
+                self._statements.learn(bundle.chains[:4], wall_ns)
+                advertisement, _, _ = self._statements.read_advertise(bundle.advertise, wall_ns)
+                right = right_of(self._statements.keyring, advertisement, bundle.grants, wall_ns)
+            except ProtocolError:
+                continue
+            if right.discover and right.holder == said.entity:
+                found.append(advertisement.id)
+        return tuple(found)
 
     def _next(self, under_way: UnderWay, after: int) -> None:
         job = AskTopics(under_way.question, after, max(1, under_way.left))
