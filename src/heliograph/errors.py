@@ -1,9 +1,9 @@
-"""Errors: who is at fault, and the reasons that a peer, a log line and a counter share.
+"""Errors: the party at fault, and the reasons that a peer, a log line and a counter share.
 
 In:    nothing.
 Out:   Reason (one enum for wire, log and counter) and the exceptions.
 State: none.
-Not here: what is done about an error (the room that meets it decides).
+Not here: what is done about an error (the part that meets it decides).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Reason(IntEnum):
     RIGHTS_OVER_LIMIT = 348
     SEARCH_OVER_BUDGET = 349
 
-    # 4xx: the life of a link or a node.
+    # 4xx: how a link or a node starts and ends.
     GOODBYE = 400
     CLOSED = 401
     RESET = 402
@@ -105,7 +105,7 @@ class Reason(IntEnum):
     ADDRESS_IN_USE = 409
     OVERLOADED = 420
 
-    # 5xx: this node cannot do it, whoever asks.
+    # 5xx: this node cannot do it for any peer.
     SERVICE_UNKNOWN = 500
     SERVICE_GONE = 501
     VAULT_MISSING = 502
@@ -216,11 +216,11 @@ class ConfigError(HeliographError):
 
 
 class UnreadableError(UsageError, ConfigError):
-    """A file that somebody named is not there, or cannot be read."""
+    """A file that was named is not there, or cannot be read."""
 
 
 class RefusedError(HeliographError):
-    """The broker said no; ``reason`` says why and the text says what to do."""
+    """The broker refused; ``reason`` says why and the text says what to do."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason.word}: {detail}" if detail else reason.word)
@@ -229,7 +229,7 @@ class RefusedError(HeliographError):
 
 
 class NoRespondersError(RefusedError):
-    """Nobody was there to answer a request; it was told at once, without waiting for a time-out."""
+    """No subscriber was there to answer a request; reported at once, without waiting for a time-out."""
 
 
 class NotConnectedError(HeliographError):

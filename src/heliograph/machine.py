@@ -50,7 +50,7 @@ from heliograph.notes import Note
 from heliograph.vault import Change, Query, check_changes, check_query
 
 LinkId = int
-"""A link's number in its driver; never reused while the process lives."""
+"""A link's number in its driver; never reused in one process."""
 Instant = int
 """Monotonic nanoseconds of one node."""
 Ticket = int
@@ -61,7 +61,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a link, as far as the driver knows."""
+    """The party at the other end of a link, as far as the driver knows."""
 
     transport: str  # "tcp", "tls" or "pipe"
     address: str  # "127.0.0.1:50312"; for a pipe, the name of the machine at the other end
@@ -77,12 +77,12 @@ class Dial:
     host: str
     port: int
     secure: bool = False  # TLS with the driver's client settings
-    server_name: str | None = None  # whose certificate to expect, where it differs from ``host``
+    server_name: str | None = None  # the name in the expected certificate, if it is not ``host``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
-    """A datagram socket that a machine is to have. As it stands here, nobody outside this computer can reach it."""
+    """A datagram socket that a machine is to have. By default it can be reached from this computer only."""
 
     name: SocketName  # one machine's sockets have different names
     host: str = "127.0.0.1"
@@ -137,7 +137,7 @@ class Effects:
 
     writes: Sequence[tuple[LinkId, list[bytes]]] = ()  # per link, in order: one vectored write each
     holds: Sequence[tuple[LinkId, bool]] = ()  # stop / resume reading a client link
-    datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()  # from which socket, to whom (or to which group)
+    datagrams: Sequence[tuple[SocketName, Address, bytes]] = ()  # from which socket, to which address or group
     dials: Sequence[tuple[Ticket, Dial]] = ()
     hangups: Sequence[tuple[LinkId, Reason]] = ()  # after the writes, which are flushed for at most 1 s
     commits: Sequence[tuple[Ticket, Sequence[Change]]] = ()  # each atomic; they finish in order

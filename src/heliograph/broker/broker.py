@@ -1,15 +1,15 @@
-"""The broker: the front door. It is a list of parts, and says which part an input is for.
+"""The broker: a list of parts, and which part takes which input.
 
 In:    everything in machine.py.
 Out:   everything in machine.py.
 State: the settings; each part has its own.
-Not here: the parts: reading (bytes to frames), sessions (handshake, life), subscriptions (who wants what), links
+Not here: the parts: reading (bytes to frames), sessions (handshake, keep-alive), subscriptions (the table), links
           (writing, pressure), publications (off the fast path), timing (network time), routing/ (other brokers),
           arrivals (from other brokers), requests (services), orders (reports), access, credentials.
 
-What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is
-lost, which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker,
-which passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``,
+What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is lost,
+which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker, which
+passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``,
 ``_others``.
 """
 
@@ -35,6 +35,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.steps import Steps
+from heliograph.broker.stored import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
@@ -119,7 +120,10 @@ class Broker:
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
         observations = self._observations = Observations()
-        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us)
+        stored = StoredFrames(links, sessions, routing)
+        arrivals = Arrivals(
+            links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
+        )
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
         answers = ServiceAnswers(links)
         pipes = self._pipes = ServicePipes()
@@ -156,6 +160,7 @@ class Broker:
             Kind.SUBSCRIBE: subscriptions.subscribe,
             Kind.UNSUBSCRIBE: subscriptions.unsubscribe,
             Kind.SERVICE: self._requests.receive,
+            Kind.STORED: stored.receive,
             Kind.LINK: peering.receive_link,
             Kind.LINKED: peering.receive_linked,
             Kind.PROOF: peering.receive_proof,
@@ -224,7 +229,7 @@ class Broker:
             self._links.press(pressing, pressed, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """Bytes of a link's stream. A peer that breaks the rules loses its link, and nobody else notices."""
+        """Bytes of a link's stream. A peer that breaks the rules loses its link; no other link is affected."""
         from_link = self._find_link(link)
         if from_link is None or from_link.state == GONE:
             return
@@ -246,11 +251,11 @@ class Broker:
         self._peering.lose(link, self._now)
 
     def _forget(self, pattern: bytes) -> None:
-        """Somebody elsewhere wants this filter from now on, or no longer."""
+        """A remote interest in this filter came or went."""
         self._subscriptions.forget(pattern)
 
     def _forget_all(self) -> None:
-        """The ways changed: routes that were worked out before lead elsewhere, also those of reads that wait."""
+        """The paths changed: routes that were computed before lead elsewhere, also those of reads that wait."""
         self._subscriptions.forget_all()
         self._parcels.forget_ways()
         self._reading.forget_ways()
@@ -284,7 +289,7 @@ class Broker:
         self._ways.look()
 
     def _settled(self) -> None:
-        """The ways of the newest map are in force."""
+        """The paths of the newest map are in force."""
         self._ways.look()
 
     def _neighbour_pong(self, link: Port, frame: Frame, now: Instant) -> None:
@@ -311,7 +316,7 @@ class Broker:
             self._prove(ticket, None, now)
 
     def _prove(self, ticket: Ticket, right: bool | None, now: Instant) -> None:
-        """Who was welcomed by that may have said more meanwhile."""
+        """A peer that was welcomed by that may have sent more meanwhile."""
         welcomed = self._sessions.proven(ticket, right, now)
         if welcomed is not None:
             self._reading.resume(welcomed, now)
@@ -348,7 +353,7 @@ class Broker:
             raise UsageError(f"a broker does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says. The first word of it is also the broker's start."""
+        """The wall clock's time. The first time also counts as the broker's start."""
         self._now = now
         if self._timing.ahead_ns is None:
             self._peering.start(now)

@@ -3,7 +3,7 @@
 In:    requests to "broker" on a pipe; the outcome of reloading settings.
 Out:   answers on the pipe; drain, reload, links added and removed; reports in plain values.
 State: reloads under way.
-Not here: who may ask (access.py, before a service passes it on), the services (services/).
+Not here: access rights (access.py, before a service passes a request on), the services (services/).
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class Orders:
         }
 
     def _name_of(self, reference: str | None) -> str | None:
-        """The broker whose clock it is, by its name if the map has it."""
+        """The broker whose clock is the reference, by its name if the map has it."""
         if reference is None or reference == "UTC":
             return reference
         broker, known = int(reference, 16), self._routing.view.map

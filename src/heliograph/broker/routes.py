@@ -1,15 +1,15 @@
 """Routes: from a topic to the links that get it, remembered per access profile.
 
-In:    topics, and word of every subscription that comes or goes.
-Out:   Route: who gets a run.
+In:    topics, and calls for every subscription that comes or goes.
+Out:   Route: the sinks of a run.
 State: per profile a bounded cache topic → Route, and which topics are in it, so that a change touches only what it
        concerns.
 Not here: finding subscriptions (matching/topics.py), queues and writes (broker/links.py).
 
-The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A
-subscription that comes or goes changes the routes of the topics that its filter matches, in place where that is simple,
-and no others; with 100,000 topics in use and 100 changes a second, forgetting everything would resolve every
-publication anew.
+The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A subscription
+that comes or goes changes the routes of the topics that its filter matches, in place where that is simple, and no
+others; with 100,000 topics in use and 100 changes a second, forgetting everything would mean to resolve every
+publication again.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Share:
         self.id = id
         self.members = members  # here
         self.elsewhere = elsewhere  # brokers and clusters that have members, nearest first
-        self.turns = turns  # whose turn it is, per share; it outlives cached routes
+        self.turns = turns  # the member whose turn it is, per share; outlives cached routes
 
     def member(self, publisher: Port) -> Sink | None:
-        """The member here whose turn it is: not one that is slow while another is not, not the publisher itself."""
+        """The member here whose turn it is: not a slow one while another keeps up, and not the publisher itself."""
         members = self.members
         turn = self.turns.get(self.id, 0)
         slow: Sink | None = None
@@ -64,8 +64,8 @@ class Share:
 
 
 class Route:
-    """Who gets publications of one topic. ``only`` is the only sink where that is all there is to know; ``one`` is the
-    same where it does not matter who publishes. _native.c reads these two."""
+    """The sinks of publications of one topic. ``only`` is the only sink, if the route has nothing else; ``one`` is
+    the same if the publisher does not matter. _native.c reads these two."""
 
     __slots__ = ("content", "denied", "guard", "one", "only", "shares", "sinks")
 
@@ -87,7 +87,7 @@ class Route:
 
     @property
     def is_empty(self) -> bool:
-        """True if nobody is there to get it."""
+        """True if there is no sink."""
         return not self.sinks and not any(share.members or share.elsewhere for share in self.shares)
 
 
@@ -104,7 +104,7 @@ class PlainRoutes(dict[bytes, Route]):
         return self.resolve(topic)
 
     def some(self, count: int) -> list[bytes]:
-        """So many topics: those that have been here longest."""
+        """This many topics: the oldest in the cache."""
         return list(islice(self, count))
 
 
@@ -158,7 +158,7 @@ class RouteTable:
         return route
 
     def forget(self, pattern: bytes) -> None:
-        """Somebody's interest in this filter changed."""
+        """An interest in this filter came or went."""
         for topic in self._touched(pattern):
             self._drop(topic)
 

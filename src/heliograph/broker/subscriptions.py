@@ -1,4 +1,4 @@
-"""Subscriptions: the broker's table of who wants what, and the making of routes from it.
+"""Subscriptions: the broker's table of local subscriptions, and the making of routes from it.
 
 In:    SUBSCRIBE and UNSUBSCRIBE frames; topics that the route cache does not have.
 Out:   CONFIRMED and REFUSED; routes.
@@ -39,11 +39,13 @@ from heliograph.wire.frames import Frame, Kind, control
 from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
-BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
+BROKERS = Identity(
+    "brokers", (Role.BROKER, Role.ADMIN, Role.STORE)
+)  # what comes from a broker was allowed where it entered
 MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
 CHARACTERS_PER_STEP = 8  # of a condition that is read
 COVERED_PER_STEP = 256  # subscriptions that another one might cover
-TURNS_MAX = 65_536  # groups, of which some may be gone; who forgets whose turn it was begins with the first member
+TURNS_MAX = 65_536  # groups, of which some may be gone; when turns are forgotten, the first member is next
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
@@ -59,7 +61,7 @@ class SubscriptionEntry:
 
 
 class Subscriptions:
-    """Who wants what."""
+    """The table of local subscriptions."""
 
     def __init__(self, links: Links, routing: Routing, steps: Steps, outbox: Outbox, timers: Timers) -> None:
         self._links = links
@@ -203,11 +205,11 @@ class Subscriptions:
         return None if topic_fault(topic) else self.resolve(table, topic)
 
     def drop_table(self, table: RouteTable) -> None:
-        """Nobody uses this table any more."""
+        """No link uses this table any more."""
         del self._tables[table.profile]
 
     def resolve(self, table: RouteTable, topic: bytes) -> Route:
-        """Work out and remember who gets a valid topic, for publishers of this table's profile."""
+        """Compute and remember the route of a valid topic, for publishers of this table's profile."""
         routes_max = max(1, self._links.limits.routes_max // max(1, len(self._tables)))
         if not table.profile.may("publish", topic):
             return table.keep(topic, (), routes_max, denied=True)
@@ -252,7 +254,7 @@ class Subscriptions:
     def _recipients(
         self, table: RouteTable, topic: bytes, local: Sequence[SubscriptionEntry], remote: Sequence[RemoteInterest]
     ) -> tuple[tuple[Sink, ...], tuple[Share, ...]]:
-        """Who gets a topic, together with these who ask for more than the topic and have got it."""
+        """The sinks and shares of a topic, together with these conditional matches."""
         if len(self._turns) > TURNS_MAX:
             self._turns.clear()
         sinks, members = self._sinks(topic, local)
@@ -268,7 +270,7 @@ class Subscriptions:
     def _sinks(
         self, topic: bytes, local: Sequence[SubscriptionEntry]
     ) -> tuple[tuple[Sink, ...], dict[int, list[Sink]]]:
-        """Those here who get a topic, and the members here of the groups that share it."""
+        """The local sinks of a topic, and the local members of the groups that share it."""
         per_link: dict[Link, list[Subscription]] = {}
         members: dict[int, list[Sink]] = {}
         allowed: dict[RouteTable, bool] = {}
@@ -320,12 +322,12 @@ class Subscriptions:
             table.dismiss(subscription.filter, entry.link, numbers)
 
     def forget(self, pattern: bytes) -> None:
-        """Somebody's interest in this filter changed."""
+        """An interest in this filter came or went."""
         for table in self._every_table():
             table.forget(pattern)
 
     def forget_all(self) -> None:
-        """The rules or the ways changed: every route has to be worked out anew."""
+        """The rules or the paths changed: every route has to be computed again."""
         for table in self._every_table():
             table.clear()
 
@@ -392,7 +394,7 @@ class Subscriptions:
         ]
 
     def conditional(self, topic: bytes) -> list[SubscriptionEntry]:
-        """Those who want some publications of this topic, by their content."""
+        """The conditional subscriptions to this topic."""
         return [found for field in self._contents.fields(topic) for entry in field.entries for found in entry.values]
 
     @property

@@ -1,4 +1,4 @@
-"""The asyncio face of a client: publish, subscribe, request, flush, drain, close.
+"""The asyncio interface of a client: publish, subscribe, request, flush, drain, close.
 
 In:    calls of a program, on its event loop.
 Out:   commands for the session machine; futures settled by its outcomes.
@@ -278,7 +278,7 @@ class Client:
         return Subscribing(subscribe)
 
     async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask a service of the broker, such as "admin"; RefusedError if it says no."""
+        """Ask a service of the broker, such as "admin"; RefusedError if it refuses."""
         answer: dict[str, Any] = await self._calls.request(lambda request: commands.Ask(request, service, body))
         return answer
 

@@ -34,7 +34,7 @@ async def look_up(
             if found is not None:
                 missing.discard(name)
                 known[name] = found
-            elif name not in missing:  # said once, not every few seconds
+            elif name not in missing:  # logged once, not every few seconds
                 log.say("warning", f"discovery.directories: {name[0]} is not found; looking again later")
                 missing.add(name)
         driver.tell(DISCOVERY, DirectoriesFound(tuple(dict.fromkeys((*known_too, *known.values())))))

@@ -309,7 +309,7 @@ class VaultThread:
                 self._call(self._answer, [], self._lose(error), False)
 
     def _lose(self, error: VaultError) -> VaultFailed | None:
-        """After anything but a full disk the vault is opened anew; what to tell the machine."""
+        """After any failure but a full disk the vault is opened again. Returns what to tell the machine."""
         if error.reason in (Reason.VAULT_FULL, Reason.REQUESTS_OVER_LIMIT) or self._backend is None:
             return None
         self._backend.close()
@@ -320,4 +320,4 @@ class VaultThread:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            pass  # the loop was closed meanwhile: nobody waits for this
+            pass  # the loop was closed meanwhile: no machine waits for this

@@ -58,7 +58,7 @@ class Workers:
             thread.start()
 
     def end(self) -> None:
-        """Take no more jobs. One that is running is left alone; nobody hears of it."""
+        """Take no more jobs. A running one is left alone; its result is dropped."""
         self._ended = True
         for _ in self._threads:
             self._queue.put(None)
@@ -73,7 +73,7 @@ class Workers:
             try:
                 self._loop.call_soon_threadsafe(self._answer, *answer)
             except RuntimeError:
-                return  # the loop was closed meanwhile: nobody waits for this
+                return  # the loop was closed meanwhile: no machine waits for this
 
     def _answer(self, call: Callable[..., None], *arguments: Any) -> None:
         self._jobs -= 1

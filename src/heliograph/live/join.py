@@ -2,12 +2,12 @@
 
 In:    how to search; what the broker notes of its links.
 Out:   orders to the broker: links to keep, and to keep no longer; log lines.
-State: the links that were found, and who let us not in lately.
+State: the links that were found, and the brokers that refused us recently.
 Not here: the search (discovery/brokers/search.py), making and watching links (broker/routing/peering.py).
 Paper: [brokers] §1: the same search serves clients and brokers that join.
 
-Brokers that join at the same time may find each other in pairs. So a broker that has joined looks now and then for
-brokers of another island, and links to the nearest: the islands become one, whoever began.
+Brokers that join at the same time may find each other in pairs. So a broker that has joined looks at intervals for
+brokers of another island, and links to the nearest: the islands become one, whichever began.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Joining:
         self._linked = asyncio.Event()
         self._kept: list[LinkConfig] = []
         self._refused: dict[str, float] = {}  # broker -> until when
-        self._alone = False  # and said so
+        self._alone = False  # and logged it
 
     def heard(self, note: Note) -> None:
         """The broker noted something."""

@@ -324,7 +324,7 @@ class Driver:
 
     def start(self) -> None:
         """Join the pipes, say what time it is, and do what the machines want first."""
-        self.settling = True  # nobody acts before everybody is joined
+        self.settling = True  # no machine acts before all are joined
         for pipe in self._pipes:
             self._join(self.runners[pipe.broker], self.runners[pipe.service])
         self._tell_time()

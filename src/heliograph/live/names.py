@@ -6,7 +6,7 @@ State: none.
 Not here: the bytes of an SRV question and answer (discovery/brokers/srv.py).
 
 Nothing secret depends on these answers: a resolver that lies can lead a search to a rogue directory, which learns that
-somebody looks for a broker, and no more.
+a broker is looked for, and no more.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _in_numbers(text: str, seconds: float) -> str | None:
 
 
 async def in_number(address: Address, seconds: float | None = None) -> Address | None:
-    """The same address with a number for its host; None if nobody knows it, or not in time."""
+    """The same address with a number for its host; None if it cannot be resolved, or not in time."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(seconds):
@@ -129,4 +129,4 @@ class _Asked(asyncio.DatagramProtocol):
                 self._said.set_result(services)
 
     def error_received(self, exc: Exception) -> None:
-        """Nobody is there; another may be."""
+        """That server does not answer; another may."""

@@ -1,10 +1,10 @@
-"""A live node: opens its listeners, says so, and runs until a signal or its broker ends it.
+"""A live node: opens its listeners, logs that, and runs until a signal or its broker ends it.
 
 In:    settings; signals: TERM and INT stop, a second one exits at once, HUP reloads, USR2 drains.
 Out:   log lines (the first says what is open), the administrator's token file, an exit code.
 State: the driver of this process.
-Not here: effects (loop.py), which services there are (heliograph/node.py), what goes on beside them (beside.py),
-          settings (config/), options (cli/broker_run.py).
+Not here: effects (loop.py), which services there are (heliograph/node.py), what runs beside them (beside.py), settings
+          (config/), options (cli/broker_run.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Certificates:
         self.keyring = load_keyring(settings.tls)
 
     def renew(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the files anew, in a worker; new links get them. ConfigError before anything is changed."""
+        """Read the files again, in a worker; new links get them. ConfigError before anything is changed."""
         renewed = load_keyring(self._tls)
         if self.contexts is not None and self._files is not None:
             contexts(self._listeners, self._files)
@@ -283,7 +283,7 @@ class Running:
             self.driver.crash("node", error)
 
     def _leave_token(self) -> None:
-        """For tools of the user who runs this node. Without it the node serves all the same."""
+        """For tools of the user that runs this node. The node works without it too."""
         if self._token is None:
             return
         try:
@@ -329,7 +329,7 @@ class Running:
         self.driver.tell(BROKER, Drain())
 
     def _withdraw(self) -> None:
-        """Before the broker knows, so that what is said on topics still leaves."""
+        """Before the broker is told, so that publications of its services still leave."""
         for each in self._node.services:
             command = each.service.farewell()
             if command is not None:
@@ -386,7 +386,7 @@ class Running:
 
 
 def announced(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> list[str]:
-    """Where clients dial this node; what anybody can reach before what only this machine can."""
+    """Where clients dial this node; addresses that other machines can reach before those that only this machine can."""
     found = []
     for listener in sorted(listeners, key=lambda listener: listener.is_local):
         host, port = addresses[listener.name]
@@ -397,18 +397,18 @@ def announced(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Addre
 
 
 def outgoing_address(everywhere: str) -> str:
-    """The address of this machine from which it reaches others; empty if it reaches nobody. Nothing is sent."""
+    """The address from which this machine reaches others; empty if it reaches none. Nothing is sent."""
     ipv6 = ":" in everywhere
     with socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("2001:db8::1" if ipv6 else "192.0.2.1", 9))  # addresses that are nobody's, for examples
+            probe.connect(("2001:db8::1" if ipv6 else "192.0.2.1", 9))  # addresses reserved for examples
         except OSError:
             return ""
         return str(probe.getsockname()[0])
 
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
-    """The first line of the log: what is open to whom, and the switch that opens more."""
+    """The first line of the log: what is open and to whom, and the option that opens more."""
     texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"

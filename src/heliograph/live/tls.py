@@ -3,7 +3,7 @@
 In:    paths of certificate, key and authority files; what the ssl module raises.
 Out:   TlsContexts; Identity of a peer; a Reason and a text for people.
 State: none; a context that was made can be given new certificates for new links (``reload``).
-Not here: making certificates (trust/), who may do what (broker/access.py).
+Not here: making certificates (trust/), access rights (broker/access.py).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _PLAIN_TEXT = ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Where a party keeps what it shows and whom it trusts."""
+    """The files of a party: its certificate, its key, and the authority that it trusts."""
 
     certificate: Path | None = None  # PEM, the own one first, then the chain
     key: Path | None = None
-    authority: Path | None = None  # PEM; None: for a client the system's authorities, for a server nobody
+    authority: Path | None = None  # PEM; None: a client trusts the system's authorities, a server trusts none
     revoked: Path | None = None  # PEM revocation lists of the authority
 
     @classmethod
@@ -75,7 +75,7 @@ def server_context(files: TlsFiles, *, require_certificate: bool) -> ssl.SSLCont
     context.verify_mode = ssl.CERT_NONE
     if files.authority is not None:
         context.verify_mode = ssl.CERT_REQUIRED if require_certificate else ssl.CERT_OPTIONAL
-    context.num_tickets = 0  # links live long: nobody resumes
+    context.num_tickets = 0  # links are long: sessions are not resumed
     return context
 
 
@@ -99,7 +99,7 @@ def reload(contexts: TlsContexts, files: TlsFiles) -> None:
 
 
 def check_files(files: TlsFiles) -> list[str]:
-    """Everything wrong with the files, in words."""
+    """Everything wrong with the files, for people."""
     problems = []
     for what in ("certificate", "key", "authority", "revoked"):
         path: Path | None = getattr(files, what)
@@ -168,14 +168,14 @@ def _no_password() -> str:
 
 
 def peer_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
-    """Who a verified certificate names; None without one, or if it names no entity of ours."""
+    """The entity that a verified certificate names; None without one, or if it names no entity of ours."""
     if not certificate:  # an empty dict: shown, but not verified
         return None
     return identity_of(value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI")
 
 
 def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
-    """Our word for what a transport raised."""
+    """Our reason for what a transport raised."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _EXPIRED:
         return Reason.CERTIFICATE_EXPIRED
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _REVOKED:

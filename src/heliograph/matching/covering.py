@@ -1,19 +1,19 @@
-"""Interests reduced by covering: topic filters with conditions, and the smallest part of them that says as much.
+"""Interests reduced by covering: topic filters with conditions, and the smallest subset that accepts the same.
 
 In:    interests that come and go, each any number of times.
-Out:   InterestSet.roots: those that no other covers; each add, remove and go_on tells how they changed.
+Out:   InterestSet.roots: those that no other covers; each add, remove and go_on returns how they changed.
 State: the interests with their counts, the roots grouped by filter, which covered interest hangs under which, and what
        is still to be settled.
-Not here: the conditions of one filter (siblings.py), one against another (conditions.py), who tells whom
+Not here: the conditions of one filter (siblings.py), one against another (conditions.py), telling brokers
           (broker/routing/interests.py).
 Paper: [grid] §1.2; [resources] §3.2.
 
-What is covered hangs under one that covers it, and settles anew when that one goes. To find who covers whom, a trie
-finds the filters, and among the siblings of each filter indexes find the conditions.
+A covered interest hangs under one that covers it, and is settled again when that one goes. To find covering interests,
+a trie finds the filters, and among the siblings of each filter indexes find the conditions.
 
-One interest may cover thousands, so what follows from its coming and going is done in steps, by ``go_on``. Until all is
-done the roots say more than they must and never less: an interest that went stays a root until what it covered has
-settled, and those that a new root covers stay roots until they hang under it.
+One interest may cover thousands, so the consequences of its coming and going are computed in steps, by ``go_on``. Until
+all is done the roots accept more than they must and never less: an interest that went stays a root until what it
+covered has settled, and those that a new root covers stay roots until they hang under it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class InterestSet:
         return not self._leaving and not self._covering
 
     def coverer(self, interest: ConditionedFilter) -> ConditionedFilter | None:
-        """The root that stands for an interest of the set: itself, or the one that covers it."""
+        """The root that represents an interest of the set: itself, or the one that covers it."""
         interest = _plain(interest)
         if interest not in self._count:
             return None
@@ -113,7 +113,7 @@ class InterestSet:
         return [], [interest]
 
     def go_on(self, steps: int) -> Change:
-        """Draw so many of the consequences that wait; each is one interest that finds its place."""
+        """Do this many of the steps that wait; each settles one interest."""
         came: dict[ConditionedFilter, None] = {}
         went: dict[ConditionedFilter, None] = {}
         for _ in range(steps):
@@ -200,7 +200,7 @@ class InterestSet:
             del self._under[parent]
 
     def _ungroup(self, interest: ConditionedFilter) -> None:
-        """Nobody is to hang under this root any more."""
+        """Nothing is to hang under this root any more."""
         group = self._groups[interest.filter]
         group.remove(interest.condition)
         if not group.boxes:

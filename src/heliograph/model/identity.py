@@ -1,9 +1,9 @@
-"""Identities: who a peer has proven to be; and what a network may be called.
+"""Identities: the entity and roles that a peer has proven; and valid names of entities and networks.
 
 In:    what a transport or a credential proved.
-Out:   Identity and Role; whether a name will do.
+Out:   Identity and Role; whether a name is valid.
 State: none.
-Not here: proving it (broker/credentials.py, live/tls.py), what it may do (broker/access.py).
+Not here: proving it (broker/credentials.py, live/tls.py), access rights (broker/access.py).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Role(StrEnum):
     BROKER = "broker"
     ADMIN = "admin"
     DIRECTORY = "directory"
+    STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)

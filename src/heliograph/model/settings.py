@@ -53,10 +53,10 @@ def has_wrong(key: str, element: object, fault: str) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is known of a key besides its name, type and default."""
+    """The metadata of a key: everything but its name, type and default."""
 
     meaning: str
-    allowed: str  # in words, for people
+    allowed: str  # for people
     note: str  # a remark on what is allowed
     least: float | None
     most: float | None

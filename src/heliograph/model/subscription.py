@@ -1,7 +1,7 @@
 """Subscriptions: what a client asked for, and what becomes of it when the client is slow.
 
 In:    a SUBSCRIBE frame's body, or the program's call.
-Out:   Subscription and Policy; Wanted: what is asked for, apart from who asks.
+Out:   Subscription and Policy; Wanted: a filter, with or without a condition.
 State: none.
 Not here: tables of them (matching/), carrying out a policy (broker/links.py).
 """

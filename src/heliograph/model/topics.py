@@ -1,13 +1,13 @@
 """Topics and topic filters: what a name may look like and what a wildcard matches.
 
-In:    bytes as they stand in a frame.
+In:    bytes as in a frame.
 Out:   is it valid, does this filter match this topic, does this filter cover that one.
 State: none.
 Not here: looking a topic up among many filters (matching/topics.py).
 
-Levels are separated by "/". "+" stands for one level, "#" as the last level for any number of levels, none included:
-``a/#`` matches ``a``. At the first level neither matches a system topic (Services, Entity, System), an inbox or a
-created topic (Topics).
+Levels are separated by "/". "+" matches one level, "#" as the last level any number of levels, none included: ``a/#``
+matches ``a``. At the first level neither matches a system topic (Services, Entity, System), an inbox or a created topic
+(Topics).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def filter_fault(pattern: bytes) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name as messages show it: one that is far too long would hide what is said about it."""
+    """A name for messages, shortened if it is far too long."""
     return repr(name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…")
 
 

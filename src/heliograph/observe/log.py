@@ -97,7 +97,7 @@ class NodeLog:
             self._stream.write(self._line(now, level, self._broker, machine, kind, fields))
             self._stream.flush()
         except (OSError, ValueError):
-            pass  # nobody reads it: no reason to stop
+            pass  # the stream is closed: no reason to stop
 
 
 def kind_of(note: Note) -> str:

@@ -198,7 +198,7 @@ class SimulatedDisk:
         self.full -= 1
 
     def slow_down(self, factor: float) -> None:
-        """Everything takes so many times as long."""
+        """Everything takes this many times as long."""
         self.slow *= factor
 
     def speed_up(self, factor: float) -> None:
@@ -225,7 +225,8 @@ class SimulatedDisk:
         return log, run.position, run.count
 
     def crash(self, draw: float) -> Damaged | None:
-        """The host is gone: some of what was under way is there, the rest is not. What was torn, if something was."""
+        """The host is gone: some of the commits under way are kept, the rest is not. Returns what was torn, if
+        anything was."""
         waiting = self._fresh()
         made = self._make(waiting[: max(int(draw * (len(waiting) + 1)), self.torn)])
         written = [change.log for change in made if isinstance(change, Append)]

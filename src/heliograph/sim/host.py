@@ -134,7 +134,7 @@ class Host:
         """From now on a LoadSettings job finds these settings."""
         self.settings = settings
 
-    # Its life.
+    # From start to end.
 
     def call_at_start(self, program: Callable[[], None]) -> None:
         """Call this whenever the host has started: the program that uses its machines."""
@@ -178,7 +178,7 @@ class Host:
         self.ends.clear()
 
     def stop(self) -> None:
-        """A machine said that it has finished: the links end, and nothing of the host runs any more."""
+        """A machine has finished: the links end, and nothing of the host runs any more."""
         self._around.journal.write("stopped", self.name)
         self._end()
         self._around.disks.stop(self)
@@ -209,7 +209,7 @@ class Host:
                 self.loop.at(self.loop.now, Host.turn, self)
 
     def slow_down(self, by_ns: int) -> None:
-        """From now on every input costs so much more; below 0: less."""
+        """From now on every input costs this much more; below 0: less."""
         self.service_ns += by_ns
 
     # Inputs are offered.

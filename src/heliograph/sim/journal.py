@@ -85,7 +85,7 @@ class Journal:
             watcher(who, *details)
 
     def lines(self, last: int | None = None, step: int | None = None) -> Iterator[str]:
-        """The entries as text, oldest first: all, or the ``last`` so many, or those of them up to ``step``."""
+        """The entries as text, oldest first: all, or only the ``last``, or those up to ``step``."""
         entries = list(self.entries)
         if step is not None:
             entries = [entry for entry in entries if entry[1] <= step]

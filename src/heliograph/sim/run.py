@@ -1,4 +1,4 @@
-"""A run: play a scenario with a seed, to its end, and say how it went.
+"""A run: play a scenario with a seed, to its end, and report the result.
 
 In:    a Scenario and a seed.
 Out:   RunResult: ok or not, violations, counters, digest; all of it the same whenever scenario and seed are.
@@ -35,7 +35,7 @@ class RunResult:
     inputs: int
     virtual_s: float
     digest: str
-    measured: list[str]  # what checkers measured, in words
+    measured: list[str]  # what checkers measured, for people
     journal: Journal = field(repr=False)
     crash: str = ""  # the traceback of a machine that failed
 

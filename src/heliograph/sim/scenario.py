@@ -50,7 +50,7 @@ OF_LINKS = ("stall", "partition", "reset", "lag", "drop_frame", "unlink")  # the
 OF_DATAGRAMS = ("lossy",)  # their target is "from > to" too, and they strike all that fit
 OF_MANY = ("divide", "link")  # they draw from all brokers that fit
 OF_DISKS = ("disk_full", "disk_slow", "disk_torn", "disk_flip")  # they draw from hosts that have a vault
-SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
+SIZE_BYTES_MIN = 16  # a payload names its publisher and its number
 SIZE_BYTES_MAX = 1 << 20
 
 
@@ -65,7 +65,7 @@ class Head:
     name: str
     about: str = ""
     duration_s: float = 10.0  # of workload and faults
-    settle_s: float = 5.0  # then quiet, so that what is on its way arrives
+    settle_s: float = 5.0  # then quiet, so that what is under way arrives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,8 @@ class Fault:
     kind: str
     target: str = "*"  # a host, or "from > to"; * stands for anything, and one of those that fit is drawn
     at_s: float = 0.0
-    within_s: float = 0.0  # each strike comes up to so much later, drawn from the seed
-    every_s: float = 0.0  # again after so long …
+    within_s: float = 0.0  # each strike comes up to this much later, drawn from the seed
+    every_s: float = 0.0  # again after this long …
     times: int = 1  # … so often in all
     probability: float = 1.0
     for_s: float = 1.0  # how long it lasts

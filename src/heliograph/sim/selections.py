@@ -1,12 +1,13 @@
-"""Conditions of scenarios: plain conjunctions of comparisons, read and judged without any of the brokers' code.
+"""Selections of scenarios: a topic filter with a plain conjunction of comparisons, judged without the brokers' code.
 
 In:    a text such as ``disk > 120 and system = 'linux'``; the headers of a publication.
-Out:   Comparison values; fits(): are they all passed; covers(): does one condition ask less than another.
+Out:   Comparison values; fits(): does a publication pass them all; covers(): does one selection accept what another
+       does.
 State: none, but for answers that are remembered.
-Not here: what brokers make of the same text (matching/), drawing the numbers in it (workloads.py).
+Not here: how brokers read the same text (matching/), drawing the numbers in it (workloads.py).
 
-Checkers judge with this, so it has to be obviously right rather than fast. Covering is decided by trying: between the
-values that two conditions name, one value stands for all.
+Checkers judge with this, so it has to be obviously right rather than fast. Covering is decided by trying: one value is
+tried for each interval between the values that two conditions name.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ Selection = tuple[str, str]
 
 @lru_cache(maxsize=1 << 18)
 def covers(wide: Selection, narrow: Selection) -> bool:
-    """True if every publication that the narrow wish fits, the wide one fits as well."""
+    """True if every publication that the narrow selection accepts is accepted by the wide one."""
     if not topics.covers(wide[0].encode(), narrow[0].encode()):
         return False
     asked, given = comparisons_of(wide[1]), comparisons_of(narrow[1])
@@ -87,7 +88,7 @@ def covers(wide: Selection, narrow: Selection) -> bool:
 
 
 def uncovered(selections: Iterable[Selection]) -> list[Selection]:
-    """The wishes that no other covers; of several that say the same, the first."""
+    """The selections that no other covers; of several equal ones, the first."""
     distinct = list(dict.fromkeys(selections))
     return [
         selection

@@ -3,7 +3,7 @@
 In:    a Scenario, a seed.
 Out:   Stage: the world, ready to run.
 State: none beyond the world's.
-Not here: running it and saying how it went (run.py).
+Not here: running it and reporting the result (run.py).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Stage:
         return Node(name=name, machines={SESSION: session}, pipes=(), listeners={})
 
     def _on_note(self, who: str, note: Note) -> None:
-        """What sessions observe, in the journal's words."""
+        """Writes what sessions observe to the journal."""
         if isinstance(note, SessionRestored):
             self.world.journal.write("restored", who)
         elif isinstance(note, PublicationsLost):

@@ -1,4 +1,4 @@
-"""Wiring: which brokers are to be linked, as their operators want it; links come and go while the world runs.
+"""Wiring: which brokers are to be linked, as operators would configure it; links come and go while the world runs.
 
 In:    the links of a topology; then links to add and remove, brokers to rename.
 Out:   orders to running brokers; settings for those that start; entries "linked" and "unlinked" in the journal.
@@ -32,7 +32,7 @@ from heliograph.topology.scenario import BrokerPlan, Pair, ScenarioTopology
 from heliograph.wire.frames import service
 
 POLL_S = 16  # how often brokers ask NTP servers: scenarios are short
-ORDER = 1 << 40  # the number of our orders: the admin service, whose pipe carries them, has none so high
+ORDER = 1 << 40  # the number of our orders: those of the admin service, whose pipe carries them, are lower
 
 
 class Wiring:

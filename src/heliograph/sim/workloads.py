@@ -1,12 +1,12 @@
 """Workloads: the programs of simulated clients. They publish, subscribe, read, come and go.
 
 In:    the workloads of a scenario for one client; its session's outcomes and inboxes.
-Out:   commands to the session; entries in the journal about everything a user would know of.
+Out:   commands to the session; entries in the journal about everything a user would notice.
 State: what is asked and not answered, what is subscribed, how much was published.
 Not here: the session itself (client/session.py), judging what happened (checkers/).
 
-A payload begins with 16 bytes that say who published it, in which session and as what number, so that a reader knows a
-publication without looking into any machine.
+A payload begins with 16 bytes that name its publisher, session and number, so that a reader can identify a publication
+without looking into any machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Program:
             self._later(self._drawn(self._plan.stay_s), self._leave, None)
 
     def _leave(self, _: None) -> None:
-        """Say goodbye, one way or the other; a scenario that lets clients come back brings a new session later."""
+        """End the session, in order or not; a scenario that lets clients come back starts a new session later."""
         self._world.journal.write("leaving", self.host.name)
         self._leaving = True
         self._inboxes.clear()

@@ -32,7 +32,7 @@ LEAF_DAYS = 90
 LEAF_DAYS_MAX = 3_650
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _SKEW = timedelta(minutes=5)  # a peer whose clock is a little behind accepts a new certificate too
-_COMMON_NAME_MAX = 64  # X.509's own limit; the whole entity id stands in the URI
+_COMMON_NAME_MAX = 64  # X.509's own limit; the whole entity id is in the URI
 _HOST = re.compile(
     r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\Z"
 )
@@ -181,7 +181,7 @@ def _new_key(draw: Draw | None) -> ec.EllipticCurvePrivateKey:
 
 
 def _usage(*, certificates: bool) -> x509.KeyUsage:
-    """An authority signs certificates; an entity signs, and agrees on keys with those who seal something for it."""
+    """An authority signs certificates; an entity signs, and agrees on keys with parties that seal something for it."""
     return x509.KeyUsage(
         digital_signature=not certificates,
         key_agreement=not certificates,

@@ -1,4 +1,4 @@
-"""Chains: who showed this certificate, and is it true at this time?
+"""Chains: verifies a certificate chain at a given time and names its holder.
 
 In:    a chain of certificates as bytes, the authorities, the wall time.
 Out:   Holder, the proven owner of a key; or ProtocolError with what is wrong.
@@ -48,7 +48,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An entity whose chain was verified: its key speaks for it from ``begins`` to ``ends``."""
+    """An entity whose chain was verified: its key proves what it signs from ``begins`` to ``ends``."""
 
     identity: Identity
     chain_hash: bytes
@@ -68,7 +68,7 @@ class Holder:
 
 
 class Authorities:
-    """Whose certificates are believed; without any, nobody's."""
+    """The authorities whose certificates are accepted; without any, none is."""
 
     __slots__ = ("_revoked", "_store", "count")
 
@@ -89,7 +89,7 @@ class Authorities:
         return cls(certificates, Revocations.from_pem(revoked, certificates) if revoked else None)
 
     def verify(self, chain: bytes, wall_ns: int) -> Holder:
-        """Who holds this chain; ProtocolError (CERTIFICATE_…) if that is not proven at this time."""
+        """The holder of this chain; ProtocolError (CERTIFICATE_…) if it is not proven at this time."""
         certificates = decode_chain(chain)
         try:
             identity, verified = self._verify(certificates, wall_ns // _SECOND_NS)

@@ -61,11 +61,11 @@ class Signed:
     """A statement whose signature was verified."""
 
     payload: bytes
-    holder: Holder  # who said it
+    holder: Holder  # the signer
 
 
 class Keyring:
-    """Signs as its owner; verifies anybody whom the authorities vouch for."""
+    """Signs as its owner; verifies every entity that the authorities vouch for."""
 
     __slots__ = ("_authorities", "_holders", "_own", "_sealer", "_signatures")
 
@@ -123,7 +123,7 @@ class Keyring:
         return holder
 
     def chain(self, name: bytes) -> bytes | None:
-        """The chain with this hash, for a peer who asks: our own, or one that was verified."""
+        """The chain with this hash, for a peer that asks: our own, or one that was verified."""
         if self._own is not None and name == self._own.chain_hash:
             return self._own.chain
         holder = self._holders.get(name)
@@ -136,7 +136,7 @@ class Keyring:
         return envelope.encode(envelope.Envelope(signatures.sign(own.key, domain, signed), signed))
 
     def verify(self, domain: bytes, data: bytes, wall_ns: int, role: Role | None = None) -> Signed:
-        """Who said what, of an envelope as received.
+        """The signer and the payload of an envelope as received.
 
         Raises ProtocolError: BODY_MALFORMED, CERTIFICATE_UNKNOWN (see ``holder``), _EXPIRED, _NOT_YET_VALID,
         ROLE_MISSING or SIGNATURE_WRONG.

@@ -62,12 +62,12 @@ class HpkeSealer:
 
 
 def seal(key: ec.EllipticCurvePublicKey, domain: bytes, plaintext: bytes, aad: bytes = b"") -> bytes:
-    """The plaintext for the owner of this key, who must name the same domain and aad to open it."""
+    """The plaintext, sealed for the owner of this key. Opening needs the same domain and aad."""
     return _SUITE_BYTE + _SUITE.encrypt(plaintext, key, framed(_PURPOSE, domain, aad))
 
 
 def open_sealed(key: ec.EllipticCurvePrivateKey, domain: bytes, sealed: bytes, aad: bytes = b"") -> bytes:
-    """The plaintext; ProtocolError(SEAL_BROKEN) if it was sealed otherwise, for somebody else, or changed since."""
+    """The plaintext; ProtocolError(SEAL_BROKEN) if it was sealed otherwise, for another key, or changed since."""
     info = framed(_PURPOSE, domain, aad)
     if len(sealed) < SEAL_BYTES or sealed[:1] != _SUITE_BYTE:
         raise ProtocolError(Reason.SEAL_BROKEN, "too short, or sealed with a suite that is unknown here")

@@ -76,8 +76,8 @@ class Flag(IntFlag):
     PACKED = 1  # many events of one topic under one head: reserved
     FOREIGN = 2  # the id was made elsewhere (a gateway, a peer): reserved
     EXPIRES = 4  # the headers carry an expiry, so brokers look
-    DIRECTED = 8  # the headers carry an explicit list of destinations: it goes to them and to nobody else
-    REQUEST = 16  # the headers carry a reply topic, and the publisher is told at once if nobody is there to answer
+    DIRECTED = 8  # the headers carry an explicit list of destinations: it goes only to them
+    REQUEST = 16  # the headers carry a reply topic; without subscribers the publisher is told at once
     REPEAT = 32  # a reliable publication is sent again: brokers that have seen it pass it to stores alone
 
 

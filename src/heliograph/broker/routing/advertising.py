@@ -1,9 +1,9 @@
-"""Advertising: what this broker tells others that its clients want.
+"""Advertising: tells other brokers what this broker's clients want.
 
 In:    our clients' subscriptions as they come and go.
-Out:   Interest bodies to the neighbours of our cluster and, while this broker speaks for it, to the network.
-State: our own advertised interests; the speaker's are its own.
-Not here: what others want (interests.py), what is said for the cluster (leadership.py).
+Out:   Interest bodies to the neighbours in our cluster and, while this broker leads its part of it, to the network.
+State: our own advertised interests. Those of our part of the cluster are in leadership.py.
+Not here: what others want (interests.py), what is told for the cluster (leadership.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heliograph.model.subscription import Subscription
 
 
 class Advertising:
-    """Tells what our clients want, and what our part of the cluster wants."""
+    """Advertises what our clients want, and what our part of the cluster wants."""
 
     def __init__(self, view: View, teller: Teller, interests_max: int, timers: Timers) -> None:
         self._view = view
@@ -39,7 +39,7 @@ class Advertising:
         self._tell_change(change)
 
     def renew(self, incarnation: int) -> None:
-        """We have a newer incarnation: what was said under the old one is said again."""
+        """We have a newer incarnation: advertise everything again under it."""
         self.own.renew(incarnation)
         self._teller.tell_interests(self.own.snapshot())
         self.leadership.outlive(incarnation)
@@ -51,7 +51,7 @@ class Advertising:
         self._look_whether_settled()
 
     def _look_whether_settled(self) -> None:
-        """If what we want, or what our cluster wants, is not told to its end, the rest waits for the next wake."""
+        """If our own interests or our part's are not told in full, tell the rest at the next wake."""
         if not (self.own.is_settled and self.leadership.is_settled):
             self._timers.set("interests", 0, self._tell_more)
 

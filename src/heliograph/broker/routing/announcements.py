@@ -28,7 +28,7 @@ class Announcements:
         self._is_untold = False  # our links are not as we told them
 
     def announce_soon(self) -> None:
-        """Our links are better than was told: that can wait for more of its kind."""
+        """Our links are better than we told. That can wait for more news."""
         self._is_untold = True
         self._view.map.touch()
 
@@ -40,7 +40,7 @@ class Announcements:
             self._view.look_again(self._pace.next_at)
 
     def announce(self, now: Instant, anew: bool = False) -> None:
-        """Tell what is new about ourselves; ``anew``: or what others have to hear once more."""
+        """Tell what is new about ourselves; with ``anew``, also what has not changed."""
         self._is_untold = False
         view = self._view
         me = view.map.me
@@ -52,7 +52,7 @@ class Announcements:
         record = replace(record, number=me.number + 1)
         self._pace.told(now)
         self._teller.tell_record(record, None)
-        view.map.learn(record)  # links to other clusters are told when routing settles, behind a new speaker's words
+        view.map.learn(record)  # links to other clusters are told when routing settles, after a new leader's interests
 
     def listen(self, address: str, now: Instant) -> None:
         """Clients can dial us there."""

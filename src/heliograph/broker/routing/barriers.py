@@ -1,14 +1,14 @@
-"""Waves: how a broker learns that everybody in reach has heard what it told.
+"""Barriers: how a broker learns that every broker in reach has heard what it told.
 
-In:    WAVE frames; word that an interest was heard, or that a neighbour is gone.
-Out:   WAVE frames; a call when a wave that was started here has come back.
-State: waves that pass through here, each for at most a few seconds; who waits for one of ours.
+In:    WAVE frames; calls when an interest was learned or a neighbour is gone.
+Out:   WAVE frames; a call when a barrier that was started here has come back.
+State: barriers that pass through here, each for at most a few seconds; the callers that wait for one of ours.
 Not here: what is told (announcements.py, advertising.py, leadership.py).
 
-A wave spreads over every link, and a broker answers to the one it heard it from first, once all others have answered
-it. Links keep order, so what was told before the wave is known where the wave has been. A broker has one question under
-way at a time; what is asked meanwhile is asked together, next. While one speaker takes over from another, the one that
-is to speak answers when it does: a wave waits for its words, and for the ways to it.
+A barrier spreads over every link. A broker answers the neighbour from which it first heard of it, once all its other
+neighbours have answered. Links keep order, so what was told before the barrier is known wherever the barrier has been.
+A broker starts one barrier at a time; calls that come meanwhile share the next one. While one leader takes over from
+another, the new one answers only when it has begun: the barrier waits for its interests, and for the paths to it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from heliograph.machine import Instant, Timers
 from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind
 
-BARRIERS_MAX = 4_096  # passing through at once, one per broker; of more we say nothing, and they end where they began
-BARRIERS_PER_NEIGHBOUR_MAX = 1_024  # of them by way of one neighbour, so that none fills the table
-BARRIER_MS_MAX = 5_000  # a wave that was lost somewhere ends here
+BARRIERS_MAX = 4_096  # passing through at once, one per broker; more are not answered and time out where they began
+BARRIERS_PER_NEIGHBOUR_MAX = 1_024  # of them from one neighbour, so that none can fill the table
+BARRIER_MS_MAX = 5_000  # a barrier that was lost somewhere ends here
 
 
 class Barrier:
-    """A wave that passes through here."""
+    """A barrier that passes through this broker."""
 
     __slots__ = ("done", "key", "need", "source", "told", "waiting", "wide")
 
@@ -46,15 +46,15 @@ class Barrier:
     ) -> None:
         self.key = (broker, number)
         self.wide = wide
-        self.need = need  # speaker, incarnation, number: answer when this interest was heard
-        self.told = (0, 0, 0)  # the same, as the answers so far say
+        self.need = need  # leader, incarnation, number: answer once this interest is known
+        self.told = (0, 0, 0)  # the same, from the answers so far
         self.source = source
         self.done = done
         self.waiting: dict[int, None] = {}
 
 
 class Barriers:
-    """The waves that pass through one broker."""
+    """The barriers that pass through one broker."""
 
     def __init__(self, view: View, leadership: Leadership, teller: Teller, timers: Timers) -> None:
         self._view = view
@@ -62,12 +62,12 @@ class Barriers:
         self._teller = teller
         self._timers = timers
         self._barriers: dict[tuple[int, int], Barrier] = {}
-        self._number = view.map.me.incarnation << 16  # never that of a wave of an earlier life, still under way
-        self._asking: list[Callable[[Instant], None]] = []  # to be called when our present question is answered
+        self._number = view.map.me.incarnation << 16  # above those of earlier incarnations
+        self._asking: list[Callable[[Instant], None]] = []  # called when our present barrier comes back
         self._waiting: list[Callable[[Instant], None]] = []  # … and the next one
 
     def look_again(self, gone: Neighbour | None, now: Instant) -> None:
-        """An interest was heard, or a neighbour is gone: some wave may have waited for that."""
+        """An interest was learned, or a neighbour is gone: a barrier may have waited for that."""
         for barrier in list(self._barriers.values()):
             self._answered(barrier, gone, now)
 
@@ -78,8 +78,8 @@ class Barriers:
             self._ask(now)
 
     def _ask(self, now: Instant) -> None:
-        """First our cluster is asked; its speaker answers with the number under which it told the view. Then
-        everybody is asked, and answers when it has heard that number."""
+        """First ask our cluster; its leader answers with the number of the interests that it advertised. Then ask all
+        brokers, which answer once they know the interests of that number."""
         self._asking, self._waiting = self._waiting, []
 
         def ask_everybody(inner: Barrier, now: Instant) -> None:
@@ -102,7 +102,7 @@ class Barriers:
         self._begin(barrier, now)
 
     def receive(self, link: Port, frame: Frame, now: Instant) -> None:
-        """A question that is answered when all whom we ask have answered; or such an answer."""
+        """A question, which we answer once all neighbours that we ask have answered; or such an answer."""
         neighbour = link.neighbour
         assert neighbour is not None
         body = wire.decode_wave(frame.payload)
@@ -113,7 +113,7 @@ class Barriers:
                 self._answered(barrier, neighbour, now)
             return
         if barrier is not None or body.broker == self._view.me:
-            # It comes the other way round a loop: whoever asked first gets our answer.
+            # It comes round a loop. The neighbour that asked first gets our full answer.
             self._answer(neighbour, body.broker, body.number, body.wide, (0, 0, 0))
             return
         if self._is_full(neighbour):
@@ -151,13 +151,14 @@ class Barriers:
             return
         if not barrier.wide and (due := self._leadership.due_for(barrier.key[0])) is not None:
             if not due:
-                return  # it has not said yet what the asker wants, but will
+                return  # the leader has not advertised the asker's interests yet, but will
             barrier.told = max(barrier.told, due)
         if self._has_heard(barrier.need):
             self._end(barrier, now)
 
     def _has_heard(self, need: tuple[int, int, int]) -> bool:
-        """True if these words were heard, and count: a way leads to their speaker, or another speaks by now."""
+        """True if these interests are known and in use: there is a path to their leader, or another broker leads by
+        now."""
         view = self._view
         leader, *age = need
         if not leader or leader == view.me:
@@ -168,7 +169,7 @@ class Barriers:
         return leader in view.paths.parts or leader in view.map.members or not owner.filters
 
     def _end(self, barrier: Barrier, now: Instant) -> None:
-        """It has passed, or was lost somewhere: nobody waits for ever."""
+        """It has come back, or was lost somewhere: no caller waits for ever."""
         if self._barriers.pop(barrier.key, None) is None:
             return
         self._timers.cancel(("barrier", barrier.key))

@@ -1,4 +1,4 @@
-"""The catalogue: everything that is known here, by what it is and whose, with its age.
+"""The catalogue: every known record and interest, by kind and owner, with its age.
 
 In:    the view, and what we ourselves advertise.
 Out:   items with their ages; whether they are in reach; the bodies in which they are told.
@@ -14,19 +14,19 @@ from heliograph.broker.routing.view import View
 from heliograph.wire.network import Interest, Record, What
 
 Item = tuple[What, int]
-"""A record or an interest, by what it is and whose."""
+"""A record or an interest, by kind and owner."""
 INNER: tuple[What, ...] = ("member", "narrow")  # what stays inside a cluster
 
 
 class Catalogue:
-    """Looks things up."""
+    """Looks up what is known."""
 
     def __init__(self, view: View, advertising: Advertising) -> None:
         self._view = view
         self._advertising = advertising
 
     def known(self) -> dict[Item, None]:
-        """Everything that was told, by others and by us."""
+        """Everything that other brokers and we have told."""
         view = self._view
         items: dict[Item, None] = {("member", broker): None for broker in view.map.members}
         items.update({("gateway", broker): None for broker in view.map.gateways})
@@ -37,7 +37,7 @@ class Catalogue:
         return items
 
     def age(self, what: What, broker: int) -> tuple[int, int] | None:
-        """The number of the newest word about it; None if there is none."""
+        """The age of the newest version that is known; None if there is none."""
         view = self._view
         if what == "member" or what == "gateway":
             record: Record | None = (view.map.members if what == "member" else view.map.gateways).get(broker)
@@ -48,7 +48,7 @@ class Catalogue:
         return view.interests.age(broker, what == "wide")
 
     def in_reach(self, what: What, broker: int) -> bool:
-        """True if a way leads there and it still means something."""
+        """True if there is a path to its owner and it still means something."""
         view = self._view
         if what in INNER:
             return broker in view.paths.cluster

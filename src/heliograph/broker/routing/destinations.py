@@ -1,8 +1,8 @@
-"""Destinations: whom a topic concerns besides a broker's own clients, and which neighbours lead to them.
+"""Destinations: where a topic goes besides a broker's own clients, and which neighbours lead there.
 
-In:    topics, and interests that a publication's content has met.
-Out:   targets; the sinks of their next hops; who has members of groups that share a topic.
-State: none; the view has the interests and the ways.
+In:    topics, and remote interests whose conditions a publication meets.
+Out:   targets; the sinks of their next hops; which owners have members of the groups that share a topic.
+State: none; the view has the interests and the paths.
 Not here: what is sent there (forwarding.py, parcels.py), our own clients (broker/subscriptions.py).
 """
 
@@ -31,18 +31,18 @@ class Elsewhere:
     """Where a topic goes besides a broker's own clients."""
 
     hops: tuple[HopSink, ...] = ()
-    shares: dict[int, list[Targets]] = field(default_factory=dict)  # group -> who has members, nearest first
+    shares: dict[int, list[Targets]] = field(default_factory=dict)  # group -> owners with members, nearest first
 
 
 class Destinations:
-    """Finds out where a topic goes."""
+    """Finds where a topic goes."""
 
     def __init__(self, view: View, plans: Plans) -> None:
         self._view = view
         self._plans = plans
 
     def elsewhere(self, topic: bytes, inside: bool, conditional: Sequence[RemoteInterest] = ()) -> Elsewhere:
-        """Where a topic goes besides our own clients, together with those who want it for its content."""
+        """Where a topic goes besides our own clients; ``conditional``: interests that match by its content."""
         if not self._view.interests:
             return Elsewhere()
         targets, groups = self.targets_of(topic, inside, conditional)
@@ -52,9 +52,9 @@ class Destinations:
     def targets_of(
         self, topic: bytes, inside: bool, conditional: Sequence[RemoteInterest] = ()
     ) -> tuple[Targets, dict[int, list[Owner]]]:
-        """Whom a topic concerns besides our own clients, and who has members of which groups that share it.
+        """The targets of a topic besides our own clients, and for each group that shares it the owners with members.
 
-        ``inside``: it came from another cluster, whose broker has seen to all clusters; ours is left.
+        ``inside``: it came from another cluster, whose broker has served all clusters; only ours is left.
         """
         members = 0
         parts: dict[int, None] = {}

@@ -1,14 +1,14 @@
-"""Life: in which life this broker is, and what it does about words of another one under its name.
+"""Incarnation: tracks our incarnation and handles conflicting records under our name.
 
-In:    records and interests about ourselves, from whoever passed them on.
-Out:   a higher incarnation, and everything about ourselves told anew; a correction of what is told of us.
-State: the newest life that others were told of; when ours was last raised.
+In:    records and interests about ourselves that other brokers pass on.
+Out:   a higher incarnation, with everything about ourselves told again; a correction of an outdated record.
+State: the newest incarnation of ours that other brokers know; when ours was last raised.
 Not here: which record counts (map.py, interests.py), two brokers of one name that are linked (peering.py).
 Paper: N4, N18.
 
-Whoever was told of us something newer than our last word would not believe us. It may be of an earlier life of ours, if
-the clock was set back since, of another broker of our name, or a lie. So we become newer still; but not more than once
-in a while, since two brokers of one name outbid each other as long as both live.
+Brokers that know a newer record of us than our own would ignore what we tell. That record may be from an earlier
+incarnation, if the clock was set back since, from another broker of our name, or forged. So we raise our incarnation
+above it; but not too often, because two brokers of one name outbid each other as long as both run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from heliograph.notes import NameContested
 from heliograph.wire.limits import AGE_MAX
 from heliograph.wire.network import Gateway, Interest, Record
 
-RENEW_NS = 1_000_000_000  # between two of our lives: each costs every broker a few updates
-CONTESTED_NS = 60_000_000_000  # who had to be renewed so short a time ago is not alone under its name
+RENEW_NS = 1_000_000_000  # between two incarnations of ours: each costs every broker a few updates
+CONTESTED_NS = 60_000_000_000  # a broker that had to raise it again within this time shares its name with another
 
 
 class Incarnation:
-    """Keeps this broker's word the newest about itself."""
+    """Keeps our own records the newest about ourselves."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class Incarnation:
         self._exchange = exchange
         self._teller = teller
         self._timers = timers
-        self._newest = 0  # incarnation of ours that others were told of
+        self._newest = 0  # incarnation of ours that others know
         self._renewed_at: Instant | None = None
 
     def hear_record(self, record: Record, link: Port, now: Instant) -> None:
-        """Somebody has a record of us."""
+        """A neighbour has passed on a record of us."""
         me = self._view.map.me
         if not isinstance(record, Gateway):
             self._hear(record.age, me.age, now)
@@ -62,7 +62,7 @@ class Incarnation:
         self._correct(record, link, now)
 
     def hear_interest(self, interest: Interest, now: Instant) -> None:
-        """Somebody has words of ours about what we, or our cluster, want."""
+        """A neighbour has passed on our own interests, or those that we told as leader."""
         advertising = self._advertising
         incarnation = self._view.map.me.incarnation
         ours = (incarnation, advertising.leadership.number) if interest.wide else advertising.own.age
@@ -70,7 +70,7 @@ class Incarnation:
 
     def _hear(self, theirs: tuple[int, int], ours: tuple[int, int], now: Instant) -> None:
         if theirs <= ours:
-            return  # our own words, come back
+            return  # our own, come back
         self._newest = max(self._newest, theirs[0])
         if self._renewed_at is not None and now < self._renewed_at + RENEW_NS:
             self._timers.set("renew", self._renewed_at + RENEW_NS, self._renew)
@@ -85,7 +85,7 @@ class Incarnation:
         self._renewed_at = now
         incarnation = max(self._newest, known.me.incarnation) + 1
         if incarnation > AGE_MAX:
-            return  # nothing is newer: it was counted, and somebody has to remove whoever says so
+            return  # nothing can be newer. It was counted; an operator has to remove the broker that sends this
         known.learn(replace(known.me, incarnation=incarnation, number=1))
         self._advertising.renew(incarnation)
         self._announcements.announce(now, anew=True)
@@ -93,7 +93,7 @@ class Incarnation:
             self._advertising.leadership.announce_gateway(now, renew=True)
 
     def _correct(self, record: Gateway, link: Port, now: Instant) -> None:
-        """Somebody believes that we are still a gateway. What is out of reach is offered to nobody, so say it again."""
+        """The neighbour believes that we are still a gateway. Items out of reach are not offered, so tell it again."""
         known = self._view.map.gateways.get(self._view.me)
         if known is None:
             self._advertising.leadership.announce_gateway(now, renew=True)

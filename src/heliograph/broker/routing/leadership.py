@@ -1,14 +1,15 @@
-"""The speaker: what is said for our part of the cluster, and which member says it.
+"""Leadership: which member leads our part of the cluster, and what it tells other clusters.
 
-In:    changes of the map, of our own interests and of other members'.
-Out:   the part's interests to everybody, while this broker speaks; its Gateway record, if it has links outside.
-State: who speaks, as far as was heard; the part's voice and whose interests are in it; our numbers.
-Not here: what one broker says for itself (advertising.py), covering (interests.py), shortest ways (map.py).
+In:    changes of the map, of our own interests and of those of other members.
+Out:   the part's interests to all brokers, while this broker leads; its Gateway record, if it has links outside.
+State: the leader, as far as is known; the part's advertised interests and the members included in them; our numbers.
+Not here: what one broker advertises for itself (advertising.py), covering (interests.py), shortest paths (map.py).
 Paper: [grid] §1.1 and §1.2; docs/decisions/0006.
 
-The member with the lowest slot is to speak, once there is a gateway through which it could be heard. It begins when it
-knows what all others want. Until it was heard to speak for everybody, gateways name the one before it, which goes on
-as long as one of them does: so other clusters never hear of a speaker before they have heard what it says.
+The member with the lowest slot is to lead, once there is a gateway through which other clusters can hear it. It begins
+when it knows the interests of all other members. Until its interests are known and include every member, gateways name
+the previous leader, which continues as long as one gateway names it. So other clusters never hear of a leader before
+they have its interests.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from heliograph.machine import Instant
 from heliograph.model.topics import INBOX_ROOT
 from heliograph.wire.network import Gateway
 
-COARSE = 8  # a cost between gateways that changed by less than an eighth is not told to anybody
+COARSE = 8  # a cost between gateways that changed by less than an eighth is not told
 
 
 def inbox_of(broker: int) -> bytes:
-    """Under this topic the inboxes of all sessions of a broker are. It is always among what the broker wants."""
+    """The topic under which the inboxes of all sessions of a broker are. The broker is always interested in it."""
     return b"%b/%016x" % (INBOX_ROOT, broker)
 
 
 class Leadership:
-    """Speaks for our part of the cluster, if that is ours to do, and knows who does if not."""
+    """Leads our part of the cluster if this broker is to, and knows the leader otherwise."""
 
     def __init__(
         self,
@@ -44,23 +45,23 @@ class Leadership:
     ) -> None:
         self._view = view
         self._teller = teller
-        self._own = own  # what we want ourselves
+        self._own = own  # our own interests
         self._interests_max = interests_max
-        self._look_whether_settled = look_whether_settled  # if there is more to tell, ``tell_more`` is to be called
-        self.leader = view.me  # who speaks: alone, a broker speaks for itself
-        self.advertised: AdvertisedInterests | None = None  # our part's voice, while we speak
-        self._number = 0  # of the last word that we said for our part
-        self._included: dict[int, None] = {}  # members whose interests are in the voice
-        self.gateway_number = 0  # of the last word about our links to other clusters
+        self._look_whether_settled = look_whether_settled  # if there is more to tell, ``tell_more`` is called
+        self.leader = view.me  # a broker alone leads itself
+        self.advertised: AdvertisedInterests | None = None  # our part's interests, while we lead
+        self._number = 0  # of the last change that we told for our part
+        self._included: dict[int, None] = {}  # members whose interests are in ``advertised``
+        self.gateway_number = 0  # of our last Gateway record
         self._pace = Pace()
 
     @property
     def number(self) -> int:
-        """Of the last word that we said for our part."""
+        """The number of the last change that we told for our part."""
         return self._number if self.advertised is None else self.advertised.age[1]
 
     def settle(self) -> None:
-        """The map changed, or somebody was heard: speak, go on, or leave it to another."""
+        """The map changed, or new interests are known: begin to lead, continue, or hand over."""
         self.leader = self._who()
         if self.advertised is not None:
             self._go_on()
@@ -68,24 +69,25 @@ class Leadership:
             self._begin()
 
     def _who(self) -> int:
-        """The lowest slot; but the one before it, until that one speaks for all of us."""
+        """The member with the lowest slot; but the previous leader until the interests of that one include all
+        members."""
         view = self._view
         paths, before = view.paths, self.leader
         if paths.leader == before or self._is_ready(paths.leader):
             return paths.leader
-        # A speaker that left is named for a while: nobody else was heard yet. One that speaks for others is not ours.
+        # A leader that left is named until its successor is known. One that leads another part is not ours.
         return before if before in view.map.members and before not in paths.parts else paths.leader
 
     def _is_ready(self, broker: int) -> bool:
         view = self._view
         cluster, interests = view.paths.cluster, view.interests
         if not view.gateways_here():
-            return True  # nobody outside can hear anything
+            return True  # no broker outside can hear anything
         if broker == view.me:
             return self.advertised is not None or all(interests.age(other, False) for other in self._others())
         age = interests.age(broker, True)
         if age is None or age[0] != cluster[broker].incarnation:
-            return False  # not heard in this life
+            return False  # nothing is known from its present incarnation
         return all(interests.includes(broker, inbox_of(member) + b"/0") for member in cluster)
 
     def _others(self) -> dict[int, None]:
@@ -106,7 +108,7 @@ class Leadership:
         self._look_whether_settled()
 
     def _go_on(self) -> None:
-        """Members came or went. Once another is to speak, whoever comes is told by that one."""
+        """Members came or went. Once another broker is to lead, new members are included by that one."""
         if self._is_done():
             self._end()
             return
@@ -129,7 +131,8 @@ class Leadership:
         self._change(difference)
 
     def _is_done(self) -> bool:
-        """True if another speaks, and all gateways say so: what comes from other clusters is matched with its words."""
+        """True if another broker leads and all gateways name it, so that what comes from other clusters is matched
+        with its interests."""
         view = self._view
         named = [gateway.speaker for broker, gateway in view.gateways_here().items() if broker != view.me]
         return view.me not in (self.leader, *named)
@@ -144,7 +147,7 @@ class Leadership:
         self._teller.tell_interests(snapshot_of(view.me, True, (incarnation, self._number), [], []))
 
     def due_for(self, broker: int) -> tuple[int, int, int] | tuple[()] | None:
-        """If it is ours to speak: our words, by their number, once they include this member; empty until then."""
+        """If we are to lead: the number of our advertised interests once they include this member, empty until then."""
         view = self._view
         if view.map.paths.leader != view.me or not view.gateways_here():
             return None
@@ -167,23 +170,23 @@ class Leadership:
 
     @property
     def is_settled(self) -> bool:
-        """False if there is more to tell of what follows from earlier changes."""
+        """False if there is more to tell as a result of earlier changes."""
         return self.advertised is None or self.advertised.is_settled
 
     def tell_more(self) -> None:
-        """Tell some of that."""
+        """Tell some of the rest."""
         if not self.is_settled:
             self._change(Difference())
 
     def outlive(self, incarnation: int) -> None:
-        """We have a newer incarnation: what was said under the old one is said again."""
+        """We have a newer incarnation: advertise everything again under it."""
         self.gateway_number = 0
         if self.advertised is not None:
             self.advertised.renew(incarnation)
             self._teller.tell_interests(self.advertised.snapshot())
 
     def announce_gateway(self, now: Instant, renew: bool = False) -> None:
-        """Tell our links to other clusters, if there are any or were, and if anything about them is new."""
+        """Tell our links to other clusters, if there are or were any, and if something about them is new."""
         view = self._view
         me = view.map.me
         known = view.map.gateways.get(me.broker)
@@ -211,7 +214,8 @@ class Leadership:
         view.map.learn(record)
 
     def _is_due(self, record: Gateway, known: Gateway | None, now: Instant) -> bool:
-        """True if it is new, and is to be told now. The first one waits too: who begins finds its own cluster first."""
+        """True if it is new and is to be told now. The first record waits too: a broker that starts finds its own
+        cluster first."""
         if known is None and not self._pace.next_at:
             self._pace.told(now)
         if known is not None and (_says(known) == _says(record) or _is_worse(record, known)):
@@ -233,7 +237,7 @@ def _says(gateway: Gateway) -> tuple[object, ...]:
 
 
 def _is_worse(now: Gateway, before: Gateway) -> bool:
-    """True if a way is closed that was open, or another speaks."""
+    """True if a link is gone, or another broker leads."""
     return (
         now.speaker != before.speaker
         or not before.outside.keys() <= now.outside.keys()
@@ -242,7 +246,7 @@ def _is_worse(now: Gateway, before: Gateway) -> bool:
 
 
 def coarse(cost: int, told: int = 0) -> int:
-    """A cost in steps of about an eighth, or what was told if that is as near: small changes stay where they happen."""
+    """A cost in steps of about an eighth, or the cost last told if that is as near: small changes are not spread."""
     if abs(cost - told) * COARSE <= told:
         return told
     shift = max(0, cost.bit_length() - 4)

@@ -1,9 +1,9 @@
-"""The picture: a broker's map in plain values, for reports, the CLI and drawings.
+"""The map report: a broker's map in plain values, for the CLI and drawings.
 
 In:    routing and peering.
 Out:   one JSON-ready dict.
 State: none.
-Not here: drawing it (cli/).
+Not here: drawing it (maps/).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from heliograph.broker.routing.routing import Routing
 
 
 def reach(routing: Routing, peering: Peering) -> dict[str, Any]:
-    """Which island this broker is on: a name that all who are linked share, how many they are, about, and how many
-    links it dials that are not there."""
+    """The island of this broker: a name that all linked brokers share, roughly how many they are, and how many of the
+    links that it dials are missing."""
     paths, me = routing.view.map.paths, routing.view.map.me
     return {
         "address": f"{me.cluster}/{me.slot}",

@@ -1,12 +1,12 @@
-"""Patterns: the narrow door to RE2, which matches in time linear in the text, whatever the pattern.
+"""Patterns: the only file that uses RE2, which matches in time linear in the text, whatever the pattern.
 
 In:    a regular expression in RE2's syntax.
 Out:   a function that says whether a text has a match; ValueError for a bad or too costly pattern.
 State: none of ours; RE2 keeps at most MEMORY_BYTES_MAX of states per pattern.
 Not here: conditions (regex.py, sql.py).
 
-A text of TEXT_BYTES_MAX against a program of PROGRAM_MAX costs some 10 µs, and when RE2 runs out of room for states,
-which somebody has to want, about 5 ms.
+A text of TEXT_BYTES_MAX against a program of PROGRAM_MAX costs some 10 µs; about 5 ms if RE2 runs out of room for
+states, which happens only to patterns made for that.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Out:   a Condition: every conjunct that is a predicate goes into the box, the ot
 State: none.
 Not here: the grammar (sql_grammar.py), three-valued logic and arithmetic (sql_values.py).
 
-Where the box says it all the condition is one of the language ``predicates``: the same wish has the same text.
+If the box is exact the condition is one of the language ``predicates``, so that equal conditions have equal texts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Selector:
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     tree = parse(text)
     if not is_condition(tree):
         raise ConditionError("expected a condition, but this is a value", text, 0)

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from heliograph.errors import ConditionError
+from heliograph.matching.languages.lexer import NESTING_MAX, Reader, Token, over_limit, quote
 from heliograph.matching.languages.ranges import write_name, write_value
-from heliograph.matching.languages.tokens import NESTING_MAX, Reader, Token, over_limit, quote
 from heliograph.model.predicates import Value
 
 TOKENS_MAX = 1_024  # of one selector: each may cost a microsecond per event, and ten when it is read
@@ -32,7 +32,7 @@ WORDS = frozenset(("and", "between", "escape", "false", "in", "is", "like", "not
 
 @dataclass(frozen=True, slots=True)
 class SqlLiteral:
-    """A value that stands in the text."""
+    """A literal value."""
 
     value: Value
 

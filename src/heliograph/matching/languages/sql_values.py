@@ -16,6 +16,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from heliograph.matching.languages.lexer import over_limit
 from heliograph.matching.languages.patterns import PatternOverLimitError, pattern
 from heliograph.matching.languages.ranges import kind_of
 from heliograph.matching.languages.sql_grammar import (
@@ -33,7 +34,6 @@ from heliograph.matching.languages.sql_grammar import (
     SqlLiteral,
     SqlNegative,
 )
-from heliograph.matching.languages.tokens import over_limit
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
 
 Attributes = Mapping[str, Any]

@@ -1,10 +1,10 @@
-"""Covered: what one interest says for another is told once, so the tables of others stay small.
+"""Covered: an interest that another one covers is not told, so the tables of other brokers stay small.
 
 In:    what each client should have (book.py); at the end the brokers' report "map".
 Out:   a violation for each broker and each cluster that has told more interests than it needs; "measured": how many
        there are, and which share of the subscriptions cost nothing upstream.
 State: none beyond the book.
-Not here: whether enough was told (delivery.py), whether everybody knows it (maps.py).
+Not here: whether enough was told (delivery.py), whether all brokers know it (maps.py).
 Paper: [resources] §3.2, covering; N9, R3.
 
 The number that is needed is found by comparing every selection of a broker, or of a cluster, with every other

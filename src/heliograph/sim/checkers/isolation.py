@@ -1,4 +1,4 @@
-"""Isolation: a subscription gets what its filter and condition fit, as it was published, and what it may have.
+"""Isolation: a subscription gets only what its filter, condition and rights allow, and gets it as it was published.
 
 In:    "published", "subscribing", "received".
 Out:   a violation for each publication that should not be there, or is not what was published.
@@ -17,7 +17,7 @@ from heliograph.sim.selections import comparisons_of, fits
 
 
 class Isolation(Checker):
-    """Nobody gets what is not theirs."""
+    """No subscriber gets what it should not get."""
 
     name = "isolation"
 

@@ -1,4 +1,4 @@
-"""Maps: when nothing is wrong, every broker knows the network as it is. Others are told when that is the case.
+"""Maps: when nothing is wrong, every broker's map agrees with the world. Other checkers are told when that is the case.
 
 In:    faults as they begin and end, links as they are added and removed; the brokers' report "map", while it matters.
 Out:   "disturbed" and "settled" in the journal; a violation for each broker that is wrong when the run is over.
@@ -7,9 +7,9 @@ Not here: what gets lost meanwhile (delivery.py).
 Paper: [grid] §1.1, the broker network map; N4, N8.
 
 The network is settled when no fault of a broker, or of a link between brokers, is active, and all maps agree with the
-world: neighbours, members and gateways in reach, their links, the leaders, and how many interests each has told.
-Faults that a scenario calls harmless do not disturb it: a stepped clock, by which brokers do not live, or broken links
-where there are others.
+world: neighbours, members and gateways in reach, their links, the leaders, and how many interests each has told. Faults
+that a scenario calls harmless do not disturb it: a stepped clock, on which brokers do not depend, or broken links where
+there are others.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Maps(Checker):
             self.journal.write("settled", "the network")
 
     def end(self) -> None:
-        """After the last fault they must have; but what a client wants since a moment ago may be on its way."""
+        """After the last fault they must agree; but what a client has wanted only for a moment may still be under
+        way."""
         for complaint in self.complaints(self.journal.instant - self._moved_at >= SPREAD_NS):
             self.blame(complaint)
 
@@ -161,7 +162,7 @@ class _Truth:
         return found + _compared(f"{name} has as leaders of other parts", parts, true_parts)
 
     def _about_interests(self) -> list[str]:
-        """Everybody has as many filters of a broker as it has told; of a cluster, all have equally many."""
+        """All brokers have as many filters of a broker as it has told; of a cluster, all have equally many."""
         told = {
             name: row["interests"]
             for name, report in self.reports.items()

@@ -1,4 +1,4 @@
-"""Reading: texts cut into tokens, and a reader that says what it expected where.
+"""The lexer: texts cut into tokens, and a reader that says what it expected where.
 
 In:    the text of a condition.
 Out:   Reader: one token after the other, or a ConditionError that points at the character.
@@ -17,7 +17,7 @@ from typing import NoReturn
 from heliograph.errors import ConditionError, Reason
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
 
-TEXT_CHARACTERS_MAX = 8_192  # whoever needs more wants several subscriptions
+TEXT_CHARACTERS_MAX = 8_192  # a longer condition should be several subscriptions
 NESTING_MAX = 50  # parentheses inside parentheses: a reader recurses this deep and no deeper
 NAME_CHARACTERS_MAX = 256
 TOKENS_MAX = 2_048  # enough for all predicates that a condition may have
@@ -90,7 +90,7 @@ class Reader:
         return self.take().text
 
     def literal(self) -> Value:
-        """Take a number (a sign may stand before it), a time of day, a text or a boolean."""
+        """Take a number (with or without a sign), a time of day, a text or a boolean."""
         negative = self.accept("-") is not None
         if not negative:
             self.accept("+")
@@ -104,7 +104,7 @@ class Reader:
         return self.number(token, negative) if numeric else token.value
 
     def number(self, token: Token, negative: bool = False) -> Value:
-        """The number that a token stands for, if it is one that events can hold."""
+        """The number of a token, if events can hold it."""
         assert isinstance(token.value, int | float)
         number = -token.value if negative else token.value
         if isinstance(number, int) and not INTEGER_MIN <= number <= INTEGER_MAX:
