@@ -21,6 +21,7 @@ from heliograph.machine import Machine, Socket
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
 from heliograph.services.monitor import MONITOR_SERVICE, MonitorConfig
+from heliograph.stores.services import STORE_SERVICE, STORES_SERVICE
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
 
@@ -36,6 +37,8 @@ SERVICES: tuple[Service[Any], ...] = (
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
     MONITOR_SERVICE,
+    STORES_SERVICE,
+    STORE_SERVICE,
 )
 
 

@@ -13,7 +13,7 @@ ORDER = (
     ("trust", "timekeeping"),
     ("wire",),
     ("matching",),
-    ("broker", "services"),
+    ("broker", "services", "stores"),
     ("discovery",),
     ("client",),
     ("maps", "node", "observe", "topology"),

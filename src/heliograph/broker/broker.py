@@ -35,6 +35,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.steps import Steps
+from heliograph.broker.stored import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
@@ -122,7 +123,10 @@ class Broker:
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
         observations = self._observations = Observations()
-        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us)
+        stored = StoredFrames(links, sessions, routing)
+        arrivals = Arrivals(
+            links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
+        )
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
         # services
         answers = ServiceAnswers(links)
@@ -162,7 +166,7 @@ class Broker:
             steps,
             outbox,
             timers,
-            self._client_handlers(publications),
+            self._client_handlers(publications, stored),
             self._broker_handlers(hops),
         )
         self._shortcut = Shortcut(
@@ -177,7 +181,7 @@ class Broker:
         )
         self.shortcut = self._shortcut.take
 
-    def _client_handlers(self, publications: Publications) -> dict[int, Handler]:
+    def _client_handlers(self, publications: Publications, stored: StoredFrames) -> dict[int, Handler]:
         """By kind, the part that takes a frame of a client, a service or a peer that has not proven itself."""
         sessions, subscriptions, peering = self._sessions, self._subscriptions, self._peering
         return {
@@ -189,6 +193,7 @@ class Broker:
             Kind.SUBSCRIBE: subscriptions.subscribe,
             Kind.UNSUBSCRIBE: subscriptions.unsubscribe,
             Kind.SERVICE: self._requests.receive,
+            Kind.STORED: stored.receive,
             Kind.LINK: peering.receive_link,
             Kind.LINKED: peering.receive_linked,
             Kind.PROOF: peering.receive_proof,

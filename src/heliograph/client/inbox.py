@@ -95,6 +95,15 @@ class Inbox:
         """True if there is room enough to read on."""
         return 2 * self.bytes <= self.bytes_max and 2 * len(self._queue) <= self.frames_max
 
+    def lose(self, count: int) -> None:
+        """So many did not come and never will."""
+        self.lost += count
+
+    def forget(self) -> None:
+        """The program will not read what waits."""
+        self._queue.clear()
+        self.bytes = 0
+
     def relax(self) -> None:
         """There is room again: press no more."""
         self.pressing = False

@@ -16,7 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from heliograph.client.config import PLAIN, ClientConfig, Target, parse_target
+from heliograph.client.config import (
+    KEEP_ALIVE_MS,
+    OUTGOING_BYTES_MAX,
+    PLAIN,
+    REQUEST_MS_MAX,
+    ClientConfig,
+    Target,
+    parse_target,
+)
 from heliograph.client.discover import Discover
 from heliograph.client.refusals import RefusedPublication
 from heliograph.errors import UsageError
@@ -79,10 +87,10 @@ def connect(
     server_name: str | None = None,
     hold: bool = False,
     timeout: float | None = 5.0,
-    request_timeout: float = 10.0,
-    keep_alive: float = 20.0,
+    request_timeout: float = REQUEST_MS_MAX / 1_000,
+    keep_alive: float = KEEP_ALIVE_MS / 1_000,
     give_up: float | None = None,
-    outgoing_bytes_max: int = 8 << 20,
+    outgoing_bytes_max: int = OUTGOING_BYTES_MAX,
     on_refused: Callable[[RefusedPublication], None] | None = None,
     on_note: Callable[[Note], None] | None = None,
     _options: Discover | None = None,

@@ -3,7 +3,8 @@
 In:    candidates; weights and limits of the config.
 Out:   the same candidates with delay, usage and score; a target set; a ranking.
 State: none: functions only.
-Not here: asking and pinging (search.py), the reasons in words (verdicts.py), the outcome (result.py).
+Not here: when to choose, and the choice without pongs (broker_choice.py), pinging (pinging.py), ties and weights
+       (config.py), the reasons in words (verdicts.py).
 Paper: [brokers] §6 and §9. Its weight adds megabytes to ratios; here every quantity is a number from 0 to 1.
 
 The delay of an answer is its arrival less its timestamp, less the difference of our clock and the network's. That
@@ -90,12 +91,12 @@ def judge(candidates: Sequence[Candidate], config: DiscoveryConfig) -> None:
     """Set delay, usage, score and overload of each."""
     estimate(candidates)
     weights = config.weights
-    nearest = max(DELAY_NS_MIN, min((candidate.delay.ns for candidate in candidates), default=0))
+    shortest_ns = max(DELAY_NS_MIN, min((candidate.delay.ns for candidate in candidates), default=0))
     rest = weights.free_memory + weights.total_memory + weights.links + weights.cpu + weights.connections
     for candidate in candidates:
         usage = candidate.response.usage
         idle = usage_of(usage, weights)
-        near = nearest / max(nearest, candidate.delay.ns)
+        near = shortest_ns / max(shortest_ns, candidate.delay.ns)
         score = (weights.delay * near + rest * idle) / (weights.delay + rest)
         candidate.judged(idle, score, overload_of(usage, config))
 
