@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heliograph.model.publication import Publication
 
 _KEYS = ("topic", "payload", "payload_base64", "headers")
-_TOLD = ("origin", "sequence", "timestamp_us")  # what `subscribe --json` adds; a republication gets its own
+_TOLD = ("origin", "sequence", "timestamp_us", "store", "position")  # what `subscribe --json` adds; not republished
 
 
 def as_text(publication: Publication) -> str:
@@ -42,6 +42,8 @@ def as_json(publication: Publication) -> str:
     fields |= {"origin": f"{publication.origin:016x}", "sequence": publication.sequence}
     if publication.timestamp_us is not None:
         fields["timestamp_us"] = publication.timestamp_us
+    if publication.store is not None:
+        fields |= {"store": publication.store, "position": publication.position}
     return json.dumps(fields)
 
 

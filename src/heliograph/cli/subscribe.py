@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
             "heliograph subscribe 'sensors/#'",
             "heliograph subscribe 'sensors/+/temperature' alarms --json",
             "heliograph subscribe jobs --group workers --count 1",
+            "heliograph subscribe 'orders/#' --durable billing --json",
             "heliograph subscribe 'hosts/#' --where \"disk > 120 and system = 'linux'\"",
         ),
     )(c.with_connection(_subscribe))
@@ -56,6 +57,12 @@ def _subscribe(
     wide: Annotated[bool, typer.Option("--wide", help="Wait until every broker in reach knows of it.")] = False,
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
+    durable: Annotated[
+        str, typer.Option(metavar="NAME", help="Let stores remember what was printed, and go on there; needs a store.")
+    ] = "",
+    start: Annotated[
+        str, typer.Option("--from", help="With --durable, the first time: first (all that is kept) or next.")
+    ] = "",
 ) -> None:
     from heliograph.cli.payload import check_filter
 
@@ -63,9 +70,15 @@ def _subscribe(
         check_filter(pattern)
     if language and not where:
         raise UsageError(f"--language {language} says how to read --where; give --where too")
+    if durable and (len(filters or []) > 1 or group):
+        raise UsageError("a durable subscription has one filter and no group: give each filter a name of its own")
+    if start and not durable:
+        raise UsageError("--from goes with --durable; `heliograph replay` prints what was stored")
     try:
         how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
         how |= {"where": where, "language": language}
+        if durable:
+            how |= {"durable": durable, "start": start}
         c.run_until_ended(_work(there, filters or ["#"], how, as_json=as_json, count=count))
     except BrokenPipeError:
         # The reader of our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
@@ -82,7 +95,8 @@ async def _work(
     async with c.connected(there, name="heliograph subscribe", on_note=_Remarks().heard) as client:
         subscriptions = [await client.subscribe(each, **how) for each in dict.fromkeys(filters)]
         say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.place(client)}; Ctrl-C ends")
-        async for publication in _merged(subscriptions):
+        source = subscriptions[0] if subscriptions[0].durable else _merged(subscriptions)
+        async for publication in source:
             sys.stdout.write(f"{line(publication)}\n")
             sys.stdout.flush()
             if count is not None:

@@ -57,9 +57,12 @@ BEGINNINGS = (commands.Subscribe, commands.ReadStores, commands.PublishReliably,
 
 
 class Session:
-    """One client. ``secret`` (16 to 64 random bytes) is its identity as a publisher; ``seed`` draws its jitter."""
+    """One client. ``secret`` (16 to 64 random bytes) is its identity as a publisher; ``seed`` draws its jitter.
 
-    def __init__(self, config: ClientConfig, *, secret: bytes, seed: int) -> None:
+    ``used``: its earlier lives may have published under numbers up to this one.
+    """
+
+    def __init__(self, config: ClientConfig, *, secret: bytes, seed: int, used: int = 0) -> None:
         config.check()
         if not SECRET_BYTES_MIN <= len(secret) <= SECRET_BYTES_MAX:
             raise UsageError(f"a session secret has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes")
@@ -75,7 +78,7 @@ class Session:
         self._refusals = refusals = Refusals()
         self._time = time = SessionTime(timers)
         losses = Losses(outbox, timers)
-        outgoing = Outgoing(config.outgoing_bytes_max)
+        outgoing = Outgoing(config.outgoing_bytes_max, used)
         self.publisher = publisher = Publisher(origin, outgoing, time, losses, requests)
         # Links to brokers, and what is asked of brokers there.
         self._lines = lines = Lines(partial(_hello, config, secret), config.dial_ms_max, outbox, timers, outgoing)

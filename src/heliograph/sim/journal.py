@@ -44,6 +44,9 @@ KINDS = {
     "restored": "a client is back with all its subscriptions",
     "leaving": "a client's program says goodbye",
     "lost": "a client was told that it lost publications, by a broker or by its own full inbox",
+    "acknowledged": "a store told a publisher that a publication is durable",
+    "taken": "a durable subscriber took a publication from a store",
+    "missed": "a store told a durable subscriber that positions of its log cannot be read",
     "datagram_dropped": "a machine sent a datagram that could not leave: no such socket, or too large",
     "datagram_lost": "a datagram did not arrive",
 }

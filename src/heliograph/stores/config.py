@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heliograph.model.settings import PLAIN_NAME, Problem, check, has_wrong, setting
+from heliograph.model.settings import Problem, check, has_wrong, setting
 from heliograph.model.topics import filter_fault
 from heliograph.vault import NAME
 from heliograph.wire.stores import PATTERNS_MAX
 
 STORE = "store"  # the name of the service and of its section
 KEEPS = ("all", "reliable")
+STORE_NAME = "letters, digits, - and _, at most 40"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +25,23 @@ class StoreConfig:
     """What a store serves, where it keeps it, and for how long."""
 
     enabled: bool = setting(False, "this broker has a store", reloads=False)
-    name: str = setting("store", f"the store's name; {PLAIN_NAME}", reloads=False)
-    patterns: tuple[str, ...] = setting(("#",), "topic filters that it serves", reloads=False)
+    name: str = setting("store", "the store's name, and that of its vault", allowed=STORE_NAME, reloads=False)
+    patterns: tuple[str, ...] = setting(("#",), "what it serves", allowed="topic filters", reloads=False)
     place: str = setting(
-        "", "a folder, or postgresql://…; empty: heliograph-stores in the current folder", reloads=False
+        "",
+        "where its vault is; empty: the folder heliograph-stores in the current one",
+        allowed="a folder, or postgresql://…",
+        reloads=False,
     )
-    bytes_max: int | None = setting(
-        None, "on disk; beyond it publishers wait until something is forgotten", least=1 << 20, reloads=False
+    bytes_max: int = setting(
+        0, "bytes on disk; beyond it publishers wait until something is forgotten; 0: no limit", least=0, reloads=False
     )
     keep: str = setting("all", "which publications are kept: all, or reliable ones only", choices=KEEPS, reloads=False)
     unsafe_ack: bool = setting(
         False, "acknowledge before the data is on disk: faster, and a crash loses acknowledged data", reloads=False
     )
-    retain_s: int | None = setting(None, "seconds for which publications are kept; unset: for ever", least=1)
-    retain_bytes: int | None = setting(None, "bytes of publications that are kept; unset: all", least=1 << 16)
+    retain_s: int = setting(0, "seconds for which publications are kept; 0: for ever", least=0)
+    retain_bytes: int = setting(0, "bytes of publications that are kept; 0: all", least=0)
     retain_acknowledged: bool = setting(
         True, "keep what all durable subscriptions have acknowledged, as long as the other limits say"
     )
@@ -54,7 +58,7 @@ class StoreConfig:
         """Everything wrong with it."""
         found = check(self, path)
         if not NAME.fullmatch(self.name):
-            found.append(Problem(f"{path}.name", f" = {self.name!r}: letters, digits, - and _ only, at most 40"))
+            found.append(Problem(f"{path}.name", f" = {self.name!r}: {STORE_NAME}"))
         if not 0 < len(self.patterns) <= PATTERNS_MAX:
             found.append(Problem(f"{path}.patterns", f" must have 1 to {PATTERNS_MAX} filters"))
         for pattern in self.patterns:

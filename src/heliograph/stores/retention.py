@@ -74,14 +74,14 @@ class Retention:
         held = self._names.held
         if held is not None and held <= log.first:
             return False
-        over = config.retain_bytes is not None and log.bytes > config.retain_bytes
-        return over or config.retain_s is not None or (not config.retain_acknowledged and held is not None)
+        over = 0 < config.retain_bytes < log.bytes
+        return over or config.retain_s > 0 or (not config.retain_acknowledged and held is not None)
 
     def _oldest(self, found: RunsRead, now: Instant) -> None:
         """Of the oldest runs, those may go that are beyond a limit and that no name holds back."""
         config, held = self._config, self._names.held
-        old_ns = None if config.retain_s is None else self._wall(now) - config.retain_s * NS_PER_S
-        over = 0 if config.retain_bytes is None else found.log.bytes - config.retain_bytes
+        old_ns = None if not config.retain_s else self._wall(now) - config.retain_s * NS_PER_S
+        over = 0 if not config.retain_bytes else found.log.bytes - config.retain_bytes
         before, forgotten = found.log.first, 0
         for run in found.runs:
             size = len(getattr(run, "data", b""))

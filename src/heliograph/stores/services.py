@@ -34,7 +34,7 @@ class StoreService(Service[StoreConfig]):
 
     def vault(self, config: StoreConfig) -> Vault:
         """Named after the store."""
-        return Vault(name=config.name, place=config.place or PLACE, bytes_max=config.bytes_max)
+        return Vault(name=config.name, place=config.place or PLACE, bytes_max=config.bytes_max or None)
 
     def reload(self, config: StoreConfig) -> object:
         """Retention and limits."""

@@ -257,6 +257,7 @@ class LogsFound(Body, frozen=True):
     """To ListLogs."""
 
     logs: list[LogEntry]
+    counts: dict[str, int] = {}  # what the store did since it started, and how it stands
 
 
 class NameEntry(Body, frozen=True):

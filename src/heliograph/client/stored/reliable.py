@@ -228,8 +228,10 @@ class ReliablePublishing:
         elif command.request:
             self._requests.settle(command.request, error=error)
         else:
-            reason = error.reason if isinstance(error, RefusedError | NotConnectedError) else Reason.GOODBYE
-            self._refusals.add(bodies.Refusal(reason.word, reason, str(error), command.topic))
+            reason, text = Reason.GOODBYE, str(error)
+            if isinstance(error, RefusedError | NotConnectedError):
+                reason, text = error.reason, error.detail
+            self._refusals.add(bodies.Refusal(reason.word, reason, text, command.topic))
 
     def _close(self, command: PublishReliably) -> None:
         self._open.pop(command, None)

@@ -106,5 +106,5 @@ class Whereabouts:
 
 def no_store(what: str) -> RefusedError:
     """The error where no store serves a topic, or a filter."""
-    text = f"no store serves {quoted(what)}; run one that does: heliograph store run --topic {quoted(what)}"
+    text = f"no store serves {quoted(what)}; run one that does: heliograph store run --pattern {quoted(what)}"
     return RefusedError(Reason.STORE_MISSING, text)

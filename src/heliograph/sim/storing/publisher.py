@@ -133,13 +133,17 @@ class ReliablePublisher(StoreUser):
             self._repeat(said.missing)
 
     def _covered(self, sequence: int, now: Instant) -> None:
-        numbers = [number for number in self._waiting if number <= sequence]
-        for number in numbers:
+        numbers = [(number, topic) for number, (topic, _, _) in self._waiting.items() if number <= sequence]
+        for number, _ in numbers:
             del self._waiting[number]
         if numbers:
-            self._notebook.acknowledge(self.origin, self._store, numbers)
+            self._notebook.acknowledge(self.name, self.origin, self._store, numbers)
             self._progress_at = now
         self._acknowledged = max(self._acknowledged, sequence)
+
+    def report(self, question: str) -> dict[str, int]:
+        """What is left to do."""
+        return {"left": self._left, "waiting": len(self._waiting)}
 
     def tick(self, now: Instant) -> None:
         """Attach again and repeat where nothing is acknowledged for long."""
