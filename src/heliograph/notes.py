@@ -352,7 +352,7 @@ class StoreFailed(Note, frozen=True, tag="store_failed"):
 
     @property
     def level(self) -> str:
-        """Somebody has to look after it."""
+        """An operator has to look after it."""
         return "warning"
 
 

@@ -44,7 +44,7 @@ def key(
     from heliograph.cli.network_processes import new_key
 
     write_file(file, new_key(), force=force)
-    say(f"{file}: give it to every broker of the network (network.key_file), and to nobody else")
+    say(f"{file}: give it to every broker of the network (network.key_file), and keep it secret")
 
 
 @app.command(

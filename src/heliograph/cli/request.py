@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 
 def _request(
     there: c.Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where somebody answers.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic whose subscribers answer.")],
     payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="The request; - reads all of standard input.")],
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for the answer.")] = 10.0,
