@@ -46,7 +46,7 @@ BUDGETS = {"one": (REDIS, 0.7), "window_1000": (REDIS, 1.5)}
 REPLAY_BUDGET = 300_000
 READY_S = 20.0
 PAYLOAD = b"x" * BYTES
-KINDS = {Kind(kind): 1 << 21 for kind in Kind}
+KINDS: dict[int, int] = {Kind(kind): 1 << 21 for kind in Kind}
 
 
 class Publisher(Protocol):
