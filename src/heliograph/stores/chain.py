@@ -15,7 +15,7 @@ from struct import Struct
 
 from heliograph.machine import Instant
 
-STATE = Struct("<QQ")  # have, network time of the last change; then the publisher's inbox
+STATE = Struct("<QQ")  # have, time of the last change; then the publisher's inbox and entity, each on a line
 EARLY_MAX = 20_000  # of one chain
 EARLY_BYTES_MAX = 8 << 20
 
@@ -110,14 +110,16 @@ class Chain:
         self.is_read = True
         if state is not None and len(state) >= STATE.size:
             self.have = self.taken = STATE.unpack_from(state)[0]
-            self.inbox = self.inbox or state[STATE.size :].decode(errors="replace")
+            inbox, _, entity = state[STATE.size :].decode(errors="replace").partition("\n")
+            self.inbox = self.inbox or inbox
+            self.entity = self.entity or entity
         unread, self._unread = self._unread, []
         self.early_bytes = 0
         return unread
 
     def state(self, sequence: int, wall_ns: int) -> bytes:
         """What the vault is to know once everything up to this number is durable."""
-        return STATE.pack(sequence, max(0, wall_ns)) + self.inbox.encode()
+        return STATE.pack(sequence, max(0, wall_ns)) + f"{self.inbox}\n{self.entity}".encode()
 
     def made_durable(self, sequence: int) -> None:
         """Everything up to here is durable."""

@@ -17,6 +17,7 @@ from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import matches as meets
 from heliograph.model.topics import matches
 from heliograph.stores.names import NameKey, Span
+from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import HEAD_BYTES
@@ -134,6 +135,21 @@ class Channel:
             self._ahead.popleft()
         return gap
 
+    def take_reference(self) -> tuple[Run, PartReference] | None:
+        """The reference that the reading has reached, if it has, and where it leads from the cursor on."""
+        first = self._ahead[0] if self._ahead else None
+        reference = None if first is None else reference_of(first)
+        if reference is None:
+            return None
+        assert isinstance(first, Run)
+        return first, PartReference(reference.log, reference.start + max(0, self.cursor - first.position))
+
+    def resolve(self, run: Run, found: Sequence[Run | Damage]) -> None:
+        """What a reference stands for."""
+        if self._ahead and self._ahead[0] is run:
+            self._ahead.popleft()
+            self._ahead.extendleft(reversed([each for each in resolved(run, found) if each.next > self.cursor]))
+
     def take_damage(self) -> Damage | None:
         """The damage that the reading has reached, if it has."""
         return self._ahead[0] if self._ahead and isinstance(self._ahead[0], Damage) else None
@@ -159,6 +175,8 @@ class Channel:
         room = min(self.window - self.under_way, OFFSETS_MAX)
         while self._ahead and size < STORED_BYTES and len(frames) < room and looked < LOOKED_MAX and not self.is_over:
             run = self._ahead[0]
+            if reference_of(run) is not None:
+                break
             if isinstance(run, Damage) or (self.until_ns is not None and run.first_ns > self.until_ns):
                 self.is_over = self.is_over or not isinstance(run, Damage)
                 break

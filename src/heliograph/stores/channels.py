@@ -19,9 +19,10 @@ from heliograph.matching.languages import condition_of
 from heliograph.model.topics import filter_fault
 from heliograph.stores.channel import Channel
 from heliograph.stores.names import NameKey, Span
+from heliograph.stores.references import PartReference
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
-from heliograph.vault import Read, RunsRead
+from heliograph.vault import Read, Run, RunsRead
 from heliograph.wire import stores as wire
 from heliograph.wire.stores import MAIN, Notice, OpenChannel, StoredFlag, stored
 
@@ -180,6 +181,10 @@ class Channels:
             if damage is not None:
                 self._gap(channel, damage.next, Reason.VAULT_DAMAGED, damage.problem)
                 continue
+            reference = channel.take_reference()
+            if reference is not None:
+                self._follow(here, channel, *reference)
+                return False
             if not channel.is_due(now):
                 assert channel.due_at is not None
                 self._timers.set(("pace", here), channel.due_at, lambda at: self._ready.update({here: None}))
@@ -227,6 +232,22 @@ class Channels:
 
         self._vault.read(Read(MAIN, channel.cursor, None, READ_BYTES), answered, unanswered)
         return False
+
+    def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: PartReference) -> None:
+        """Read what a reference stands for."""
+        channel.begin_read()
+
+        def answered(found: RunsRead, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                channel.end_read()
+                channel.resolve(run, found.runs)
+                self._ready[here] = None
+
+        def unanswered(reason: Reason, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                self.close(here, reason, "the store cannot read")
+
+        self._vault.read(Read(reference.log or MAIN, reference.start, None, READ_BYTES), answered, unanswered)
 
     def _gap(self, channel: Channel, until: int, reason: Reason | None, text: str) -> None:
         frame = channel.empty_frame(self._store)

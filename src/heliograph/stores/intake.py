@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import msgspec
 
 from heliograph.broker.hot import frames_of
-from heliograph.errors import Reason
+from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.stores.chain import Chain, Verdict
 from heliograph.stores.vault_calls import VaultCalls
@@ -34,6 +34,7 @@ CHAINS_MAX = 65_536
 COMMITS_MAX = 2  # under way: meanwhile the next one grows
 RUN_BYTES = 1 << 20
 COMMIT_BYTES = 8 << 20
+RUNS_MAX = 1_000  # of a commit
 GATHERED_BYTES_MAX = 64 << 20  # waiting and under way; what comes beyond is asked for again
 EARLY_BYTES_MAX = 64 << 20  # of all chains together
 ASK_AGAIN_MS = 300
@@ -58,6 +59,7 @@ class IntakeCounts:
 
     taken: int = 0
     plain: int = 0
+    staged: int = 0
     repeated: int = 0
     early: int = 0
     broken: int = 0
@@ -72,13 +74,12 @@ class IntakeCounts:
 class _Group:
     """What one commit is made of."""
 
-    __slots__ = ("at", "counts", "marks", "runs", "size")
+    __slots__ = ("at", "marks", "runs", "size")
 
-    def __init__(self, runs: list[bytes], counts: list[int], marks: dict[int, int], at: Instant) -> None:
-        self.runs = runs
-        self.counts = counts
+    def __init__(self, runs: list[tuple[str, bytes, int]], marks: dict[int, int], at: Instant) -> None:
+        self.runs = runs  # log, data, count
         self.marks = marks  # origin -> the number up to which its chain is in here
-        self.size = sum(map(len, runs))
+        self.size = sum(len(data) for _, data, _ in runs)
         self.at = at
 
 
@@ -89,13 +90,15 @@ class Gathering:
         self._frames: list[bytes] = []
         self._size = 0
         self._marks: dict[int, int] = {}
-        self._runs: list[tuple[bytes, int, dict[int, int]]] = []
+        self._log = MAIN
+        self._runs: list[tuple[str, bytes, int, dict[int, int]]] = []
         self.bytes = 0
 
-    def add(self, raw: bytes) -> None:
+    def add(self, raw: bytes, log: str = MAIN) -> None:
         """One more."""
-        if self._size + len(raw) > RUN_BYTES and self._frames:
+        if self._frames and (self._size + len(raw) > RUN_BYTES or log != self._log):
             self._close()
+        self._log = log
         self._frames.append(raw)
         self._size += len(raw)
         self.bytes += len(raw)
@@ -105,7 +108,7 @@ class Gathering:
         self._marks[origin] = sequence
 
     def _close(self) -> None:
-        self._runs.append((b"".join(self._frames), len(self._frames), self._marks))
+        self._runs.append((self._log, b"".join(self._frames), len(self._frames), self._marks))
         self._frames, self._size, self._marks = [], 0, {}
 
     @property
@@ -117,22 +120,20 @@ class Gathering:
         """The oldest runs."""
         if self._frames or self._marks:
             self._close()
-        runs: list[bytes] = []
-        counts: list[int] = []
+        runs: list[tuple[str, bytes, int]] = []
         marks: dict[int, int] = {}
         size = taken = 0
-        for data, count, more in self._runs:
-            if taken and size + len(data) > bytes_max:
+        for log, data, count, more in self._runs:
+            if taken and (size + len(data) > bytes_max or taken >= RUNS_MAX):
                 break
             taken += 1
             size += len(data)
             marks.update(more)
             if count:
-                runs.append(data)
-                counts.append(count)
+                runs.append((log, data, count))
         del self._runs[:taken]
         self.bytes -= size
-        return _Group(runs, counts, marks, now)
+        return _Group(runs, marks, now)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -151,6 +152,7 @@ class Intake:
         timers: Timers,
         *,
         keeps_plain: Callable[[bytes, Instant], bool],
+        log_of: Callable[[str, Quality], str | None],
         unsafe_ack: bool,
         send: Callable[[bytes], None],
         grown: Grown,
@@ -160,6 +162,7 @@ class Intake:
         self._vault = vault
         self._timers = timers
         self._keeps_plain = keeps_plain
+        self._log_of = log_of
         self._unsafe_ack = unsafe_ack
         self._send = send
         self._grown = grown
@@ -244,7 +247,9 @@ class Intake:
 
     def _take_reliable(self, origin: int, sequence: int, quality: Quality, raw: bytes, now: Instant) -> None:
         chain = self._chain(origin)
-        if chain is None or not self._has_room or self._early_bytes > EARLY_BYTES_MAX or self.state != "open":
+        is_nobody = bool(quality.publisher) and chain is not None and chain.is_read and not chain.entity
+        is_full = not self._has_room or self._early_bytes > EARLY_BYTES_MAX
+        if chain is None or is_nobody or is_full or self.state != "open":
             self.counts.dropped += 1
             if chain is not None:
                 self._owed[origin] = None
@@ -272,10 +277,28 @@ class Intake:
     def _keep(self, origin: int, chain: Chain, number: int, frame: bytes) -> None:
         if len(frame) > STORED_EVENT_BYTES_MAX:
             chain.refuse(number, Reason.FRAME_OVER_LIMIT)
+        elif frame[FLAGS] & Flag.DIRECTED:
+            self._stage(chain, number, frame)
         else:
             self.counts.taken += 1
             self._gathering.add(frame)
         self._gathering.mark(origin, number)
+
+    def _stage(self, chain: Chain, number: int, frame: bytes) -> None:
+        """A part of a batch; what is sent to the store alone is nothing else."""
+        _, word, _, _, header_length = SCAN.unpack_from(frame)
+        top = HEAD_BYTES + (word >> 16)
+        quality = _decode(frame[top : top + header_length]).quality
+        assert quality is not None
+        try:
+            log = self._log_of(chain.entity, quality)
+        except ProtocolError as error:
+            chain.refuse(number, error.reason)
+            return
+        if log is not None:
+            self.counts.staged += 1
+            undirected = b"%b%c%b" % (frame[:FLAGS], frame[FLAGS] & ~Flag.DIRECTED, frame[FLAGS + 1 :])
+            self._gathering.add(undirected, log)
 
     def _chain(self, origin: int) -> Chain | None:
         """The chain of a publisher; None if there is no room for it."""
@@ -309,7 +332,8 @@ class Intake:
                 return
             self._early_bytes -= chain.early_bytes
             for sequence, previous, raw in chain.read(dict(found.pairs).get(key)):
-                self._take_reliable(origin, sequence, Quality(self._id_text, previous), raw, now)
+                quality = Quality(self._id_text, previous, "?" if raw[FLAGS] & Flag.DIRECTED else "")
+                self._take_reliable(origin, sequence, quality, raw, now)
             self._owed[origin] = None
             self._answer_attached()
 
@@ -386,9 +410,7 @@ class Intake:
     def _commit(self, now: Instant) -> None:
         group = self._gathering.take(COMMIT_BYTES, now)
         wall = self._wall(now)
-        changes: list[Change] = [
-            Append(MAIN, data, count, wall, wall) for data, count in zip(group.runs, group.counts, strict=True)
-        ]
+        changes: list[Change] = [Append(log, data, count, wall, wall) for log, data, count in group.runs]
         for origin, sequence in group.marks.items():
             changes.append(Put(f"{ORIGINS}{origin:016x}", self._chains[origin].state(sequence, wall)))
         self._under_way.append(group)
@@ -414,9 +436,11 @@ class Intake:
             self._answer_attached()
         grown = [
             Run(position, count, wall, wall, data)
-            for position, count, data in zip(committed.positions, group.counts, group.runs, strict=True)
+            for position, (log, data, count) in zip(committed.positions, group.runs, strict=True)
+            if log == MAIN
         ]
-        self._grown(grown, now)
+        if grown:
+            self._grown(grown, now)
 
     def _lost(self, reason: Reason, now: Instant) -> None:
         """A commit failed, and those behind it fail too: what is not durable has to come again."""

@@ -13,6 +13,7 @@ from hashlib import sha256
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
+from heliograph.stores.batches import COMMITS, Batches
 from heliograph.stores.names import PREFIX, Names
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
@@ -31,6 +32,7 @@ class Opening:
         vault: VaultCalls,
         timers: Timers,
         names: Names,
+        batches: Batches,
         tail: Tail,
         draw: Callable[[Instant], str],
         opened: Callable[[int, Instant], None],
@@ -38,6 +40,7 @@ class Opening:
         self._vault = vault
         self._timers = timers
         self._names = names
+        self._batches = batches
         self._tail = tail
         self._draw = draw  # what a new id is made of
         self._opened = opened
@@ -45,6 +48,7 @@ class Opening:
     def begin(self, now: Instant) -> None:
         """The vault is open."""
         self._names.clear()
+        self._batches.clear()
         self._tail.open(Log(MAIN))
         self._vault.read(ReadKeys(ID_KEY), self._read_id, self._unread)
 
@@ -55,25 +59,30 @@ class Opening:
     def _read_id(self, found: KeysRead, now: Instant) -> None:
         value = dict(found.pairs).get(ID_KEY)
         if value is not None and len(value) == 8:
-            self._read_names(int.from_bytes(value, "little"), None)
+            self._read_keys(int.from_bytes(value, "little"), PREFIX, None)
             return
         drawn = sha256(self._draw(now).encode()).digest()[:8]
 
         def made(_: Committed, now: Instant) -> None:
-            self._read_names(int.from_bytes(drawn, "little"), None)
+            self._read_keys(int.from_bytes(drawn, "little"), PREFIX, None)
 
         self._vault.commit([Put(ID_KEY, drawn)], made, self._unread)
 
-    def _read_names(self, id: int, after: str | None) -> None:
+    def _read_keys(self, id: int, prefix: str, after: str | None) -> None:
+        """Durable names, then the last batches, in pages; then the log."""
+
         def answered(found: KeysRead, now: Instant) -> None:
+            load = self._names.load if prefix == PREFIX else self._batches.load
             for key, value in found.pairs:
-                self._names.load(key, value)
+                load(key, value)
             if found.more:
-                self._read_names(id, found.pairs[-1][0])
+                self._read_keys(id, prefix, found.pairs[-1][0])
+            elif prefix == PREFIX:
+                self._read_keys(id, COMMITS, None)
             else:
                 self._vault.read(ReadLogs(MAIN, None, 1), lambda logs, now: self._read_log(id, logs, now), self._unread)
 
-        self._vault.read(ReadKeys(PREFIX, after), answered, self._unread)
+        self._vault.read(ReadKeys(prefix, after), answered, self._unread)
 
     def _read_log(self, id: int, found: LogsRead, now: Instant) -> None:
         for log in found.logs:

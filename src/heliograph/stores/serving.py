@@ -13,6 +13,7 @@ from collections.abc import Callable
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
+from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels, check_wish
 from heliograph.stores.intake import Intake
 from heliograph.stores.names import NameKey, Names, NameState, acknowledged
@@ -37,6 +38,7 @@ class Serving:
         intake: Intake,
         channels: Channels,
         names: Names,
+        batches: Batches,
         send: Callable[[bytes], None],
         wall: Callable[[Instant], int],
         counts: Callable[[], dict[str, int]],
@@ -46,6 +48,7 @@ class Serving:
         self._intake = intake
         self._channels = channels
         self._names = names
+        self._batches = batches
         self._send = send
         self._wall = wall
         self._counts = counts
@@ -88,6 +91,13 @@ class Serving:
                 self._drop(asked, request)
             case wire.ListLogs():
                 self._answer(asked, wire.LogsFound([self._entry()], self._counts()))
+            case wire.CommitBatch():
+                self._batches.commit(
+                    asked.entity,
+                    request,
+                    lambda done: self._answer(asked, done),
+                    lambda reason, text: self._refuse(asked, reason, text),
+                )
             case wire.ListNames():
                 self._list(asked, request)
             case _:

@@ -18,6 +18,7 @@ from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, 
 from heliograph.model.publication import Publication
 from heliograph.notes import StoreFailed, StoreOpened
 from heliograph.services.broker_session import BrokerSession
+from heliograph.stores.batches import Batches
 from heliograph.stores.channels import Channels
 from heliograph.stores.config import STORE, StoreConfig
 from heliograph.stores.intake import Intake
@@ -68,10 +69,12 @@ class Store:
         self._tail = Tail()
         self._names = Names(config)
         self._channels = Channels(self._tail, self._vault, self._timers, self._send, config.channels_max)
+        self._batches = Batches(self._vault, self._timers, self._tail, self._grown, self._wall)
         self._intake = Intake(
             self._vault,
             self._timers,
             keeps_plain=self._keeps_plain,
+            log_of=self._batches.log_of,
             unsafe_ack=config.unsafe_ack,
             send=self._send,
             grown=self._grown,
@@ -79,13 +82,22 @@ class Store:
             wall=self._wall,
         )
         self._serving = Serving(
-            self._vault, self._tail, self._intake, self._channels, self._names, self._send, self._wall, self._counts
+            self._vault,
+            self._tail,
+            self._intake,
+            self._channels,
+            self._names,
+            self._batches,
+            self._send,
+            self._wall,
+            self._counts,
         )
         self._retention = Retention(config, self._vault, self._timers, self._tail, self._names, self._wall)
         self._opening = Opening(
             self._vault,
             self._timers,
             self._names,
+            self._batches,
             self._tail,
             lambda now: f"{seed}/{incarnation}/{self._wall(now)} store id",
             self._opened,
@@ -198,6 +210,7 @@ class Store:
         self._channels.use(id)
         self._serving.use(id)
         self._retention.start(now)
+        self._batches.start(now)
         self._outbox.note(StoreOpened(self._config.name, f"{id:016x}", self._tail.log.first, self._tail.log.next))
         self._serve(now)
         if self._is_served:
@@ -300,6 +313,7 @@ class Store:
             "waiting_bytes": self._intake.waiting_bytes,
             "taken": counts.taken,
             "plain": counts.plain,
+            "staged": counts.staged,
             "repeated": counts.repeated,
             "early": counts.early,
             "broken": counts.broken,
