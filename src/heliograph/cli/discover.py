@@ -1,4 +1,4 @@
-"""`heliograph discover`: find the nearest broker, and say why that one.
+"""`heliograph discover`: find the nearest broker, and explain the choice.
 
 In:    options over the section [search] of the settings; certificates, where answers must be signed.
 Out:   the broker's address; with --explain all candidates and what was tried; with --watch every change.

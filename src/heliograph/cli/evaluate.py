@@ -1,4 +1,4 @@
-"""`heliograph evaluate`: the papers' experiments, run anew, with their figures beside ours.
+"""`heliograph evaluate`: the papers' experiments, repeated, with their figures beside ours.
 
 In:    how many runs, a seed, which topologies, sites and sizes; whether it is to be live.
 Out:   tables, or one JSON object.
@@ -118,7 +118,7 @@ def evaluate_live(runs: int, seed: int, sites: Sequence[str], experiments: Seque
     from heliograph.evaluation.live import experiment
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
+        signal.signal(number, signal.default_int_handler)  # a signal that ends this command ends the brokers too
     try:
         rows, relays = experiment.evaluate(runs, seed, sites, experiments, say)
     except KeyboardInterrupt:

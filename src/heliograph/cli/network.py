@@ -1,7 +1,7 @@
 """`heliograph network`: many brokers on this machine with one command, and what a network looks like.
 
 In:    a number of brokers or a topology file; an administrator's questions.
-Out:   a running network; its map as tree, table, JSON or drawing; the way of a topic.
+Out:   a running network; its map as tree, table, JSON or drawing; the path of a topic.
 State: none here; a network that runs is known by its folder (network_state.py).
 Not here: starting processes (network_processes.py), merging and drawing reports (maps/), topology files (topology/).
 """

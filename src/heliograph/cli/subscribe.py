@@ -52,8 +52,8 @@ def _subscribe(
         str, typer.Option("--language", help="Of --where: predicates (the default), sql, regex, xpath, tags, integer.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many publications.")] = None,
-    group: Annotated[str, typer.Option("--group", help="Share the filters with others who name this group.")] = "",
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many publications.")] = None,
+    group: Annotated[str, typer.Option("--group", help="Share the filters with the other members of this group.")] = "",
     wide: Annotated[bool, typer.Option("--wide", help="Wait until every broker in reach knows of it.")] = False,
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
@@ -81,7 +81,7 @@ def _subscribe(
             how |= {"durable": durable, "start": start}
         c.run_until_ended(_work(there, filters or ["#"], how, as_json=as_json, count=count))
     except BrokenPipeError:
-        # Whoever read our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
+        # The reader of our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -4,7 +4,7 @@ In:    values of the program.
 Out:   commands for ``Session.tell``; Outcome for the way back.
 State: none.
 Not here: settings (client/config.py, whose names can be imported from here too), the session (client/session.py), the
-          asyncio face (live/client.py).
+          asyncio interface (live/client.py).
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def _with_origin(problem: Problem, settings: Settings) -> str:
 
 
 def _in_file(problem: str, file: Path | None) -> str:
-    """A problem of what stands in this file."""
+    """A problem with the content of this file."""
     return f"{file}: {problem}" if file is not None else problem
 
 

@@ -1,13 +1,13 @@
 """A service's session with a broker, over its pipe or over a link that it dialled.
 
-In:    the bytes of one link; what the service wants to say.
+In:    the bytes of one link; what the service sends.
 Out:   frames in the service's outbox; publications for its subscriptions, answers to its orders, requests of clients.
 State: the handshake, numbers of subscriptions and orders, the sequence of publications.
 Not here: keeping links and dialling again (the service), sessions of programs (client/).
 
 On a pipe the broker trusts a service as it trusts itself. Over a link the service shows a token, or its certificate in
-TLS, and may publish and subscribe as the broker's access list says. What is said before the broker's welcome follows
-right behind the HELLO.
+TLS, and may publish and subscribe as the broker's access list says. What it sends before the broker's welcome follows
+directly after the HELLO.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Attendant(Protocol):
         """What we sent to a neighbour did not arrive."""
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """The link of somebody who asked us has ended."""
+        """The link of an asker has ended."""
 
 
 class BrokerSession:
@@ -159,7 +159,7 @@ class BrokerSession:
         self._outbox.hang_up(self.link, reason)
 
     def beat(self) -> None:
-        """A sign of life, for links that are quiet."""
+        """A keep-alive, for links that are quiet."""
         self._write(control(Kind.PING))
 
     def _write(self, frame: bytes) -> None:

@@ -75,7 +75,7 @@ class BrokerChoice:
 
     @property
     def is_pinging(self) -> bool:
-        """True once candidates are pinged: then nobody else is asked."""
+        """True once candidates are pinged: then no other party is asked."""
         return self._pinging is not None
 
     def receive_pong(self, nonce: bytes, now: Instant) -> bool:

@@ -47,7 +47,7 @@ class Requester:
     link: LinkId | None
     budget: int
     acknowledgement: Acknowledgement
-    cookie: bytes  # that it showed, and that proves to it who we are
+    cookie: bytes  # that it showed, and by which it recognises us
 
 
 class RequestIntake:
