@@ -1,6 +1,7 @@
 """Every shipped scenario holds, from several seeds; a run in which nothing happens does not.
 
-Those with many brokers are in test_network_scenarios.py, and tests/stores/test_scenarios.py says what else holds with stores.
+Those with many brokers are in test_network_scenarios.py; tests/stores/test_scenarios.py says what else holds with
+stores.
 """
 
 from __future__ import annotations
