@@ -71,6 +71,9 @@ class Reason(IntEnum):
     BROKERS_OVER_LIMIT = 312
     SOURCE_OVER_SHARE = 320
     SERVICE_OVER_LIMIT = 340
+    RESOURCES_OVER_LIMIT = 341
+    RESOURCE_REQUESTS_OVER_LIMIT = 342
+    RESOURCE_ATTRIBUTES_OVER_LIMIT = 343
 
     # 4xx: the life of a link or a node.
     GOODBYE = 400
@@ -111,6 +114,16 @@ class Reason(IntEnum):
     VAULT_FOREIGN = 554
     VAULT_NEWER = 555
     VAULT_READ_ONLY = 556
+
+    # 6xx: resources: resource discovery refuses it, or cannot do it.
+    RESOURCE_CONDITION_UNFIT = 600
+    RESOURCE_UNKNOWN = 601
+    RESOURCE_FOREIGN = 602
+    RESOURCE_OUT_OF_RANGE = 603
+    RESOURCE_OUTDATED = 604
+    RESOURCE_TABLE_STALE = 605
+    RESOURCE_REQUEST_UNKNOWN = 606
+    RESOURCE_WISH_MALFORMED = 607
 
     @property
     def word(self) -> str:

@@ -17,6 +17,7 @@ from heliograph.broker.config import PROTOCOL, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.config import DIRECTORY as DIRECTORY
 from heliograph.discovery.brokers.config import RESPONDER
 from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_SERVICE
+from heliograph.discovery.resources.declaration import RESOURCES_SERVICE
 from heliograph.machine import Machine, Socket
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
@@ -34,6 +35,7 @@ SERVICES: tuple[Service[Any], ...] = (
     ADMIN_SERVICE,
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
+    RESOURCES_SERVICE,
 )
 
 

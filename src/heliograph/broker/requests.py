@@ -124,7 +124,8 @@ class Requests:
         else:
             self._open.setdefault(link, {})[(name, number)] = None
             self._asked.setdefault(link, {})[name] = None
-            asker = {"entity": link.identity.entity, "roles": [role.value for role in link.identity.roles]}
+            roles = [role.value for role in link.identity.roles]
+            asker = {"entity": link.identity.entity, "roles": roles, "inbox": link.inbox.decode()}
             self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))
 
     def _answer(self, frame: Frame) -> None:

@@ -33,6 +33,7 @@ from heliograph.notes import Note
 
 if TYPE_CHECKING:  # loaded only if discovery finds the broker
     from heliograph.live.relocator import Relocator
+    from heliograph.live.resources import ResourceAnswer, ResourceRegistration, ResourceWatch
 
 TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
@@ -47,7 +48,10 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 
 
 class Client:
-    """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop."""
+    """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop.
+
+    It has 33 methods because everything that a program can do with the network is one of them.
+    """
 
     def __init__(
         self,
@@ -281,6 +285,68 @@ class Client:
         """Ask a service of the broker, such as "admin"; RefusedError if it says no."""
         answer: dict[str, Any] = await self._calls.request(lambda request: commands.Ask(request, service, body))
         return answer
+
+    # -- resources ----------------------------------------------------------------------------------------------
+
+    async def register_resource(self, where: str = "", **options: Any) -> ResourceRegistration:
+        """Register a resource: ``where`` says what its values may be, ``attributes={…}`` what never changes.
+
+        More options: ``model`` ("dynamic", or "static" for what has no values that change), ``name``, ``values`` (the
+        first ones), ``lease`` in seconds (renewed while the client lives), ``secret`` (of an earlier registration).
+        Use it with ``async with``, or call ``withdraw()`` in the end.
+        """
+        from heliograph.live.resources import register
+
+        return await register(self, where=where, **options)
+
+    async def discover_resources(
+        self,
+        where: str = "true",
+        *,
+        model: str = "dynamic",
+        language: str = "predicates",
+        deliver: str | None = None,
+        best: int = 0,
+        order: str = "",
+        max_age: float | None = None,
+        deadline: float | None = None,
+    ) -> ResourceAnswer:
+        """The resources that fit now. ``best`` and ``order`` ask for the first so many: by an attribute ("load",
+        "memory desc"), "near" this client's broker, or "together", near one another.
+
+        ``deliver`` is "similarity" (share the answers of similar requests, at most ``max_age`` seconds old; 0 shares
+        none), "normal" or "direct". After ``deadline`` seconds the answer names the brokers that did not answer.
+        """
+        from heliograph.live.resources import discover
+
+        deadline_ms = None if deadline is None else max(10, round(deadline * 1_000))
+        return await discover(
+            self,
+            where=where,
+            model=model,
+            language=language,
+            deliver=deliver,
+            best=best,
+            order=order,
+            max_age_s=max_age,
+            deadline_ms=deadline_ms,
+        )
+
+    def watch_resources(
+        self,
+        where: str = "true",
+        *,
+        model: str = "dynamic",
+        language: str = "predicates",
+        saved: dict[str, Any] | None = None,
+    ) -> ResourceWatch:
+        """Changes of the resources that fit: ``async with client.watch_resources("load < 1") as watch``, then
+        ``async for change in watch``. A change is "appeared", "changed", "stopped" (it does not fit any more) or
+        "vanished". ``saved`` goes on from what an earlier watch had been told (``watch.saved()``).
+        """
+        from heliograph.live.resources import ResourceWatch
+
+        return ResourceWatch(self, where=where, model=model, language=language, saved=saved)
 
     # -- ending -------------------------------------------------------------------------------------------------
 
