@@ -31,12 +31,13 @@ demo: .venv/.stamp ## run a broker, clients and a simulation, and report what ha
 	@.venv/bin/heliograph demo
 
 test: .venv/.stamp ## run all tests but the sweep: the same examples and seeds every time
-	$(PYTEST) -m 'not sweep'
+	$(PYTEST) -m 'not sweep and not spark'
+	$(RUN) -m pytest -m 'spark and not sweep'
 
 quick: .venv/.stamp ## lint and the fast tests, for every commit (at most a minute)
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
-	$(PYTEST) -m 'not slow and not live and not sweep' --hypothesis-profile quick
+	$(PYTEST) -m 'not slow and not live and not sweep and not spark' --hypothesis-profile quick
 
 check: .venv/.stamp ## ruff, mypy strict and the architecture tests
 	$(RUN) -m ruff check
@@ -46,7 +47,8 @@ check: .venv/.stamp ## ruff, mypy strict and the architecture tests
 
 sweep: .venv/.stamp ## many fixed seeds of every shipped scenario, then the tests marked sweep
 	@$(RUN) -m tests.sweep
-	$(PYTEST) -m sweep
+	$(PYTEST) -m 'sweep and not spark'
+	$(RUN) -m pytest -m 'sweep and spark'
 
 mutants: .venv/.stamp ## plant small bugs in a copy of the sources, one at a time; a test must notice each
 	@$(RUN) -m tests.mutants
@@ -61,7 +63,7 @@ fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a broker
 	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
 
 soak: .venv/.stamp ## every property with ten times the examples, new ones each time, then every shipped scenario over SEEDS seeds
-	$(PYTEST) -m 'not live and not sweep' --ignore tests/sim --hypothesis-profile thorough
+	$(PYTEST) -m 'not live and not sweep and not spark' --ignore tests/sim --hypothesis-profile thorough
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
 
@@ -87,7 +89,7 @@ endif
 		rm -f $@; \
 		$(PYTHON) -m venv --clear .venv || exit 1; \
 	fi
-	@echo 'Installing Heliograph and its tools into .venv (about a minute the first time) …'
+	@echo 'Installing Heliograph and its tools into .venv (about 1 GB with Spark; some minutes the first time) …'
 	@$(RUN) -m pip install --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
 	@echo '$(CURDIR)' > $@
 

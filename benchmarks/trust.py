@@ -99,5 +99,5 @@ def _cases() -> dict[str, Callable[[], object]]:
     }
 
 
-def _keyring(authority: Pair, pair: Pair, **limits: int) -> Keyring:
+def _keyring(authority: Pair, pair: Pair, **limits: Any) -> Keyring:
     return Keyring(Authorities.from_pem(authority.certificate), Own.from_pem(pair.certificate, pair.key), **limits)

@@ -1,8 +1,8 @@
 """Heliograph: publish and subscribe through a network of brokers.
 
 In:    nothing.
-Out:   the public names: connect, discover, Discover, Client, Subscription, Publication, Policy and the errors;
-       ``__version__``.
+Out:   the public names: connect, connect_blocking, discover, Discover, clients, subscriptions, Publication, Policy and
+       the errors; ``__version__``.
 State: none. Names are loaded when they are first used, so that ``import heliograph`` costs next to nothing.
 Not here: everything else; what is not listed below may change at any time.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RefusedError,
         UsageError,
     )
+    from heliograph.live.blocking import BlockingClient, BlockingSubscription, connect_blocking
     from heliograph.live.client import Client
     from heliograph.live.connect import connect
     from heliograph.live.discover import discover
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from heliograph.model.subscription import Policy
 
 __all__ = [
+    "BlockingClient",
+    "BlockingSubscription",
     "Client",
     "ClosedError",
     "ConfigError",
@@ -49,11 +52,14 @@ __all__ = [
     "Subscription",
     "UsageError",
     "connect",
+    "connect_blocking",
     "discover",
     "errors",
 ]
 
 _HOMES = {
+    "BlockingClient": "heliograph.live.blocking",
+    "BlockingSubscription": "heliograph.live.blocking",
     "Client": "heliograph.live.client",
     "Discover": "heliograph.client.discover",
     "Policy": "heliograph.model.subscription",
@@ -61,6 +67,7 @@ _HOMES = {
     "RefusedPublication": "heliograph.client.refusals",
     "Subscription": "heliograph.live.subscription",
     "connect": "heliograph.live.connect",
+    "connect_blocking": "heliograph.live.blocking",
     "discover": "heliograph.live.discover",
 }
 

@@ -1,7 +1,7 @@
-"""Apart: a call in a thread of its own, for libraries that keep things as long as a thread lives.
+"""Apart: a call in a thread of its own, for libraries that keep memory as long as a thread runs.
 
 In:    a call that needs nothing of the thread it is made in.
-Out:   its result or its exception, once the thread has ended: whoever asks waits, so nothing runs at the same time.
+Out:   its result or its exception, once the thread has ended: the caller waits, so nothing runs at the same time.
 State: none.
 Not here: slow work beside a machine (live/jobs.py).
 """
@@ -23,7 +23,7 @@ def run_apart(call: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.set_result(call())
-        except BaseException as error:  # it is raised where somebody waits for it
+        except BaseException as error:  # raised again in the waiting caller
             outcome.set_exception(error)
 
     thread = Thread(target=run, name="heliograph-apart", daemon=True)

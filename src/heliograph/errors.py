@@ -1,9 +1,9 @@
-"""Errors: who is at fault, and the reasons that a peer, a log line and a counter share.
+"""Errors: the party at fault, and the reasons that a peer, a log line and a counter share.
 
 In:    nothing.
 Out:   Reason (one enum for wire, log and counter) and the exceptions.
 State: none.
-Not here: what is done about an error (the room that meets it decides).
+Not here: what is done about an error (the part that meets it decides).
 """
 
 from __future__ import annotations
@@ -54,6 +54,17 @@ class Reason(IntEnum):
     STALE = 214
     SENDER_UNPROVEN = 215
     REALM_FOREIGN = 216
+    CERTIFICATE_REVOKED = 217
+    POSSESSION_UNPROVEN = 218
+    GRANT_INVALID = 219
+    GRANT_EXPIRED = 220
+    GRANT_REVOKED = 221
+    GRANT_TOO_WIDE = 222
+    GRANT_FOREIGN = 223
+    OWNER_OTHER = 224
+    SIGNER_NO_DIRECTORY = 225
+    DISCOVERY_DENIED = 226
+    SIGNER_UNWANTED = 227
 
     # 3xx: a limit with a name was reached.
     HANDSHAKE_TOO_SLOW = 300
@@ -70,12 +81,21 @@ class Reason(IntEnum):
     BUDGET_SPENT = 311
     BROKERS_OVER_LIMIT = 312
     SOURCE_OVER_SHARE = 320
+    NAMES_OVER_LIMIT = 330
+    CHANNELS_OVER_LIMIT = 331
+    BATCHES_OVER_LIMIT = 332
+    STORES_OVER_LIMIT = 333
     SERVICE_OVER_LIMIT = 340
     RESOURCES_OVER_LIMIT = 341
     RESOURCE_REQUESTS_OVER_LIMIT = 342
     RESOURCE_ATTRIBUTES_OVER_LIMIT = 343
+    DESCRIPTORS_OVER_LIMIT = 345
+    TOPICS_OVER_QUOTA = 346
+    SEARCHES_OVER_LIMIT = 347
+    RIGHTS_OVER_LIMIT = 348
+    SEARCH_OVER_BUDGET = 349
 
-    # 4xx: the life of a link or a node.
+    # 4xx: how a link or a node starts and ends.
     GOODBYE = 400
     CLOSED = 401
     RESET = 402
@@ -88,7 +108,7 @@ class Reason(IntEnum):
     ADDRESS_IN_USE = 409
     OVERLOADED = 420
 
-    # 5xx: this node cannot do it, whoever asks.
+    # 5xx: this node cannot do it for any peer.
     SERVICE_UNKNOWN = 500
     SERVICE_GONE = 501
     VAULT_MISSING = 502
@@ -114,6 +134,32 @@ class Reason(IntEnum):
     VAULT_FOREIGN = 554
     VAULT_NEWER = 555
     VAULT_READ_ONLY = 556
+    STORE_UNKNOWN = 560
+    STORE_MISSING = 561
+    CHAIN_BROKEN = 562
+    POSITION_UNKNOWN = 563
+    NAME_UNKNOWN = 564
+    CHANNEL_UNKNOWN = 565
+    BATCH_INCOMPLETE = 566
+    STORE_RESET = 567
+
+    # 62x-64x: topics and rights.
+    TOPIC_UNKNOWN = 620
+    TOPIC_EXPIRED = 621
+    TOPIC_WITHDRAWN = 622
+    TOPIC_OLDER = 623
+    TOPIC_UNWANTED = 624
+    SYNOPSIS_INVALID = 625
+    DESCRIPTORS_INVALID = 626
+    QUERY_INVALID = 627
+    DIRECTORIES_MISSING = 628
+    CREATION_FAILED = 629
+    CREATION_REFUSED = 630
+    ADVERTISEMENT_UNSTORED = 631
+    DOCUMENT_INVALID = 632
+    QUERY_OVER_TIME = 633
+    QUERY_LANGUAGE_MISSING = 634
+    TOPIC_KEY_MISSING = 635
 
     # 6xx: resources: resource discovery refuses it, or cannot do it.
     RESOURCE_CONDITION_UNFIT = 600
@@ -183,11 +229,11 @@ class ConfigError(HeliographError):
 
 
 class UnreadableError(UsageError, ConfigError):
-    """A file that somebody named is not there, or cannot be read."""
+    """A file that was named is not there, or cannot be read."""
 
 
 class RefusedError(HeliographError):
-    """The broker said no; ``reason`` says why and the text says what to do."""
+    """The broker refused; ``reason`` says why and the text says what to do."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason.word}: {detail}" if detail else reason.word)
@@ -196,7 +242,7 @@ class RefusedError(HeliographError):
 
 
 class NoRespondersError(RefusedError):
-    """Nobody was there to answer a request; it was told at once, without waiting for a time-out."""
+    """No subscriber was there to answer a request; reported at once, without waiting for a time-out."""
 
 
 class NotConnectedError(HeliographError):

@@ -17,7 +17,7 @@ NAMES = ("native", "numpy", "python")
 
 
 def wanted() -> str | None:
-    """The name that was asked for, None if nobody asked."""
+    """The name that was asked for; None if there is none."""
     name = os.environ.get(VARIABLE, "auto")
     if name in ("auto", ""):
         return None

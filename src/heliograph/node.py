@@ -18,9 +18,13 @@ from heliograph.discovery.brokers.config import DIRECTORY as DIRECTORY
 from heliograph.discovery.brokers.config import RESPONDER
 from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_SERVICE
 from heliograph.discovery.resources.declaration import RESOURCES_SERVICE
+from heliograph.discovery.topics.services import RIGHTS_SERVICE, TOPIC_DIRECTORY_SERVICE
 from heliograph.machine import Machine, Socket
+from heliograph.repository import Repository
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
+from heliograph.services.monitor import MONITOR_SERVICE, MonitorConfig
+from heliograph.stores.services import STORE_SERVICE, STORES_SERVICE
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
 
@@ -36,6 +40,11 @@ SERVICES: tuple[Service[Any], ...] = (
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
     RESOURCES_SERVICE,
+    TOPIC_DIRECTORY_SERVICE,
+    RIGHTS_SERVICE,
+    MONITOR_SERVICE,
+    STORES_SERVICE,
+    STORE_SERVICE,
 )
 
 
@@ -58,6 +67,7 @@ class Node:
     sockets: Mapping[str, tuple[Socket, ...]] = field(default_factory=dict)  # machine -> its datagram sockets
     vaults: Mapping[str, Vault] = field(default_factory=dict)  # machine -> its vault
     services: tuple[Configured, ...] = ()
+    repositories: Mapping[str, Repository] = field(default_factory=dict)  # machine -> its repository
 
     @property
     def service_listeners(self) -> tuple[ListenerConfig, ...]:
@@ -76,8 +86,14 @@ def build(
     """A broker with its services: those without settings, such as admin, and those whose settings are given."""
     from heliograph.broker.broker import Broker  # late: the settings need the list above, and no broker
 
+    services = tuple(services)
     around = Surroundings(
-        broker=config, seed=seed, incarnation=incarnation, keyring=keyring, local_digest=config.local_digest
+        broker=config,
+        seed=seed,
+        incarnation=incarnation,
+        keyring=keyring,
+        local_digest=config.local_digest,
+        monitored=any(isinstance(each, MonitorConfig) for each in services),
     )
     broker = Broker(config, seed=seed, incarnation=incarnation)
     return _joined(config.name, broker, configured((NoSettings(), *services)), around)
@@ -102,6 +118,7 @@ def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...],
     takers: dict[str, str] = {PROTOCOL: BROKER}
     sockets: dict[str, tuple[Socket, ...]] = {}
     vaults: dict[str, Vault] = {}
+    repositories: dict[str, Repository] = {}
     listeners: tuple[ListenerConfig, ...] = ()
     if around.broker is not None:
         listeners = around.broker.listeners
@@ -116,6 +133,9 @@ def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...],
         vault = service.vault(config)
         if vault is not None:
             vaults[service.name] = vault
+        repository = service.repository(config)
+        if repository is not None:
+            repositories[service.name] = repository
     return Node(
         name=name,
         machines=machines,
@@ -124,6 +144,7 @@ def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...],
         sockets=sockets,
         vaults=vaults,
         services=services,
+        repositories=repositories,
     )
 
 

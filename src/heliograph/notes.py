@@ -45,7 +45,7 @@ class SessionWelcomed(Note, frozen=True, tag="session_welcomed"):
 
 
 class LinkDetached(Note, frozen=True, tag="link_detached"):
-    """A link ended, by either side's wish or by accident."""
+    """A link ended: by either side, or by accident."""
 
     link: int
     entity: str
@@ -61,7 +61,7 @@ class PeerRefused(Note, frozen=True, tag="peer_refused"):
 
     @property
     def level(self) -> str:
-        """The operator may want to know who it was."""
+        """The operator may want to know the peer."""
         return "warning"
 
 
@@ -102,7 +102,7 @@ class PublicationsDropped(Note, frozen=True, tag="publications_dropped"):
 
     @property
     def level(self) -> str:
-        """Somebody loses data, as its policy says."""
+        """A consumer loses data, as its policy says."""
         return "warning"
 
 
@@ -181,7 +181,7 @@ class ReloadFailed(Note, frozen=True, tag="reload_failed"):
 
     @property
     def level(self) -> str:
-        """Somebody believes that new settings are in force."""
+        """An operator may believe that new settings are in force."""
         return "error"
 
 
@@ -205,19 +205,19 @@ class NeighbourLinked(Note, frozen=True, tag="neighbour_linked"):
 
 
 class NeighbourLost(Note, frozen=True, tag="neighbour_lost"):
-    """A link to another broker is gone; so many parcels were planned again."""
+    """A link to another broker is gone; this many parcels were planned again."""
 
     broker: str
     replanned: int
 
     @property
     def level(self) -> str:
-        """Other ways are taken; the operator may want to know."""
+        """Other paths are taken; the operator may want to know."""
         return "warning"
 
 
 class ChangeoverCut(Note, frozen=True, tag="changeover_cut"):
-    """Ways were changed before the old ones were known to be empty: publications may be overtaken, and are counted."""
+    """Paths were changed before the old ones were known to be empty: publications may be overtaken, and are counted."""
 
     why: str  # timed_out: no answer came; overflowed: too much was held back
     destinations: int
@@ -230,7 +230,7 @@ class ChangeoverCut(Note, frozen=True, tag="changeover_cut"):
 
 
 class NeighbourSuspected(Note, frozen=True, tag="neighbour_suspected"):
-    """Nothing was heard of a neighbour for a while: other ways are taken."""
+    """Nothing was heard of a neighbour for a while: other paths are taken."""
 
     broker: str
 
@@ -247,7 +247,7 @@ class NeighbourRelieved(Note, frozen=True, tag="neighbour_relieved"):
 
 
 class BrokersLost(Note, frozen=True, tag="brokers_lost"):
-    """No way leads to these brokers any more: the network is partitioned, or they ended."""
+    """There is no path to these brokers any more: the network is partitioned, or they ended."""
 
     brokers: list[str]
 
@@ -258,7 +258,7 @@ class BrokersLost(Note, frozen=True, tag="brokers_lost"):
 
 
 class BrokersReached(Note, frozen=True, tag="brokers_reached"):
-    """A way leads to these brokers again."""
+    """There is a path to these brokers again."""
 
     brokers: list[str]
 
@@ -271,7 +271,7 @@ class SlotChanged(Note, frozen=True, tag="slot_changed"):
 
 
 class NameContested(Note, frozen=True, tag="name_contested"):
-    """Others hear newer words about this broker than its own, again and again: another has its name, or one lies."""
+    """Others know newer records of this broker than its own, again and again: another has its name, or one lies."""
 
     broker: str
 
@@ -298,8 +298,21 @@ class SocketRefused(Note, frozen=True, tag="socket_refused"):
 
     @property
     def level(self) -> str:
-        """Something is not heard; everything else works."""
+        """Something cannot be received; everything else works."""
         return "warning"
+
+
+class TopicDirectoryOpened(Note, frozen=True, tag="topic_directory_opened"):
+    """A topic directory has its repository: so many topics, and entries that cannot be read and were put aside."""
+
+    topics: int
+    damaged: int = 0
+
+
+class TopicsDamaged(Note, frozen=True, tag="topics_damaged"):
+    """Entries of a repository could not be read and were put aside."""
+
+    count: int
 
 
 class VaultRefused(Note, frozen=True, tag="vault_refused"):
@@ -319,6 +332,28 @@ class VaultFound(Note, frozen=True, tag="vault_found"):
     """A vault that was refused before is open."""
 
     vault: str
+
+
+class StoreOpened(Note, frozen=True, tag="store_opened"):
+    """A store has read its vault and serves its patterns."""
+
+    store: str  # its name
+    id: str
+    first: int
+    next: int
+
+
+class StoreFailed(Note, frozen=True, tag="store_failed"):
+    """A store takes nothing for now; publishers wait, and are told."""
+
+    store: str
+    reason: Reason
+    problem: str
+
+    @property
+    def level(self) -> str:
+        """An operator has to look after it."""
+        return "warning"
 
 
 class DatagramsUnsent(Note, frozen=True, tag="datagrams_unsent"):
@@ -365,12 +400,27 @@ class SessionRoamed(Note, frozen=True, tag="session_roamed"):
 
 
 class PublicationsLost(Note, frozen=True, tag="publications_lost"):
-    """A client's own queue was full: publications that nobody read, or that no broker took, were dropped."""
+    """A client's own queue was full: publications were dropped because they were not read, or because no broker took
+    them."""
 
     frames: int
-    where: str  # "inbox": a subscription nobody reads; "outgoing": no broker for too long
+    where: str  # "inbox": a subscription that is not read; "outgoing": no broker for too long
 
     @property
     def level(self) -> str:
         """The program loses data."""
+        return "warning"
+
+
+class PositionsLost(Note, frozen=True, tag="positions_lost"):
+    """A store cannot deliver some of its log to a client: the records are damaged, or no longer kept."""
+
+    store: str
+    first: int
+    end: int  # the first position behind them
+    reason: Reason
+
+    @property
+    def level(self) -> str:
+        """The program misses data."""
         return "warning"

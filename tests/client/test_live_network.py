@@ -63,7 +63,6 @@ async def test_members_of_a_group_on_several_brokers_share_the_work() -> None:
 @on_the_loop
 async def test_a_request_is_answered_across_brokers_or_refused_at_once() -> None:
     async with a_network(CHAIN) as brokers, heliograph.connect(brokers["a"].address) as asker:
-        interests = interests_of(brokers["a"], "c")
         with pytest.raises(heliograph.NoRespondersError):
             await asker.request("service/upper", b"x")
         async with heliograph.connect(brokers["c"].address) as answerer:
@@ -72,10 +71,11 @@ async def test_a_request_is_answered_across_brokers_or_refused_at_once() -> None
                 await answerer.reply(request, request.payload.upper(), headers={"by": answerer.broker})
 
             await answerer.subscribe("service/upper", callback=answer, wide=True)
+            interests = interests_of(brokers["a"], "c")
             answers = await asyncio.gather(*(asker.request("service/upper", f"text {n}") for n in range(100)))
             assert [one.payload for one in answers] == [b"TEXT %d" % number for number in range(100)]
             assert answers[0].headers == {"by": "c"}
-        await until(lambda: interests_of(brokers["a"], "c") == interests)  # a has heard that nobody is there any more
+        await until(lambda: interests_of(brokers["a"], "c") < interests)  # a has heard that nobody is there any more
         with pytest.raises(heliograph.NoRespondersError):
             await asker.request("service/upper", b"x")
 
@@ -131,7 +131,13 @@ async def test_a_directed_publication_finds_its_clients_wherever_they_are() -> N
 
 
 class Traffic:
-    """Numbered publications on one topic, without a pause worth the name, until it is stopped."""
+    """Numbered publications on one topic until it is stopped: the first many without a pause worth the name.
+
+    The readers of these tests read at the end only. On a busy machine a test takes long, and the pauses after the first
+    many keep what waits for them within the limits of their queues.
+    """
+
+    MANY = 5_000
 
     def __init__(self, client: Client, topic: str) -> None:
         self.client = client
@@ -145,7 +151,7 @@ class Traffic:
             await self.client.publish(self.topic, b"%d" % self.count)
             self.count += 1
             if self.count % 10 == 0:
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.001 if self.count < self.MANY else 0.1)
 
     async def stop(self) -> list[bytes]:
         """What was published, all of it routed."""

@@ -125,7 +125,7 @@ LATER_FRAMES = {  # sent by a peer that was welcomed
         Reason.ORIGIN_FOREIGN,
     ),
     "a second HELLO": (Talk().hello(BAD), Reason.KIND_UNEXPECTED),
-    "a kind nobody knows": (put_together(5), Reason.KIND_UNKNOWN),
+    "a kind nobody knows": (put_together(200), Reason.KIND_UNKNOWN),
     "a WELCOME": (put_together(grammar.WELCOME, 0, b"{}"), Reason.KIND_UNEXPECTED),
     "a CONFIRMED": (put_together(grammar.CONFIRMED, 1), Reason.KIND_UNEXPECTED),
     "a REFUSED": (put_together(grammar.REFUSED, 1, b"{}"), Reason.KIND_UNEXPECTED),
@@ -196,7 +196,7 @@ def test_what_follows_a_bad_frame_is_not_read() -> None:
     talk = a_talk()
     talk.join(BAD)
     good = put_together(grammar.EVENT, 2, b"", b"healthy/topic", origin=ORIGIN)
-    talk.say(BAD, put_together(5) + good)
+    talk.say(BAD, put_together(200) + good)
     talk.say(BAD, good)
     assert talk.heard[SUBSCRIBER].events == []
     refused_for(talk, Reason.KIND_UNKNOWN)
@@ -206,7 +206,7 @@ def test_what_came_before_a_bad_frame_is_delivered() -> None:
     talk = a_talk()
     talk.join(BAD)
     good = put_together(grammar.EVENT, 1, b"before", b"healthy/topic", origin=ORIGIN)
-    talk.say(BAD, good + put_together(5))
+    talk.say(BAD, good + put_together(200))
     assert talk.heard[SUBSCRIBER].payloads == [b"before"]
     refused_for(talk, Reason.KIND_UNKNOWN)
 

@@ -73,10 +73,12 @@ def refused(broker: LiveBroker) -> dict[str, int]:
 
 def seen_in_log(broker: LiveBroker, port: int, reason: str) -> None:
     """The log says that the link from this port of ours ended for this reason."""
-    attached = [line["link"] for line in broker.notes("link_attached") if line["address"].endswith(f":{port}")]
-    broker.until(
-        lambda: any(line["link"] in attached and line["reason"] == reason for line in broker.notes("link_detached"))
-    )
+
+    def is_seen() -> bool:
+        attached = [line["link"] for line in broker.notes("link_attached") if line["address"].endswith(f":{port}")]
+        return any(line["link"] in attached and line["reason"] == reason for line in broker.notes("link_detached"))
+
+    broker.until(is_seen)
 
 
 @pytest.mark.usefixtures("healthy")

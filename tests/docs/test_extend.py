@@ -12,7 +12,7 @@ import typer
 from heliograph.cli import main
 from heliograph.model.settings import Problem, check, setting
 from heliograph.notes import Note
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 from heliograph.sim.run import play
 from heliograph.sim.scenario_files import parse
 from tests.architecture.house import ROOT, SOURCE
@@ -75,5 +75,5 @@ def test_the_scenario_holds() -> None:
 
 def test_the_note_becomes_a_line() -> None:
     stream = io.StringIO()
-    Log("b1", stream=stream).heard("broker", run("python note")["SeatTaken"](4, "sensor-7"))
+    NodeLog("b1", stream=stream).heard("broker", run("python note")["SeatTaken"](4, "sensor-7"))
     assert stream.getvalue().endswith("b1 broker seat_taken link=4 entity=sensor-7\n")

@@ -73,8 +73,8 @@ def test_what_one_terminal_publishes_the_other_prints(broker: dict[str, str]) ->
         subscriber.communicate(timeout=DEADLINE_S)
 
 
-def test_the_ten_lines_run(broker: dict[str, str]) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("program", re.findall(r"```python\n(.*?)```", README, re.DOTALL), ids=["asyncio", "blocking"])
+def test_the_ten_lines_run(broker: dict[str, str], program: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", program], env=broker, capture_output=True, text=True, timeout=DEADLINE_S
     )

@@ -68,7 +68,7 @@ def main() -> int:
             table.add(f"topology {seed}", on_random_topology(seed, Path(folder)))
     for seed in chosen.triangles:
         with tempfile.TemporaryDirectory() as folder:
-            table.add(f"triangles {seed}", on_two_triangles(seed, Path(folder), singles=3_000))
+            table.add(f"triangles {seed}", on_two_triangles(seed, Path(folder)))
     for seed in chosen.faults:
         with tempfile.TemporaryDirectory() as folder:
             table.add_faults(f"faults {seed}", with_faults(seed, Path(folder)))

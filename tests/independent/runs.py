@@ -25,8 +25,9 @@ from tests.independent.workload import Draft, Interest
 T = TypeVar("T")
 
 CLIENTS = 30
-PUBLICATIONS = 4_000
-SECONDS = 4.0
+PUBLICATIONS = 3_000
+SINGLES = 3_000
+SECONDS = 3.0
 FAULTS_S = 8.0
 TRUSTED_MS = 25_000  # without faults: no broker of a busy machine is silent for so long
 SUSPECT_MS = 4_000  # with faults
@@ -46,7 +47,7 @@ def on_random_topology(seed: int, folder: Path) -> Verdict:
     return _run(topology, crowd, folder, work)
 
 
-def on_two_triangles(seed: int, folder: Path, *, singles: int) -> Verdict:
+def on_two_triangles(seed: int, folder: Path) -> Verdict:
     """A publisher at a1 sends single publications, 500 a second, while another sends bursts across the same ways."""
     draw = Random(f"triangles {seed}")
     wanted = {
@@ -56,8 +57,8 @@ def on_two_triangles(seed: int, folder: Path, *, singles: int) -> Verdict:
     }
     places = ["a1", "a3", *wanted]
     crowd = Crowd(f"triangles {seed}", places, [[], [Interest("load/1")], *wanted.values()])
-    plan = [Burst(place / 500, 0, [Draft(draw.choice("xyz"), {}, b"x" * 100)]) for place in range(singles)]
-    for at in range(singles // 25):  # every 50 ms
+    plan = [Burst(place / 500, 0, [Draft(draw.choice("xyz"), {}, b"x" * 100)]) for place in range(SINGLES)]
+    for at in range(SINGLES // 25):  # every 50 ms
         drafts = [Draft(f"load/{draw.randrange(3)}", {}, b"x" * 400) for _ in range(draw.randint(50, 200))]
         plan.append(Burst(at / 20, 1, drafts))
     plan.sort(key=lambda burst: burst.at_s)

@@ -31,14 +31,14 @@ from heliograph.broker.config import ListenerConfig
 from heliograph.live.loop import run
 from heliograph.live.node import run_node
 from heliograph.node import Node
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 from tests.live.machines import Fragile, Recorder
 class Deaf(Recorder):
     def tell(self, command, now): pass
 class Brittle(Deaf, Fragile): pass
 machine = {"fragile": Brittle, "deaf": Deaf}[sys.argv[1]]()
 node = Node("broker", {"broker": machine}, (), {"main": "broker"})
-sys.exit(run(run_node(node, (ListenerConfig(port=0),), Log("broker", format="json"))))
+sys.exit(run(run_node(node, (ListenerConfig(port=0),), NodeLog("broker", format="json"))))
 """
 
 

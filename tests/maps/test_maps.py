@@ -46,7 +46,7 @@ def test_asked_of_all_the_map_has_every_broker_and_every_link() -> None:
     drawn_links = {frozenset(link) for link in topology.links}
     assert {frozenset((link.one, link.other)) for link in view.links} == drawn_links
     assert not any(link.way or link.suspected for link in view.links)
-    assert sum(broker.speaker for broker in view.brokers.values()) == 3
+    assert sum(broker.leader for broker in view.brokers.values()) == 3
 
 
 def test_asked_of_one_broker_other_clusters_show_their_gateways_and_ways() -> None:
@@ -72,7 +72,7 @@ def test_a_broker_that_ended_is_shown_with_what_it_was_linked_to() -> None:
     mesh.pass_time(100)
 
     view = view_of(mesh, silent=(SeenBroker("b2", "b", 1, state=SILENT),))
-    assert [broker.name for broker in view.clusters["b"] if broker.speaker] != ["b2"]
+    assert [broker.name for broker in view.clusters["b"] if broker.leader] != ["b2"]
     told = "\n".join(as_text(view))
 
     assert view.problems == ["b2 does not answer"]

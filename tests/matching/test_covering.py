@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heliograph.matching.covering import Change, ConditionedFilter, InterestSet
 from heliograph.matching.filters import canonical
-from heliograph.matching.interests import Change, Interest, InterestSet
 from heliograph.model.topics import covers
 from tests.examples import examples
 from tests.matching.test_topics import filters
@@ -20,12 +20,12 @@ def filters_of(change: Change) -> tuple[list[bytes], list[bytes]]:
 
 def add(reduced: InterestSet, pattern: bytes) -> tuple[list[bytes], list[bytes]]:
     """With everything that follows from it."""
-    return filters_of(both(reduced.add(Interest(pattern)), reduced.go_on(LONG)))
+    return filters_of(both(reduced.add(ConditionedFilter(pattern)), reduced.go_on(LONG)))
 
 
 def remove(reduced: InterestSet, pattern: bytes) -> tuple[list[bytes], list[bytes]]:
     """With everything that follows from it."""
-    return filters_of(both(reduced.remove(Interest(pattern)), reduced.go_on(LONG)))
+    return filters_of(both(reduced.remove(ConditionedFilter(pattern)), reduced.go_on(LONG)))
 
 
 def both(first: Change, second: Change) -> Change:
@@ -66,6 +66,6 @@ def test_removing_the_covering_filter_brings_back_what_it_covered() -> None:
     reduced = InterestSet()
     for pattern in (b"a/b", b"a/c", b"a/+", b"a/#"):
         add(reduced, pattern)
-    assert list(reduced.roots) == [Interest(b"a/#")]
+    assert list(reduced.roots) == [ConditionedFilter(b"a/#")]
     assert remove(reduced, b"a/#") == ([b"a/+"], [b"a/#"])
     assert remove(reduced, b"a/+") == ([b"a/b", b"a/c"], [b"a/+"])

@@ -12,7 +12,7 @@ from heliograph.matching import siblings
 from heliograph.matching.boxes import box
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.conditions import covers, matches, refusal
-from heliograph.matching.interests import ANYTHING, Change, Interest, InterestSet
+from heliograph.matching.covering import ANYTHING, Change, ConditionedFilter, InterestSet
 from heliograph.matching.languages import compile
 from heliograph.matching.languages.predicates import condition
 from heliograph.matching.siblings import LISTED_MAX
@@ -76,24 +76,24 @@ def test_a_refusal_names_the_test_that_failed() -> None:
     assert refusal(compile("sql", "disk + 1 > 100"), event) is None
 
 
-def oracle_covers(wide: Interest, narrow: Interest) -> bool:
+def oracle_covers(wide: ConditionedFilter, narrow: ConditionedFilter) -> bool:
     return topics.covers(wide.filter, narrow.filter) and covers(wide.condition, narrow.condition)
 
 
-interests = st.builds(Interest, filters, st.sampled_from(CONDITIONS) | tight_conjunctions.map(condition))
+interests = st.builds(ConditionedFilter, filters, st.sampled_from(CONDITIONS) | tight_conjunctions.map(condition))
 
 
-def add(reduced: InterestSet, interest: Interest) -> Change:
+def add(reduced: InterestSet, interest: ConditionedFilter) -> Change:
     """With everything that follows from it."""
     return both(reduced.add(interest), reduced.go_on(LONG))
 
 
-def remove(reduced: InterestSet, interest: Interest) -> Change:
+def remove(reduced: InterestSet, interest: ConditionedFilter) -> Change:
     """With everything that follows from it."""
     return both(reduced.remove(interest), reduced.go_on(LONG))
 
 
-def follow(reduced: InterestSet, told: dict[Interest, None], change: Change) -> None:
+def follow(reduced: InterestSet, told: dict[ConditionedFilter, None], change: Change) -> None:
     came, went = change
     for root in went:
         del told[root]
@@ -106,10 +106,12 @@ def follow(reduced: InterestSet, told: dict[Interest, None], change: Change) -> 
 @pytest.mark.req("N9", "R3")
 @examples(100)
 @given(st.lists(interests, max_size=20), st.data())
-def test_the_roots_say_as_much_as_all_and_no_root_covers_another(given_: list[Interest], data: st.DataObject) -> None:
+def test_the_roots_say_as_much_as_all_and_no_root_covers_another(
+    given_: list[ConditionedFilter], data: st.DataObject
+) -> None:
     reduced = InterestSet()
-    kept: list[Interest] = []
-    told: dict[Interest, None] = {}
+    kept: list[ConditionedFilter] = []
+    told: dict[ConditionedFilter, None] = {}
     for interest in given_:
         if kept and data.draw(st.integers(0, 2)) == 0:
             gone = kept.pop(data.draw(st.integers(0, len(kept) - 1)))
@@ -126,10 +128,10 @@ def test_the_roots_say_as_much_as_all_and_no_root_covers_another(given_: list[In
 
 def test_a_group_too_large_for_a_list_is_reduced_alike() -> None:
     reduced = InterestSet()
-    single = [Interest(b"a/b", compile("predicates", f"n = {number}")) for number in range(3 * LISTED_MAX)]
+    single = [ConditionedFilter(b"a/b", compile("predicates", f"n = {number}")) for number in range(3 * LISTED_MAX)]
     for one in single:
         assert add(reduced, one) == ([one], [])
-    wide = Interest(b"a/#", compile("predicates", "n >= 10"))
+    wide = ConditionedFilter(b"a/#", compile("predicates", "n >= 10"))
     came, went = add(reduced, wide)
     assert came == [wide]
     assert dict.fromkeys(went) == dict.fromkeys(single[10:])
@@ -143,19 +145,19 @@ def test_a_group_too_large_for_a_list_is_reduced_alike() -> None:
 
 def test_more_attributes_than_an_index_takes_are_still_covered() -> None:
     reduced = InterestSet()
-    single = [Interest(b"a", compile("predicates", f"n{number} = 1 and m = 1")) for number in range(1_200)]
+    single = [ConditionedFilter(b"a", compile("predicates", f"n{number} = 1 and m = 1")) for number in range(1_200)]
     for one in single:
         add(reduced, one)
     assert len(reduced.roots) == 1_200
-    assert add(reduced, Interest(b"a", compile("predicates", "n1199 = 1 and m = 1 and k = 2"))) == ([], [])
-    came, went = add(reduced, Interest(b"#", compile("predicates", "m > 0")))
+    assert add(reduced, ConditionedFilter(b"a", compile("predicates", "n1199 = 1 and m = 1 and k = 2"))) == ([], [])
+    came, went = add(reduced, ConditionedFilter(b"#", compile("predicates", "m > 0")))
     assert (len(came), len(went)) == (1, 1_200)
 
 
 def test_identical_interests_are_shared_and_go_with_the_last() -> None:
     reduced = InterestSet()
-    one = Interest(b"a/+", compile("sql", "disk > 120 AND system = 'linux'"))
-    same = Interest(b"a/+", compile("predicates", "system = 'linux' and disk > 120.0"))
+    one = ConditionedFilter(b"a/+", compile("sql", "disk > 120 AND system = 'linux'"))
+    same = ConditionedFilter(b"a/+", compile("predicates", "system = 'linux' and disk > 120.0"))
     assert add(reduced, one) == ([one], [])
     assert add(reduced, same) == ([], [])
     assert remove(reduced, one) == ([], [])
@@ -164,9 +166,9 @@ def test_identical_interests_are_shared_and_go_with_the_last() -> None:
 
 def test_removing_the_covering_interest_brings_back_what_it_covered() -> None:
     reduced = InterestSet()
-    narrow = Interest(b"a/b", compile("predicates", "disk > 200"))
-    middle = Interest(b"a/+", compile("predicates", "disk > 120"))
-    wide = Interest(b"a/#")
+    narrow = ConditionedFilter(b"a/b", compile("predicates", "disk > 200"))
+    middle = ConditionedFilter(b"a/+", compile("predicates", "disk > 120"))
+    wide = ConditionedFilter(b"a/#")
     for one in (narrow, middle, wide):
         add(reduced, one)
     assert list(reduced.roots) == [wide]
@@ -179,11 +181,11 @@ def test_removing_the_covering_interest_brings_back_what_it_covered() -> None:
 @examples(150)
 @given(st.lists(interests, max_size=25), st.data())
 def test_while_consequences_wait_the_roots_say_at_least_as_much_as_all(
-    given_: list[Interest], data: st.DataObject
+    given_: list[ConditionedFilter], data: st.DataObject
 ) -> None:
     reduced = InterestSet()
-    kept: list[Interest] = []
-    told: dict[Interest, None] = {}
+    kept: list[ConditionedFilter] = []
+    told: dict[ConditionedFilter, None] = {}
     for interest in given_:
         again = data.draw(st.sampled_from(given_))
         if kept and data.draw(st.integers(0, 2)) == 0:
@@ -207,12 +209,12 @@ def test_while_consequences_wait_the_roots_say_at_least_as_much_as_all(
 
 def test_what_an_interest_covered_settles_in_as_many_steps_as_it_is_given() -> None:
     reduced = InterestSet()
-    single = [Interest(b"a/%d" % number) for number in range(100)]
+    single = [ConditionedFilter(b"a/%d" % number) for number in range(100)]
     for one in single:
         reduced.add(one)
-    assert reduced.add(Interest(b"#")) == ([Interest(b"#")], [])
+    assert reduced.add(ConditionedFilter(b"#")) == ([ConditionedFilter(b"#")], [])
     assert [len(reduced.go_on(50)[1]) for _ in range(5)] == [25, 25, 25, 25, 0]  # each is found, and then hung
-    assert reduced.remove(Interest(b"#")) == ([], [])
+    assert reduced.remove(ConditionedFilter(b"#")) == ([], [])
     assert [len(came) for came, _ in (reduced.go_on(30) for _ in range(4))] == [30, 30, 30, 10]
     assert reduced.is_settled
     assert reduced.roots == dict.fromkeys(single)
@@ -226,12 +228,12 @@ def test_conditions_that_no_box_tells_apart_are_not_compared_one_by_one(monkeypa
     monkeypatch.setattr(siblings, "asks_less", lambda *both: compared.append(both) or asks_less(*both))
     found = InterestSet()
     for number in range(500):
-        add(found, Interest(b"a", compile("sql", f"x + {number} = 1 OR y = {number}")))
-        add(found, Interest(b"a", compile("sql", f"z = 1 AND (x + {number} = 1 OR y = {number})")))
+        add(found, ConditionedFilter(b"a", compile("sql", f"x + {number} = 1 OR y = {number}")))
+        add(found, ConditionedFilter(b"a", compile("sql", f"z = 1 AND (x + {number} = 1 OR y = {number})")))
     assert len(found.roots) == 500
     compared.clear()
 
     for text in ("x + 700 = 1 OR y = 7", "z = 1 AND (x + 700 = 1 OR y = 700)", "z = 2 AND y = 1"):
-        add(found, Interest(b"a", compile("sql", text)))
+        add(found, ConditionedFilter(b"a", compile("sql", text)))
 
     assert len(compared) < 10

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heliograph.errors import Reason, UsageError
 from heliograph.notes import LinkAttached, LinkDetached, Note, PeerRefused, ReloadFailed
 from heliograph.observe.counters import Counters
-from heliograph.observe.log import LINES_PER_SECOND, Log
+from heliograph.observe.log import LINES_PER_SECOND, NodeLog
 
 MORNING = 1_700_000_000_123_000_000
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.req("O4")
 
 def lines_of(*notes: Note, format: str = "text", level: str = "info") -> list[str]:
     stream = io.StringIO()
-    log = Log("b1", format=format, level=level, stream=stream, clock=lambda: MORNING)
+    log = NodeLog("b1", format=format, level=level, stream=stream, clock=lambda: MORNING)
     for note in notes:
         log.heard("broker", note)
     return stream.getvalue().splitlines()
@@ -69,7 +69,7 @@ def test_whatever_a_peer_says_stays_within_one_line_and_is_told_in_full(said: st
 def test_a_flood_of_one_kind_is_cut_and_counted_and_others_are_still_heard() -> None:
     stream = io.StringIO()
     now = MORNING
-    log = Log("b1", stream=stream, clock=lambda: now)
+    log = NodeLog("b1", stream=stream, clock=lambda: now)
     for _ in range(LINES_PER_SECOND + 30):
         log.heard("broker", PeerRefused(0, Reason.TLS_FAILED, ""))
     log.heard("broker", ReloadFailed(["x"]))
@@ -83,7 +83,7 @@ def test_a_flood_of_one_kind_is_cut_and_counted_and_others_are_still_heard() -> 
 
 def test_a_line_of_the_node_itself_reads_as_it_was_said() -> None:
     stream = io.StringIO()
-    log = Log("b1", stream=stream, clock=lambda: MORNING)
+    log = NodeLog("b1", stream=stream, clock=lambda: MORNING)
     log.say("info", "open on 127.0.0.1:4717")
     log.say("debug", "not shown")
     assert stream.getvalue() == "2023-11-14T22:13:20.123Z info    b1 node open on 127.0.0.1:4717\n"
@@ -91,7 +91,7 @@ def test_a_line_of_the_node_itself_reads_as_it_was_said() -> None:
 
 def test_a_stream_that_is_closed_does_not_end_the_broker() -> None:
     stream = io.StringIO()
-    log = Log("b1", stream=stream)
+    log = NodeLog("b1", stream=stream)
     stream.close()
     log.say("error", "nobody reads this")
     log.heard("broker", ReloadFailed(["x"]))
@@ -99,9 +99,9 @@ def test_a_stream_that_is_closed_does_not_end_the_broker() -> None:
 
 def test_an_unknown_level_or_format_is_refused() -> None:
     with pytest.raises(UsageError):
-        Log("b1", level="loud")
+        NodeLog("b1", level="loud")
     with pytest.raises(UsageError):
-        Log("b1", format="xml")
+        NodeLog("b1", format="xml")
 
 
 def test_counters_count_by_machine_kind_and_reason() -> None:

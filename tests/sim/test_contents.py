@@ -15,13 +15,13 @@ from heliograph.matching.condition import Event
 from heliograph.matching.conditions import covers as real_covers
 from heliograph.matching.conditions import matches as real_matches
 from heliograph.matching.contents import Field
-from heliograph.matching.interests import InterestSet
+from heliograph.matching.covering import InterestSet
 from heliograph.matching.languages import compile
 from heliograph.matching.siblings import Siblings
-from heliograph.sim.conditions import LANGUAGES, comparisons_of, covers, fits, uncovered
 from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import load, parse
+from heliograph.sim.selections import LANGUAGES, comparisons_of, covers, fits, uncovered
 from heliograph.sim.stage import Stage
 from tests.sweep.seeds import seeds_of
 

@@ -104,13 +104,13 @@ LIES: dict[str, tuple[Falsify, str]] = {
         "b has as links of a",
     ),
     "two members have one slot": (lambda world: world.row("c", "members", "e").update(slot=1), "c has a slot twice"),
-    "another speaks": (lambda world: world.maps["e"].update(speaker="d"), "e has d as speaker, but it is c"),
+    "another speaks": (lambda world: world.maps["e"].update(leader="d"), "e has d as leader, but it is c"),
     "a gateway is missing": (lambda world: world.maps["e"]["gateways"].clear(), "e has as gateways in reach []"),
     "a gateway has a link too few": (
         lambda world: world.row("e", "gateways", "b").update(outside={"d": 1}),
         "e has as links of gateway b",
     ),
-    "a cluster is missing": (lambda world: world.maps["a"]["clusters"].clear(), "a has as speakers of other parts []"),
+    "a cluster is missing": (lambda world: world.maps["a"]["clusters"].clear(), "a has as leaders of other parts []"),
     "an interest of a member is missing": (
         lambda world: world.row("d", "members", "e").update(interests=0),
         "d has 0 interests of e",

@@ -139,9 +139,9 @@ def test_a_network_holds_while_brokers_links_and_clients_come_and_go(seed: int) 
     assert all(result.faults.values())
 
 
-SPEAKER = """
+LEADER = """
 [scenario]
-name = "speaker"
+name = "leader"
 duration_s = 9
 settle_s = 3
 [network]
@@ -199,7 +199,7 @@ names = ["maps", "delivery", "duplicates", "order", "bounded", "convergence"]
 @pytest.mark.req("N5", "N8")
 @pytest.mark.parametrize("seed", [*range(1, 7), 394])  # 394: an origin's first two publications come in the wrong order
 def test_nothing_is_lost_while_the_member_that_speaks_for_its_cluster_leaves_and_comes_back(seed: int) -> None:
-    result = play(parse(SPEAKER), seed)
+    result = play(parse(LEADER), seed)
     assert result.ok, why(result)
     assert result.faults == {"stop": 2}
 

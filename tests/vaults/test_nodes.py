@@ -16,7 +16,7 @@ from heliograph.errors import Reason
 from heliograph.live.node import Running, run_node
 from heliograph.live.vaults.sqlite import SqliteVault
 from heliograph.node import BROKER, Node, Pipe, build
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 from heliograph.sim.world import World
 from heliograph.vault import Append, Committed, LogsRead, ReadLogs, Vault, VaultOpened
 from tests.live.machines import Recorder, until
@@ -72,7 +72,7 @@ def test_a_live_service_finds_what_it_kept(tmp_path: Path) -> None:
         node = a_node(number, str(tmp_path))
         machine = node.machines["counting"]
         assert isinstance(machine, Counting)
-        running = Running(node, Log("b", stream=io.StringIO()))
+        running = Running(node, NodeLog("b", stream=io.StringIO()))
         assert await running.open(())
         await until(lambda: machine.starts == number)
         await running.end()
@@ -94,7 +94,7 @@ def test_a_node_whose_vault_is_in_use_says_so_and_ends(tmp_path: Path) -> None:
 
     node = a_node(1, str(tmp_path))
     node.machines["counting"] = Deaf()
-    assert asyncio.run(run_node(node, (), Log("b", format="json", stream=lines))) == 1
+    assert asyncio.run(run_node(node, (), NodeLog("b", format="json", stream=lines))) == 1
     user.close()
     said = [json.loads(line) for line in lines.getvalue().splitlines()]
     (refused,) = [line for line in said if line.get("note") == "vault_refused"]

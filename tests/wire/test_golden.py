@@ -19,7 +19,7 @@ import pytest
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.origin import origin_of
 from heliograph.timekeeping.clock import Reference, Told
-from heliograph.wire import bodies, frames, times
+from heliograph.wire import bodies, frames, stores, times
 from heliograph.wire.frames import Frame, Kind
 
 pytestmark = pytest.mark.req("N1")
@@ -41,6 +41,39 @@ GOLDEN = {
         "612f62"  # a/b
         "7b222478223a313233343536377d"  # {"$x":1234567}
         "6f"
+    ),
+    "EVENT, reliable, repeated": (
+        "39000000 01   20    0300   8877665544332211         0a00000000000000         1d000000"
+        + b"a/b".hex()
+        + b'{"$q":["0123456789abcdef",9]}'.hex()
+        + b"o".hex()
+    ),
+    "STORED, publications": (
+        "9b000000 05   00    2700   efcdab8967452301         0000000000000000         20000000"
+        + b"Inbox/00000000000000aa/1122334455667788".hex()
+        + "03000000 00000000 0500000000000000 0a00000000000000"  # channel 3, log 0, read from position 5 to 10
+        "01000000 04000000"  # the positions 6 and 9
+        "1a000000 01   00    0100   8877665544332211         0900000000000000         00000000 7831"
+        "1a000000 01   00    0100   8877665544332211         0a00000000000000         00000000 7832"
+    ),
+    "STORED, acknowledgement": (
+        "3f000000 05   04    2700   efcdab8967452301         0900000000000000         00000000"
+        + b"Inbox/00000000000000aa/1122334455667788".hex()
+    ),
+    "STORED, acknowledgement of less than came": (
+        "4d000000 05   04    2700   efcdab8967452301         0900000000000000         00000000"
+        + b"Inbox/00000000000000aa/1122334455667788".hex()
+        + b'{"missing":12}'.hex()
+    ),
+    "STORED, answer": (
+        "49000000 05   01    2700   efcdab8967452301         0700000000000000         00000000"
+        + b"Inbox/00000000000000aa/1122334455667788".hex()
+        + b'{"have":9}'.hex()
+    ),
+    "STORED, notice": (
+        "6f000000 05   08    2700   efcdab8967452301         0000000000000000         00000000"
+        + b"Inbox/00000000000000aa/1122334455667788".hex()
+        + b'{"channel":3,"next":12,"gap":[10,12],"code":552}'.hex()
     ),
     "PARCEL": (
         "5e000000 02   07    3412   0500000000000080         0a00000000000000         18000000"
@@ -135,8 +168,22 @@ SUBSCRIBE = bodies.Subscribe(1, "a/+/#")
 SUBSCRIBE_ALL = bodies.Subscribe(0xFFFFFFFF, "a", policy="disconnect", echo=False)
 EVENT = frames.event(b"a/b/temps", "21.5 °C\n".encode(), ORIGIN, 0x0102030405060708)
 
+STORE = 0x0123456789ABCDEF
+INBOX = b"Inbox/00000000000000aa/1122334455667788"
+QUALITY = b'{"$q":["0123456789abcdef",9]}'
+RUN = frames.event(b"x", b"1", ORIGIN, 9) + frames.event(b"x", b"2", ORIGIN, 10)
+NOTICE = stores.Notice(3, 12, (10, 12), 552)
+
 WRITTEN = {
     "EVENT": EVENT,
+    "EVENT, reliable, repeated": frames.event(b"a/b", b"o", ORIGIN, 10, QUALITY, frames.Flag.REPEAT),
+    "STORED, publications": stores.stored(INBOX, STORE, 0, RUN, stores.span(3, 5, 10, [1, 4])),
+    "STORED, acknowledgement": stores.stored(INBOX, STORE, 9, flags=stores.StoredFlag.ACK),
+    "STORED, acknowledgement of less than came": stores.stored(
+        INBOX, STORE, 9, stores.encode(stores.Acknowledged(12)), flags=stores.StoredFlag.ACK
+    ),
+    "STORED, answer": stores.stored(INBOX, STORE, 7, stores.encode(stores.Attached(9)), flags=stores.StoredFlag.ANSWER),
+    "STORED, notice": stores.stored(INBOX, STORE, 0, stores.encode(NOTICE), flags=stores.StoredFlag.NOTICE),
     "EVENT, nearly empty": frames.event(b"x", b"", 0, 0),
     "EVENT, expires": frames.event(b"a/b", b"o", ORIGIN, 2**64 - 1, b'{"$x":1234567}', frames.Flag.EXPIRES),
     "PARCEL": frames.parcel(len(EVENT), 7, 0x1234, 1 << 63 | 5, 10, (0x0123456789ABCDEF,), (17,)) + EVENT,
@@ -161,6 +208,12 @@ WRITTEN = {
 
 # kind, flags, topic, origin, sequence, headers, number of payload bytes
 READ = {
+    "EVENT, reliable, repeated": (Kind.EVENT, 32, b"a/b", ORIGIN, 10, QUALITY, 1),
+    "STORED, publications": (Kind.STORED, 0, INBOX, STORE, 0, stores.span(3, 5, 10, [1, 4]), 60),
+    "STORED, acknowledgement": (Kind.STORED, 4, INBOX, STORE, 9, b"", 0),
+    "STORED, acknowledgement of less than came": (Kind.STORED, 4, INBOX, STORE, 9, b"", 14),
+    "STORED, answer": (Kind.STORED, 1, INBOX, STORE, 7, b"", 10),
+    "STORED, notice": (Kind.STORED, 8, INBOX, STORE, 0, b"", 48),
     "EVENT": (Kind.EVENT, 0, b"a/b/temps", ORIGIN, 0x0102030405060708, b"", 9),
     "EVENT, nearly empty": (Kind.EVENT, 0, b"x", 0, 0, b"", 0),
     "EVENT, expires": (Kind.EVENT, 4, b"a/b", ORIGIN, 2**64 - 1, b'{"$x":1234567}', 1),
@@ -226,6 +279,73 @@ def test_golden_bytes_are_read_back(name: str) -> None:
 def test_a_golden_body_is_read_back(name: str) -> None:
     body = BODIES[name]
     assert bodies.decode(type(body), Frame(bytes.fromhex(GOLDEN[name])).payload) == body
+
+
+@pytest.mark.req("N10")
+def test_the_positions_of_stored_publications_are_read_back() -> None:
+    assert stores.span_of(Frame(WRITTEN["STORED, publications"])) == (3, 5, 10, (1, 4))
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize(
+    "headers", [b"", b"x" * 25, stores.span(1, 5, 4, []), stores.span(1, 5, 9, [2, 2]), stores.span(1, 5, 9, [4])]
+)
+def test_positions_that_make_no_sense_are_the_peers_fault(headers: bytes) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        stores.span_of(Frame(stores.stored(INBOX, STORE, 0, b"", headers)))
+    assert raised.value.reason is Reason.BODY_MALFORMED
+
+
+# What a client asks the service `stores`, as it stands on the page; and what it means.
+ASKED: dict[str, stores.StoreRequest] = {
+    '{"do":"find","topic":"orders/7"}': stores.FindStores(topic="orders/7"),
+    '{"do":"attach","store":"0123456789abcdef"}': stores.AttachPublisher("0123456789abcdef"),
+    '{"do":"open","store":"0123456789abcdef","channel":3,"name":"billing","filter":"orders/#"}': stores.OpenChannel(
+        "0123456789abcdef", 3, "billing", "orders/#"
+    ),
+    '{"do":"open","store":"0123456789abcdef","channel":4,"position":5,"end":10,"pace":2.0}': stores.OpenChannel(
+        "0123456789abcdef", 4, position=5, end=10, pace=2.0
+    ),
+    '{"do":"credit","store":"0123456789abcdef","channel":3,"at":10}': stores.GiveCredit("0123456789abcdef", 3, 10),
+    '{"do":"ack","store":"0123456789abcdef","name":"billing","before":7,"also":[[8,10]]}': stores.AckPositions(
+        "0123456789abcdef", "billing", 7, [(8, 10)]
+    ),
+    '{"do":"close","store":"0123456789abcdef","channel":3}': stores.CloseChannel("0123456789abcdef", 3),
+    '{"do":"drop","store":"0123456789abcdef","name":"billing"}': stores.DropName("0123456789abcdef", "billing"),
+    '{"do":"logs","store":"0123456789abcdef"}': stores.ListLogs("0123456789abcdef"),
+    '{"do":"names","store":"0123456789abcdef"}': stores.ListNames("0123456789abcdef"),
+    '{"do":"commit","store":"0123456789abcdef","publisher":"job","batch":4,"parts":[["0.0",12]]}': stores.CommitBatch(
+        "0123456789abcdef", "job", 4, [("0.0", 12)]
+    ),
+}
+
+
+@pytest.mark.req("N10")
+@pytest.mark.parametrize("text", ASKED)
+def test_a_request_to_a_store_is_written_and_read_as_the_page_says(text: str) -> None:
+    assert stores.decode_request(text.encode()) == ASKED[text]
+    assert stores.encode(ASKED[text]).decode() == text
+    page = (Path(__file__).parents[2] / "docs/reference/protocol.md").read_text()
+    assert text in page
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{}",
+        b'{"do":"dance"}',
+        b'{"do":"attach","store":"x"}',
+        b'{"do":"open","store":"0123456789abcdef","channel":-1}',
+        b'{"do":"credit","store":"0123456789abcdef","channel":1,"at":1,"window":0}',
+        b'{"do":"ack","store":"0123456789abcdef","name":"","before":1}',
+    ],
+)
+def test_a_request_that_does_not_fit_is_the_askers_fault(text: bytes) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        stores.decode_request(text)
+    assert raised.value.reason is Reason.BODY_MALFORMED
 
 
 def test_fields_that_are_left_out_read_as_the_page_says() -> None:

@@ -1,1 +1,1 @@
-"""The broker: links, access, sessions and the way from a publication to its subscribers."""
+"""The broker: links, access, sessions and the path from a publication to its subscribers."""

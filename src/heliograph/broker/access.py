@@ -1,13 +1,16 @@
-"""Access: may this peer do that? One question, asked in one place, remembered in the route cache.
+"""Access: whether a peer may do something. Decided in one place, remembered in the route cache.
 
 In:    an identity, a verb ("publish", "subscribe", "ask") and a topic, filter or service name.
 Out:   Profile.may and Profile.may_filter.
-State: profiles, one per distinct set of rules that fit somebody.
+State: profiles, one per distinct set of rules that apply to a peer.
 Not here: proving an identity (credentials.py), caching per topic (routes.py).
 
-Rules are tried in the order they are written; the first that fits decides. What no rule fits follows the default,
-except that system topics are for brokers and admins, and the service "admin" is for admins. A wildcard at the first
-level of a rule does not reach system topics, as everywhere.
+Rules are tried in the order they are written; the first that fits decides. Where no rule fits the default counts,
+except that system topics are for brokers and admins, and the service "admin" is for admins. Proven entities may publish
+to topic directories and to each other's Entity/<entity>, and each may subscribe to its own; directories may subscribe
+to what is published to them. A store may subscribe to everything, and no other peer may advertise one. Created topics
+(Topics/<uuid>/…) depend on grants, which belong to a link (rights.py). A wildcard at the first level of a rule does not
+match system topics, as everywhere.
 """
 
 from __future__ import annotations
@@ -17,10 +20,16 @@ from dataclasses import dataclass
 from heliograph.broker.config import AccessConfig, RuleConfig
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
-from heliograph.model.topics import INBOX_ROOT, covers, is_system, overlaps
+from heliograph.model.topics import CREATED_ROOT, ENTITY_ROOT, INBOX_ROOT, covers, is_system, overlaps
 
 GUARDED_SERVICES = (b"admin",)
+STORES_ROOT = b"Services/Stores/"
+ADVERTISEMENT = b"Services/Stores/Advertisement"  # by stores alone
 WILD = (b"+", b"#")
+PRIVILEGED = (Role.BROKER, Role.ADMIN, Role.DIRECTORY, Role.STORE)
+DISCOVERY_TOPICS = b"Services/Discovery/"  # of topic directories: any proven entity may publish below it
+OWNERS_TOPIC = b"Services/Discovery/Topics/Owners"  # owners of topics answer there when no directory does
+DIRECTORY_TOPICS = (DISCOVERY_TOPICS, b"Services/BrokerDiscoveryNodes/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +45,12 @@ class Rule:
 class Profile:
     """What peers with the same applicable rules may do."""
 
-    __slots__ = ("_default", "_rules", "_tables", "privileges")
+    __slots__ = ("_default", "_is_proven", "_rules", "_tables", "privileges")
 
-    def __init__(self, rules: tuple[Rule, ...], default: bool, privileges: tuple[Role, ...]) -> None:
+    def __init__(
+        self, rules: tuple[Rule, ...], default: bool, privileges: tuple[Role, ...], is_proven: bool = False
+    ) -> None:
+        self._is_proven = is_proven
         self._rules = rules
         self._default = default
         self.privileges = privileges
@@ -55,8 +67,15 @@ class Profile:
                 return self._rules[min(fitting)].allow
         return self._otherwise(verb, topic)
 
-    def may_filter(self, pattern: bytes) -> bool:
-        """False if a subscription to this filter could never be delivered anything."""
+    def asks_grant(self, verb: str, topic: bytes) -> bool:
+        """True if the link needs a right of its own for this: on a created topic, which no rule is about."""
+        if topic.split(b"/", 1)[0] != CREATED_ROOT or Role.BROKER in self.privileges:
+            return False
+        table = self._tables.get(verb)
+        return table is None or not table.match(topic)
+
+    def may_filter(self, pattern: bytes, entity: str = "") -> bool:
+        """False if a subscription of this entity to this filter could never be delivered anything."""
         first = pattern.split(b"/", 1)[0]
         wild = first in WILD
         for rule in self._rules:
@@ -66,16 +85,37 @@ class Profile:
                 return True
             if not rule.allow and covers(rule.pattern, pattern):
                 return False
+        if first == ENTITY_ROOT and Role.BROKER not in self.privileges and Role.ADMIN not in self.privileges:
+            return self._is_proven and covers(b"%b/%b/#" % (ENTITY_ROOT, entity.encode()), pattern)
         return self._otherwise("subscribe", pattern)
 
     def _otherwise(self, verb: str, topic: bytes) -> bool:
         if verb == "ask":
             return topic not in GUARDED_SERVICES or Role.ADMIN in self.privileges
+        is_store = Role.STORE in self.privileges
+        if is_store and verb == "subscribe":
+            return True  # it keeps what others may hear; who reads from it is asked again
+        if topic == ADVERTISEMENT and verb == "publish":
+            return is_store
         if is_system(topic):
-            return bool(self.privileges)
+            if is_store and topic.startswith(STORES_ROOT):
+                return True
+            return Role.BROKER in self.privileges or Role.ADMIN in self.privileges or self._may_discover(verb, topic)
         if topic.startswith(INBOX_ROOT + b"/"):
-            return True  # who may ask may be answered, and hears it in its own inbox; rules can still deny it
+            return True  # a peer that may ask may be answered, in its own inbox; rules can still deny it
+        if topic.split(b"/", 1)[0] == CREATED_ROOT:
+            return True  # if the link has a right: asks_grant
         return self._default or Role.ADMIN in self.privileges
+
+    def _may_discover(self, verb: str, topic: bytes) -> bool:
+        """Entities speak to directories, and directories to entities. What an entity hears, may_filter checks."""
+        if topic.startswith(ENTITY_ROOT + b"/"):
+            return self._is_proven
+        if Role.DIRECTORY in self.privileges and topic.startswith(DIRECTORY_TOPICS):
+            return True
+        if verb == "publish":
+            return self._is_proven and topic.startswith(DISCOVERY_TOPICS)
+        return self._is_proven and topic == OWNERS_TOPIC
 
 
 class Access:
@@ -83,10 +123,10 @@ class Access:
 
     def __init__(self, config: AccessConfig) -> None:
         self._config = config
-        self._profiles: dict[tuple[tuple[Rule, ...], tuple[Role, ...]], Profile] = {}
+        self._profiles: dict[tuple[tuple[Rule, ...], tuple[Role, ...], bool], Profile] = {}
 
     def profile(self, identity: Identity) -> Profile:
-        """The profile of a peer; peers to whom the same rules apply share one."""
+        """The profile of a peer; peers with the same rules share one."""
         rules = tuple(
             _rule(verb, topic.replace("{entity}", identity.entity).encode(), line.effect == "allow")
             for line in self._config.rules
@@ -94,15 +134,17 @@ class Access:
             for verb in line.verbs
             for topic in line.topics
         )
-        privileges = tuple(role for role in (Role.BROKER, Role.ADMIN) if identity.has(role))
-        profile = self._profiles.get((rules, privileges))
+        privileges = tuple(role for role in PRIVILEGED if identity.has(role))
+        key = (rules, privileges, identity.is_proven)
+        profile = self._profiles.get(key)
         if profile is None:
-            profile = Profile(rules, self._config.default == "allow", privileges)
-            self._profiles[(rules, privileges)] = profile
+            profile = self._profiles[key] = Profile(
+                rules, self._config.default == "allow", privileges, identity.is_proven
+            )
         return profile
 
     def forget(self, profile: Profile) -> None:
-        """Nobody has this profile any more."""
+        """No peer has this profile any more."""
         for key, known in list(self._profiles.items()):
             if known is profile:
                 del self._profiles[key]

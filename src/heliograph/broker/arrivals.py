@@ -2,17 +2,20 @@
 
 In:    the frames of parcels that have reached a target.
 Out:   runs for our clients' links and, at the first broker of a cluster, for its other members.
-State: none of its own; what has been seen is with the sessions.
-Not here: parcels on their way (routing/parcels.py), publications of our own clients (publications.py).
+State: none of its own; the sessions keep which publications were seen.
+Not here: parcels to be passed on (routing/parcels.py), publications of our own clients (publications.py).
 
-The broker where a publication entered has checked it. What is malformed all the same is discarded and counted, and the
-neighbour that relayed it keeps its link.
+The broker where a publication entered has checked it. A frame that is malformed all the same is discarded and counted,
+and the neighbour that relayed it keeps its link.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from heliograph.broker.hot import frames_of, scan
 from heliograph.broker.links import Links
+from heliograph.broker.observations import Observations
 from heliograph.broker.publications import Publications, headers_of, inboxes_of
 from heliograph.broker.routes import Route, RouteTable
 from heliograph.broker.routing.parcels import Way
@@ -22,6 +25,7 @@ from heliograph.broker.routing.routing import Routing
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.routing.targets import Targets
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.stored import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason
@@ -47,16 +51,24 @@ class Arrivals:
         routing: Routing,
         publications: Publications,
         tracing: Tracing,
+        observations: Observations,
+        time_us: Callable[[], int],
+        stored: StoredFrames,
     ) -> None:
+        self._observations = observations
+        self._time_us = time_us
         self._links = links
         self._sessions = sessions
         self._subscriptions = subscriptions
         self._routing = routing
         self._publications = publications
         self._tracing = tracing
+        self._stored = stored
 
     def arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
+        if self._observations.is_due():
+            self._observations.parcel(frames, way.trace, self._time_us())
         if way.joins:
             self._arrive_and_pass(link, frames, way, now)
             return
@@ -108,7 +120,7 @@ class Arrivals:
             self._links.fan_out(link, sinks, run, now)
 
     def _join(self, raw: bytes, way: Way, passed: tuple[HopSink, ...], now: Instant) -> tuple[Sink, ...]:
-        """Everybody who gets a publication from here: those that it is passed on to and, if it is new, our own."""
+        """All sinks of a publication here: those that it is passed on to and, if it is new, our own clients."""
         _, word, origin, sequence, _ = SCAN.unpack_from(raw)
         if not self._sessions.origins.visit(origin, now).admit(sequence):
             return passed
@@ -199,7 +211,7 @@ class Arrivals:
         trace: tuple[int, ...],
         now: Instant,
     ) -> int:
-        """A TRACE, a MARK, or an EVENT with flags, which its entry broker has checked; all else ends the reading."""
+        """A TRACE, MARK, STORED, or EVENT with flags, which its entry broker has checked; all else ends the reading."""
         frame = _frame_at(frames, pos)
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
@@ -208,10 +220,14 @@ class Arrivals:
         if frame.kind == Kind.MARK:
             self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
+        if frame.kind == Kind.STORED:
+            self._stored.arrive(link, frame, table is self._subscriptions.inner, now)
+            return end
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
-        if not seen.admit(frame.sequence) or not self._is_sound(frame):
+        is_new = seen.admit(frame.sequence)
+        if not (is_new or frame.flags & Flag.REPEAT) or not self._is_sound(frame):
             return end
         if frame.flags & Flag.DIRECTED:
             inboxes = inboxes_of(headers_of(frame))
@@ -222,7 +238,8 @@ class Arrivals:
             self._publications.send_to(link, inboxes, True, frame.raw, now)
         else:
             route = table.routes[frame.topic]
-            self._publications.spread(link, route, frame.raw, now)
+            spread = self._publications.spread if is_new else self._publications.spread_repeat
+            spread(link, route, frame.raw, now)
         return end
 
 
@@ -247,7 +264,7 @@ def _frame_at(frames: bytes, pos: int) -> Frame | None:
     length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(frames, pos)
     end = pos + 4 + length
     if (
-        kind not in (Kind.EVENT, Kind.TRACE, Kind.TRACED, Kind.MARK)
+        kind not in (Kind.EVENT, Kind.STORED, Kind.TRACE, Kind.TRACED, Kind.MARK)
         or end > len(frames)
         or HEAD_BYTES - 4 + topic_length + header_length > length
     ):

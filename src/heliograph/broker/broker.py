@@ -1,15 +1,15 @@
-"""The broker: the front door. It is a list of parts, and says which part an input is for.
+"""The broker: a list of parts, and which part takes which input.
 
 In:    everything in machine.py.
 Out:   everything in machine.py.
 State: the settings; each part has its own.
-Not here: the parts: reading (bytes to frames), sessions (handshake, life), subscriptions (who wants what), links
+Not here: the parts: reading (bytes to frames), sessions (handshake, keep-alive), subscriptions (the table), links
           (writing, pressure), publications (off the fast path), timing (network time), routing/ (other brokers),
           arrivals (from other brokers), requests (services), orders (reports), access, credentials.
 
-What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is
-lost, which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker,
-which passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``,
+What a part needs is an argument of its constructor. Where calls go round (a link that ends is a neighbour that is lost,
+which changes routes, which are kept with subscriptions) the part that is built first gets a method of the broker, which
+passes the call on: ``_link_ends``, ``_forget``, ``_forget_all``, ``_stand_back``, ``_settled``, ``_crowd``,
 ``_others``.
 """
 
@@ -21,6 +21,7 @@ from heliograph.broker.arrivals import Arrivals
 from heliograph.broker.commands import Busy, Drain, KeepLink, Listening, Reload, Room, Stop
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.links import Link, Links
+from heliograph.broker.observations import NS_PER_US, Observations
 from heliograph.broker.orders import Orders
 from heliograph.broker.publications import Publications
 from heliograph.broker.reading import Handler, Reading
@@ -34,6 +35,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.steps import Steps
+from heliograph.broker.stored import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
@@ -71,6 +73,7 @@ class Broker:
         steps = self._steps = Steps()
         links = self._links = Links(config.limits, outbox, timers, self._link_ends)
         self._find_link = links.by_id.get
+        # the network
         routing = self._routing = Routing(
             config.name,
             incarnation,
@@ -87,6 +90,7 @@ class Broker:
         timing = self._timing = Timing(
             routing.view.me, incarnation, config.time, config.network.heartbeat_ms, seed, outbox, timers
         )
+        # clients
         subscriptions = self._subscriptions = Subscriptions(links, routing, steps, outbox, timers)
         shedding = self._shedding = Shedding(config.load, links, outbox, timers, self._crowd, self._others)
         sessions = self._sessions = Sessions(
@@ -101,6 +105,7 @@ class Broker:
             pong=timing.pong,
             others=self._others_near,
         )
+        # neighbours, and publications on their way
         peering = self._peering = Peering(
             config.network,
             routing.myself,
@@ -117,8 +122,13 @@ class Broker:
         )
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
-        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing)
+        observations = self._observations = Observations()
+        stored = StoredFrames(links, sessions, routing)
+        arrivals = Arrivals(
+            links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
+        )
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
+        # services
         answers = ServiceAnswers(links)
         pipes = self._pipes = ServicePipes()
         hops = ServiceHops(links, pipes, ways)
@@ -134,35 +144,18 @@ class Broker:
             publications,
             tracing,
             shedding,
+            observations,
             answers,
             ways,
             outbox,
             time=self._time,
+            time_us=self._time_us,
             reload=self._reload,
         )
         self._requests = Requests(
             links, pipes, outbox, answers, order=self._orders.receive, send=hops.send, ended=ways.ended
         )
-        handlers: dict[int, Handler] = {
-            Kind.EVENT: publications.receive_flagged,
-            Kind.HELLO: sessions.hello,
-            Kind.PING: sessions.ping,
-            Kind.PONG: sessions.pong,
-            Kind.GOODBYE: sessions.goodbye,
-            Kind.SUBSCRIBE: subscriptions.subscribe,
-            Kind.UNSUBSCRIBE: subscriptions.unsubscribe,
-            Kind.SERVICE: self._requests.receive,
-            Kind.LINK: peering.receive_link,
-            Kind.LINKED: peering.receive_linked,
-            Kind.PROOF: peering.receive_proof,
-        }
-        broker_handlers: dict[int, Handler] = {
-            **routing.handlers,
-            Kind.PING: sessions.ping,
-            Kind.PONG: self._neighbour_pong,
-            Kind.GOODBYE: sessions.goodbye,
-            Kind.SERVICE: hops.receive,
-        }
+        # bytes
         self._reading = Reading(
             config.limits,
             links,
@@ -173,8 +166,8 @@ class Broker:
             steps,
             outbox,
             timers,
-            handlers,
-            broker_handlers,
+            self._client_handlers(publications, stored),
+            self._broker_handlers(hops),
         )
         self._shortcut = Shortcut(
             links,
@@ -187,6 +180,34 @@ class Broker:
             config.limits.payload_bytes_max,
         )
         self.shortcut = self._shortcut.take
+
+    def _client_handlers(self, publications: Publications, stored: StoredFrames) -> dict[int, Handler]:
+        """By kind, the part that takes a frame of a client, a service or a peer that has not proven itself."""
+        sessions, subscriptions, peering = self._sessions, self._subscriptions, self._peering
+        return {
+            Kind.EVENT: publications.receive_flagged,
+            Kind.HELLO: sessions.hello,
+            Kind.PING: sessions.ping,
+            Kind.PONG: sessions.pong,
+            Kind.GOODBYE: sessions.goodbye,
+            Kind.SUBSCRIBE: subscriptions.subscribe,
+            Kind.UNSUBSCRIBE: subscriptions.unsubscribe,
+            Kind.SERVICE: self._requests.receive,
+            Kind.STORED: stored.receive,
+            Kind.LINK: peering.receive_link,
+            Kind.LINKED: peering.receive_linked,
+            Kind.PROOF: peering.receive_proof,
+        }
+
+    def _broker_handlers(self, hops: ServiceHops) -> dict[int, Handler]:
+        """By kind, the part that takes a frame of a neighbour."""
+        return {
+            **self._routing.handlers,
+            Kind.PING: self._sessions.ping,
+            Kind.PONG: self._neighbour_pong,
+            Kind.GOODBYE: self._sessions.goodbye,
+            Kind.SERVICE: hops.receive,
+        }
 
     # -- links ----------------------------------------------------------------------------------------------------
 
@@ -220,7 +241,7 @@ class Broker:
             self._links.press(pressing, pressed, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
-        """Bytes of a link's stream. A peer that breaks the rules loses its link, and nobody else notices."""
+        """Bytes of a link's stream. A peer that breaks the rules loses its link; no other link is affected."""
         from_link = self._find_link(link)
         if from_link is None or from_link.state == GONE:
             return
@@ -242,11 +263,11 @@ class Broker:
         self._peering.lose(link, self._now)
 
     def _forget(self, pattern: bytes) -> None:
-        """Somebody elsewhere wants this filter from now on, or no longer."""
+        """A remote interest in this filter came or went."""
         self._subscriptions.forget(pattern)
 
     def _forget_all(self) -> None:
-        """The ways changed: routes that were worked out before lead elsewhere, also those of reads that wait."""
+        """The paths changed: routes that were computed before lead elsewhere, also those of reads that wait."""
         self._subscriptions.forget_all()
         self._parcels.forget_ways()
         self._reading.forget_ways()
@@ -267,6 +288,10 @@ class Broker:
         """Where clients of a broker that stops could go."""
         return self._routing.addresses(OTHERS_MAX)
 
+    def _time_us(self) -> int:
+        """Network time, or the time since the start before the wall clock was told."""
+        return (self._now + (self._timing.ahead_ns or 0)) // NS_PER_US
+
     def _time(self) -> dict[str, Any]:
         return self._timing.report(self._now)
 
@@ -276,7 +301,7 @@ class Broker:
         self._ways.look()
 
     def _settled(self) -> None:
-        """The ways of the newest map are in force."""
+        """The paths of the newest map are in force."""
         self._ways.look()
 
     def _neighbour_pong(self, link: Port, frame: Frame, now: Instant) -> None:
@@ -303,7 +328,7 @@ class Broker:
             self._prove(ticket, None, now)
 
     def _prove(self, ticket: Ticket, right: bool | None, now: Instant) -> None:
-        """Who was welcomed by that may have said more meanwhile."""
+        """A peer that was welcomed by that may have sent more meanwhile."""
         welcomed = self._sessions.proven(ticket, right, now)
         if welcomed is not None:
             self._reading.resume(welcomed, now)
@@ -340,7 +365,7 @@ class Broker:
             raise UsageError(f"a broker does not know the command {command!r}")
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says. The first word of it is also the broker's start."""
+        """The wall clock's time. The first time also counts as the broker's start."""
         self._now = now
         if self._timing.ahead_ns is None:
             self._peering.start(now)
@@ -358,6 +383,8 @@ class Broker:
             self._routing.settle_soon(self._now)
         if self._links.touched:
             self._links.flush()
+        if self._outbox.notes:
+            self._observations.keep(self._outbox.notes, self._time_us())
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:

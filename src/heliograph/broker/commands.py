@@ -34,7 +34,7 @@ class Listening:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """So many links can this process have at once, whatever the settings allow."""
+    """The number of links that this process can have at once, whatever the settings allow."""
 
     links_max: int
 
@@ -63,7 +63,7 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """A job whose result is a BrokerConfig, read anew from where the first one came from. Drivers know its type."""
+    """A job whose result is a BrokerConfig, read again from where the first one came from. Drivers know its type."""
 
     def run(self) -> BrokerConfig:
         """Drivers answer this job themselves: only they know where settings are kept."""

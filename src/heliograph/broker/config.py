@@ -1,4 +1,4 @@
-"""Broker settings: data with opinions. Every default works; every limit has its reason beside it.
+"""Broker settings. Every default works; every limit has its reason beside it.
 
 In:    values of the right type.
 Out:   frozen configs, each with ``problems()``: everything wrong with it, by key.
@@ -9,12 +9,12 @@ Not here: what settings are (model/settings.py), reading TOML and the environmen
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field
-from ipaddress import ip_address
 from string import ascii_letters, digits
 
 from heliograph.broker.routing.settings import DEFAULT_PORT as DEFAULT_PORT
 from heliograph.broker.routing.settings import LinkConfig as LinkConfig
 from heliograph.broker.routing.settings import NetworkConfig as NetworkConfig
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.settings import (
     FREE_PORT,
@@ -53,7 +53,7 @@ class ListenerConfig:
         allowed=f"{PLAIN_NAME}; each listener its own",
         reloads=False,
     )
-    protocol: str = PROTOCOL  # what peers speak there, by which the node knows whose links they are
+    protocol: str = PROTOCOL  # the protocol that peers use there; it says which machine takes their links
     host: str = setting(
         "127.0.0.1",
         "the address to listen on; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from everywhere",
@@ -80,19 +80,14 @@ class ListenerConfig:
     )
     allow_open: bool = setting(
         False,
-        "anyone who reaches this address may use it, and that is meant; needed for auth = none beyond this machine",
+        "anyone who reaches this address may use it, on purpose; needed for auth = none beyond this machine",
         reloads=False,
     )
 
     @property
     def is_local(self) -> bool:
         """True if only this machine can reach it."""
-        if self.host in LOOPBACK:
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False  # a name, even one that begins with "127."
+        return is_loopback(self.host)
 
     def problems(self, path: str = "listener") -> list[Problem]:
         """Everything wrong with it."""
@@ -155,7 +150,7 @@ class LimitsConfig:
         least=1,
     )
     hold_ms_max: int = setting(
-        10_000, "a consumer that holds others and takes nothing for so long loses its link", least=1
+        10_000, "a consumer that holds others and takes nothing for this long loses its link", least=1
     )
     keep_alive_ms_min: int = setting(
         1_000,
@@ -192,12 +187,12 @@ class RuleConfig:
     verbs: tuple[str, ...] = setting(VERBS[:2], "the actions the rule is about", allowed="any of " + ", ".join(VERBS))
     topics: tuple[str, ...] = setting(
         ("#",),
-        "the topic filters the rule is about; {entity} stands for the peer's entity id. For ask: service names",
+        "the topic filters of the rule; {entity} is replaced by the peer's entity id. For ask: service names",
         allowed="topic filters, with + and # as wildcards",
     )
     who: tuple[str, ...] = setting(
         ("*",),
-        "whom the rule is about",
+        "the peers to which the rule applies",
         allowed="*, an entity id, a prefix such as sensor-*, or role:" + "|".join(Role),
     )
 
@@ -224,7 +219,8 @@ class RuleConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig:
-    """Who may publish, subscribe and ask for what. System topics are for admins and brokers unless a rule says so."""
+    """Which peers may publish, subscribe and ask. System topics are for admins and brokers unless a rule says
+    otherwise."""
 
     rules: tuple[RuleConfig, ...] = ()
     default: str = setting("allow", "what happens on ordinary topics that no rule fits", choices=EFFECTS)
@@ -248,7 +244,7 @@ class LoadConfig:
     )
     cpu_permille_low: int = setting(
         600,
-        "below this it asks nobody any more, and takes clients that other brokers asked to move",
+        "below this it asks no more clients to move, and takes clients that other brokers asked to move",
         allowed="above 0 and below load.cpu_permille_high",
     )
     links_permille_high: int = setting(  # of limits.links_max, or of what descriptors allow
@@ -263,7 +259,7 @@ class LoadConfig:
         10, "how long the broker must be overloaded before it asks anyone", least=1, most=86_400
     )
     rest_s: int = setting(
-        300, "a session that was asked to move, or has moved, is not asked again for so long", least=1, most=86_400
+        300, "a session that was asked to move, or has moved, is not asked again for this long", least=1, most=86_400
     )
 
     def problems(self, path: str = "load") -> list[Problem]:

@@ -1,12 +1,13 @@
 """Contents: the route of a publication, where that depends on more than its topic.
 
-In:    EVENT frames of a topic on which somebody asks for more than the topic.
+In:    EVENT frames of topics with conditional subscriptions.
 Out:   the route of each.
 State: per topic the routes made so far, by the conditions that matched; bounded.
-Not here: who wants what (subscriptions.py, routing/interests.py), matching (matching/contents.py).
+Not here: the tables of subscriptions and interests (subscriptions.py, routing/interests.py), matching
+          (matching/contents.py).
 
-An event's headers are decoded here and nowhere else in a broker, and only for such topics. Publications that fit the
-same conditions have the same route, so the making of sinks is paid once for each combination.
+An event's headers are decoded here and nowhere else in a broker, and only for such topics. Publications that meet the
+same conditions have the same route, so making sinks is paid once for each combination.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from heliograph.wire.limits import HEAD_BYTES
 ROUTES_MAX = 1_024  # remembered combinations per topic
 RESIDUES_PER_STEP = 4  # the weight of conditions beyond boxes that takes as long as one step of a read (STEPS_MAX)
 
-H = TypeVar("H")  # who asks here
-T = TypeVar("T")  # who asks there
+H = TypeVar("H")  # entries of local subscriptions
+T = TypeVar("T")  # remote interests
 R = TypeVar("R")  # a route
 
 
 class Content(Generic[H, T, R]):
-    """What one topic's route depends on: who asks here, who asks at other brokers, and how a route is made of them."""
+    """What one topic's route depends on: local and remote conditions, and how a route is made of those that match."""
 
     __slots__ = ("_build", "_here", "_routes", "_there")
 
@@ -37,7 +38,9 @@ class Content(Generic[H, T, R]):
     ) -> None:
         self._here = here
         self._there = there
-        self._build = build  # the route for these wants and wishes, besides those of the topic alone
+        self._build = (
+            build  # the route for these local subscriptions and remote interests, besides those of the topic alone
+        )
         self._routes: dict[tuple[tuple[int, ...], tuple[int, ...]], R] = {}
 
     @property
@@ -61,7 +64,7 @@ class Content(Generic[H, T, R]):
 
 
 def values_of(entries: list[Entry[V]]) -> list[V]:
-    """Everybody who wants one of these."""
+    """All values of these entries."""
     return [value for entry in entries for value in entry.values]
 
 

@@ -1,4 +1,4 @@
-"""Credentials: from what a peer shows to who it is.
+"""Credentials: from what a peer shows to its identity.
 
 In:    the peer as the transport knows it, its Hello, and the listener's demand.
 Out:   an Identity at once, a job to wait for (a token's hash is slow on purpose), or a Reason to refuse.
@@ -19,7 +19,7 @@ from heliograph.trust.tokens import DIGEST_BYTES, SALT_BYTES, TokenRecord, token
 from heliograph.wire.bodies import Hello
 
 WRONG = "unknown entity or wrong token"
-NOBODY = TokenRecord("", (), bytes(SALT_BYTES), bytes(DIGEST_BYTES))  # whom an unknown entity is compared with
+NOBODY = TokenRecord("", (), bytes(SALT_BYTES), bytes(DIGEST_BYTES))  # the record of unknown entities
 REMEMBERED_MAX = 4_096  # tokens found right, so that a reconnect storm does not cost a hash each
 
 
@@ -38,7 +38,8 @@ class CheckToken:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A token that still has to be checked; ``identity`` is who it is if the check succeeds, None if nobody is."""
+    """A token that still has to be checked; ``identity`` is the peer's if the check succeeds, None if the entity is
+    unknown."""
 
     job: CheckToken
     identity: Identity | None
@@ -54,7 +55,8 @@ class Credentials:
         self._remembered: dict[bytes, None] = {}
 
     def judge(self, peer: Peer, hello: Hello, auth: str) -> Identity | Claim:
-        """Who this is or may be; ProtocolError if the listener demands more than was shown, or has no tokens."""
+        """The peer's identity, proven or to be checked; ProtocolError if the listener demands more, or has no
+        tokens."""
         if hello.token:
             return self._judge_token(peer, hello, auth)
         if peer.identity is not None and auth != "token":

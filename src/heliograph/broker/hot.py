@@ -1,4 +1,4 @@
-"""The hot path in the form that this process uses: compiled if it can be, else in Python. Both mean the same.
+"""The hot path in the form that this process uses: compiled if possible, else in Python. Both do the same.
 
 In:    what is installed, and the environment variable HELIOGRAPH_KERNELS (kernels.py).
 Out:   scan, frames_of; is_native, by which shortcut.py and routes.py choose their own form.

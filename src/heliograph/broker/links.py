@@ -2,12 +2,12 @@
 
 In:    sinks with chunks of whole frames; control frames; press and release by the driver.
 Out:   writes, holds, hangups in the outbox.
-State: per link the gathered output, the queue behind a pressed driver, who is held because of it.
+State: per link the gathered output, the queue behind a pressed driver, the publishers held because of it.
 Not here: reading (reading.py), handshake and keep-alive (sessions.py), choosing sinks (subscriptions.py).
 
 While the driver keeps up, a run goes into ``link.out`` at once, and one DELIVERY prefix is put before all runs of
 consecutive equal sinks when the broker is emptied. When the driver is pressed, runs wait in the link's backlog, bounded
-in bytes and frames. What gives way then is said by each run's own sink: droppable runs lose their oldest frames, held
+in bytes and frames. Each run's own sink says what happens beyond that: droppable runs lose their oldest frames, held
 publishers wait, and where nothing may be dropped the consumer loses its link.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heliograph.broker.config import LimitsConfig
 from heliograph.broker.hot import frames_of
 from heliograph.broker.routes import Routes, RouteTable
-from heliograph.broker.routing.ports import GONE, PROVING, READY, Port, Sink, Waiting, in_words
+from heliograph.broker.routing.ports import GONE, PROVING, READY, Port, Sink, Waiting, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS, Seen
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Outbox, Peer, Timers
@@ -88,12 +88,12 @@ class Link(Port):
     # -- reading (reading.py)
 
     def hear(self, size: int, now: Instant) -> None:
-        """So many bytes came."""
+        """This many bytes came."""
         self.heard_at = now
         self.bytes_in += size
 
     def wait_for(self, size: int) -> None:
-        """Read on when there are so many bytes from the next frame on."""
+        """Read on when this many bytes are there from the next frame on."""
         self.need = size
 
     def gather(self, data: bytes) -> bool:
@@ -154,7 +154,7 @@ class Link(Port):
         self.keep_alive_ns = keep_alive_ns
 
     def use(self, table: RouteTable) -> None:
-        """Whose access profile counts for it."""
+        """The access profile that counts for this link."""
         self.table = table
         self.routes = table.routes
 
@@ -176,17 +176,17 @@ class Links:
         self._outbox = outbox
         self._timers = timers
         self.touched: list[Port] = []  # those with something gathered in ``out``
-        self.refused: dict[str, int] = {}  # reason word -> how often it was said, for reports
+        self.refused: dict[str, int] = {}  # reason word -> how often it was given, for reports
         self.frames_dropped = 0
         self.bytes_dropped = 0
-        self._ends = ends  # told of a neighbour whose link we end
+        self._ends = ends  # called with a neighbour's link that we end
 
     def reload(self, limits: LimitsConfig) -> None:
         """Put new limits in force."""
         self.limits = limits
 
     def add(self, link: Link) -> Link:
-        """A link is there from now on."""
+        """A new link."""
         self.by_id[link.id] = link
         return link
 
@@ -283,9 +283,9 @@ class Links:
         if link.state == GONE:
             return
         self.count(reason)
-        link.end(in_words(reason.word, text))
+        link.end(describe_end(reason.word, text))
         if link.neighbour is not None:
-            self._ends(link)  # before the driver says that it is gone: what comes meanwhile must go another way
+            self._ends(link)  # before the driver reports that it is gone: what comes meanwhile must go another way
         link.clear_backlog()
         if not link.is_pipe:
             if link.sink is not None:
@@ -373,7 +373,8 @@ class Links:
         link.sweep()
 
     def _give_up(self, link: Port) -> None:
-        """End the link of a slow consumer; that of a broker soon: this may be a word to all neighbours, on its way."""
+        """End the link of a slow consumer; that of a broker soon: this may be called while all neighbours are being
+        told something."""
         if link.neighbour is None:
             self.hang_up(link, Reason.SLOW_CONSUMER, "it does not read fast enough and asked not to lose anything")
         else:
@@ -437,7 +438,7 @@ class Links:
         slow.holding.clear()
 
     def pause(self, link: Port) -> None:
-        """Stop reading a link whose last bytes are not worked off yet: it waits for itself."""
+        """Stop reading a link whose last bytes are not processed yet: it waits for itself."""
         if not link.held_by:
             self._outbox.holds.append((link.id, True))
         link.held_by[link] = link.holding[link] = None
@@ -452,7 +453,7 @@ class Links:
     # -- coming and going -------------------------------------------------------------------------------------
 
     def remove(self, link: Port) -> None:
-        """The link is gone: nobody waits for it, and it waits for nobody."""
+        """The link is gone: no link waits for it, and it waits for none."""
         link.state = GONE
         self._release_all(link)
         for slow in link.held_by:

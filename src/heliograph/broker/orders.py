@@ -3,7 +3,7 @@
 In:    requests to "broker" on a pipe; the outcome of reloading settings.
 Out:   answers on the pipe; drain, reload, links added and removed; reports in plain values.
 State: reloads under way.
-Not here: who may ask (access.py, before a service passes it on), the services (services/).
+Not here: access rights (access.py, before a service passes a request on), the services (services/).
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import msgspec
 from heliograph.broker.commands import LoadSettings
 from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig
 from heliograph.broker.links import Link, Links
+from heliograph.broker.observations import Observations
 from heliograph.broker.publications import Publications
 from heliograph.broker.requests import ServiceAnswers
+from heliograph.broker.rights import Right
+from heliograph.broker.routing.map_report import describe, reach
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.peering import Peering
-from heliograph.broker.routing.picture import describe, reach
 from heliograph.broker.routing.ports import READY
 from heliograph.broker.routing.routing import Routing
+from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.subscriptions import Subscriptions
@@ -55,11 +58,13 @@ class Orders:
         publications: Publications,
         tracing: Tracing,
         shedding: Shedding,
+        observations: Observations,
         answers: ServiceAnswers,
         ways: ServiceWays,
         outbox: Outbox,
         *,
         time: Callable[[], dict[str, Any]],
+        time_us: Callable[[], int],
         reload: Callable[[BrokerConfig], list[str]],
     ) -> None:
         self._config = config  # the one in force
@@ -73,10 +78,12 @@ class Orders:
         self._publications = publications
         self._tracing = tracing
         self._shedding = shedding
+        self._observations = observations
         self._answers = answers
         self._ways = ways
         self._outbox = outbox
         self._time = time
+        self._time_us = time_us
         self._put_in_force = reload  # returns what needs a restart
         self._addresses: tuple[str, ...] = ()  # where clients dial this broker
         self._reloads: dict[Ticket, tuple[Link, int]] = {}
@@ -104,6 +111,8 @@ class Orders:
             case "attend":
                 self._answers.answer_order(pipe, number, {"ok": True})
                 self._ways.attend(pipe)
+            case "observe":
+                self._answers.answer_order(pipe, number, self._observed(order))
             case "drain":
                 grace_ms = order.get("grace_ms")
                 if grace_ms is not None and not (isinstance(grace_ms, int) and 0 <= grace_ms <= GRACE_MS_MAX):
@@ -127,10 +136,38 @@ class Orders:
                         "no link is kept to that address; `heliograph broker link list` shows those that are"
                     )
                 self._answers.answer_order(pipe, number, {"ok": True})
+            case "allow" | "forbid":
+                self._answers.answer_order(pipe, number, self._change_rights(order, now))
             case other:
                 raise UsageError(
-                    f"a broker cannot {other!r}; it can report, attend, trace, drain, reload, link and unlink"
+                    f"a broker cannot {other!r}; it can report, attend, observe, trace, drain, reload, link, unlink, "
+                    "allow and forbid"
                 )
+
+    def _observed(self, order: dict[str, Any]) -> dict[str, Any]:
+        """What happened since a number, for the monitor."""
+        after = order.get("after", 0)
+        if not isinstance(after, int) or after < 0:
+            raise UsageError("after must be a number from 0")
+        self._observations.sample_next()
+        self._parcels.forget_ways()  # so that the next parcel is read by Arrivals, shortcut or not
+        return self._observations.after(after)
+
+    def _change_rights(self, order: dict[str, Any], now: Instant) -> dict[str, Any]:
+        """What the service "rights" found out: a link may use a created topic, or grants are worth nothing any more."""
+        rights = self._subscriptions.rights
+        if order["do"] == "forbid":
+            ended = rights.forbid(frozenset(order.get("grants", ())), now)
+            for root in order.get("roots", ()):
+                rights.forbid_root(root.encode())
+            return {"ok": True, "ended": ended}
+        link = self._links.by_id.get(order["link"])
+        if link is None or link.state != READY:
+            return {"ok": False, "reason": "the link is gone"}
+        right = Right(order["publish"], order["subscribe"], now + order["ms"] * NS_PER_MS, tuple(order["grants"]))
+        ok = rights.allow(link.id, order["root"].encode(), right, now)
+        link.told.clear()
+        return {"ok": ok, "reason": "" if ok else Reason.RIGHTS_OVER_LIMIT.word}
 
     def _trace(self, pipe: Link, number: int, order: dict[str, Any], now: Instant) -> None:
         topic = str(order.get("topic", "")).encode("utf-8", "surrogatepass")
@@ -211,10 +248,11 @@ class Orders:
             "draining": self._sessions.draining,
             **reach(self._routing, self._peering),
             "time": self._time(),
+            "time_us": self._time_us(),
         }
 
     def _name_of(self, reference: str | None) -> str | None:
-        """The broker whose clock it is, by its name if the map has it."""
+        """The broker whose clock is the reference, by its name if the map has it."""
         if reference is None or reference == "UTC":
             return reference
         broker, known = int(reference, 16), self._routing.view.map
@@ -240,6 +278,7 @@ class Orders:
             "origins_forgotten": origins.forgotten,
             "denied": self._publications.denied,
             "expired": self._publications.expired,
+            "rights": len(self._subscriptions.rights),
             "shares_lost": self._publications.shares_lost,
             "dropped": self._links.frames_dropped,
             "dropped_bytes": self._links.bytes_dropped,
@@ -257,6 +296,7 @@ class Orders:
             "time": {name: time[name] for name in TIME_SHOWN} | {"reference": self._name_of(time["reference"])},
             "load": self._shedding.report(),
             "draining": self._sessions.draining,
+            "time_us": self._time_us(),
         }
 
 

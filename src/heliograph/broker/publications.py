@@ -26,6 +26,7 @@ from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
+from heliograph.model.identity import Role
 from heliograph.model.publication import DESTINATIONS, EXPIRY, REPLY_TO
 from heliograph.model.topics import is_inbox, topic_fault
 from heliograph.notes import ActionDenied, PublicationRefused
@@ -40,7 +41,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Publications:
-    """Sends publications where they belong, one way or another."""
+    """Sends publications to the sinks of their routes."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Publications:
         self.shares_lost = 0  # publications for a group that has no member in reach
 
     def meet_bad_topic(self, link: Link, data: bytes, pos: int) -> int:
-        """A publication whose topic is not valid: discard it, and say why. Where to go on."""
+        """A publication with an invalid topic: discard it, and tell the publisher why. Returns where to read on."""
         assert link.seen is not None
         length, _, _, topic_length, _, sequence, _ = HEAD.unpack_from(data, pos)
         topic = data[pos + HEAD_BYTES : pos + HEAD_BYTES + topic_length]
@@ -82,7 +83,8 @@ class Publications:
             raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {frame.flags}")
         if frame.origin != link.origin:
             raise ProtocolError(Reason.ORIGIN_FOREIGN)
-        if not link.seen.admit(frame.sequence):
+        is_new = link.seen.admit(frame.sequence)
+        if not is_new and not frame.flags & Flag.REPEAT:
             return
         fault = topic_fault(frame.topic)
         if fault is not None:
@@ -92,13 +94,20 @@ class Publications:
         if frame.flags & Flag.EXPIRES and not self._is_wanted_still(link, frame, headers, now):
             return
         route = link.table.routes.get(frame.topic) or self._subscriptions.resolve(link.table, frame.topic)
+        denied = self._is_denied(link, route)
         if frame.flags & Flag.DIRECTED:
-            self._direct(link, frame, headers, route.denied, now)
+            self._direct(link, frame, headers, denied, now)
             return
-        if route.content is not None and not route.denied:
+        if denied:
+            self._deny(link, frame.raw)
+            return
+        if not is_new:
+            self.spread_repeat(link, route, frame.raw, now)
+            return
+        if route.content is not None:
             route = route.content.route(frame.raw)
         self.spread(link, route, frame.raw, now)
-        if frame.flags & Flag.REQUEST and route.is_empty and not route.denied:
+        if frame.flags & Flag.REQUEST and route.is_empty:
             subject = str(headers.get(REPLY_TO, ""))[:256]
             text = f"nobody answers on {frame.topic.decode()}"
             self._links.count(Reason.RESPONDERS_MISSING)
@@ -106,7 +115,7 @@ class Publications:
             self._links.put(link, control(Kind.REFUSED, 0, body))
 
     def _direct(self, link: Link, frame: Frame, headers: dict[str, Any], denied: bool, now: Instant) -> None:
-        """A publication for the sessions that it names, and for nobody else."""
+        """A publication for the sessions that it names, and for no others."""
         if denied:
             self._deny(link, frame.raw)
             return
@@ -148,7 +157,7 @@ class Publications:
     def spread_some(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> bytes:
         """Send each publication of a run where its content wants it; what is left when the read has taken long."""
         content, steps = route.content, self._steps
-        if content is None or route.denied:
+        if content is None or self._is_denied(publisher, route):
             self.spread(publisher, route, chunk, now)
             return b""
         start = 0
@@ -163,7 +172,7 @@ class Publications:
 
     def spread(self, publisher: Port, route: Route, chunk: bytes, now: Instant) -> None:
         """Send a run to every sink of its route, and each of its publications to one member of each group."""
-        if route.denied:
+        if self._is_denied(publisher, route):
             self._deny(publisher, chunk)
             return
         if route.content is not None:
@@ -177,6 +186,14 @@ class Publications:
         if publisher.neighbour is None:  # groups are decided where a publication enters
             for share in route.shares:
                 self.share_out(publisher, share, chunk, TTL, (), now)
+
+    def spread_repeat(self, publisher: Port, route: Route, raw: bytes, now: Instant) -> None:
+        """Send a publication that went this way before to stores, and to other brokers, which may have some."""
+        if route.denied:
+            self._deny(publisher, raw)
+            return
+        sinks = [sink for sink in route.sinks if sink.link.neighbour is not None or sink.link.identity.has(Role.STORE)]
+        self._links.fan_out(publisher, sinks, raw, now)
 
     def spread_mixed(self, publisher: Port, mixed: Mixed, now: Instant) -> None:
         """Send each of many frames to the sinks of its own route, in order."""
@@ -226,6 +243,12 @@ class Publications:
             if self._forward(publisher, targets, chunk, ttl, trace, now):
                 return
         self.shares_lost += 1
+
+    def _is_denied(self, publisher: Port, route: Route) -> bool:
+        """True if the rules deny it, or if it is a created topic and the publisher has no right to it."""
+        if route.guard is None:
+            return route.denied
+        return route.denied or not self._subscriptions.rights.may_publish(publisher.id, route.guard)
 
     def _deny(self, link: Port, chunk: bytes) -> None:
         """Publications that the rules deny: counted, and told once per topic."""

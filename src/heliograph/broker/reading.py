@@ -1,12 +1,12 @@
-"""Reading: the bytes of links as frames, each handed to the part that owns its kind; long work in slices.
+"""Reading: splits the bytes of links into frames and hands each to the part that owns its kind; long work in slices.
 
 In:    bytes of a link's stream, split anywhere; what earlier reads left over, at the next wake.
 Out:   runs for links, by way of publications and parcels; frames to their handlers; the end of links that break rules.
-State: reads that are not worked off; the pieces of unfinished frames are with their links.
+State: reads that are not finished; the pieces of incomplete frames are with their links.
 Not here: what a frame means (its handler), the scan itself (wire/scan.py), sending (publications.py, links.py).
 
-A publication alone in its read takes the shortcut (shortcut.py) and does not come here. Others travel: the scan finds
-runs with the same route → each run is appended to the links of its route → ``take`` puts one prefix before them.
+A publication alone in its read takes the shortcut (shortcut.py) and does not come here. For all others, the scan finds
+runs with the same route, each run is appended to the links of its route, and ``take`` puts one prefix before them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from heliograph.wire.limits import CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTE
 from heliograph.wire.scan import MISS, MORE, OTHER, is_over_limit
 
 UNTIL_WAKE = 1 << 62  # bytes to gather while a read waits to be worked off: the link is not read meanwhile
-LEAVING_STEPS_MAX = 16_384  # for what a departed link had said: more than a read can bring, if none of it is slow
+LEAVING_STEPS_MAX = 16_384  # for the last bytes of a departed link: more than a read brings, if nothing in it is slow
 SHARES_PER_STEP = 64  # groups, and their members here, that share a topic; for most topics it is none or a few
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
-ON_PIPES_WITH_SESSION = (  # … and once it said HELLO
-    *(Kind.SERVICE, Kind.EVENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PING, Kind.PONG),
+ON_PIPES_WITH_SESSION = (  # … and after its HELLO
+    *(Kind.SERVICE, Kind.STORED, Kind.EVENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PING, Kind.PONG),
 )
 
 Handler = Callable[[Link, Frame, Instant], None]
@@ -72,10 +72,10 @@ class Reading:
         self._steps = steps
         self._outbox = outbox
         self._timers = timers
-        self._handlers = handlers  # by kind, of frames from clients, services and who has not proven itself
+        self._handlers = handlers  # by kind, of frames from clients, services and peers that have not proven themselves
         self._broker_handlers = broker_handlers  # … and from neighbours (N18)
         self._postponed: dict[Link, Runs] = {}  # links with a read that is not worked off
-        self._leaving: Link | None = None  # the link that is gone, while what it said last is heard
+        self._leaving: Link | None = None  # the link that is gone, while its last bytes are read
 
     def reload(self, limits: LimitsConfig) -> None:
         """Put new limits in force."""
@@ -271,7 +271,7 @@ class Reading:
         return ()
 
     def _spread_again(self, link: Link, chunk: bytes, now: Instant) -> Runs:
-        """The ways changed since this run was scanned: find out anew where its publications go."""
+        """The paths changed since this run was scanned: route its publications again."""
         assert link.table is not None
         start = 0
         for end in frames_of(chunk, 0):
@@ -297,7 +297,7 @@ class Reading:
         return ()
 
     def forget_ways(self) -> None:
-        """The ways changed: runs of reads that wait lead elsewhere."""
+        """The paths changed: runs of reads that wait lead elsewhere."""
         for link, runs in self._postponed.items():
             self._postponed[link] = [
                 (None, b"".join(route.frames) if isinstance(route, Mixed) else chunk) for route, chunk in runs

@@ -1,13 +1,13 @@
-"""Requests: frames for services, on their way from a client to a service's pipe and back.
+"""Requests: carries frames for services from a client to a service's pipe and back.
 
 In:    SERVICE frames from clients and from pipes.
-Out:   SERVICE frames to pipes and back to the asker; orders to the broker itself; word that an asker is gone.
-State: which services there are, which requests are under way, and who has asked whom.
-Not here: what a service does (services/), who may ask (access.py), frames between neighbours (service_hops.py).
+Out:   SERVICE frames to pipes and back to the asker; orders to the broker itself; a call when an asker is gone.
+State: the services, the requests under way, and which link has asked which service.
+Not here: what a service does (services/), access rights (access.py), frames between neighbours (service_hops.py).
 
-A service is a machine at the other end of a pipe. The broker puts the asker's link into the frame's origin and who it
-is into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker" means
-the broker itself.
+A service is a machine at the other end of a pipe. The broker puts the asker's link into the frame's origin and its
+identity into the headers; the service copies the origin into its answer. On a pipe, and only there, the name "broker"
+means the broker itself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ServicePipes:
         self.get = self._pipes.get
 
     def join(self, pipe: Link) -> None:
-        """A service is there."""
+        """A service was attached."""
         self._pipes[pipe.service.encode()] = pipe
 
     def leave(self, pipe: Link) -> None:
@@ -65,7 +65,7 @@ class ServicePipes:
 
 
 class Requests:
-    """The way of a request to a service and of its answer back."""
+    """Passes requests to services and their answers back."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Requests:
         self._outbox = outbox
         self._order = order  # a request to the broker itself, from a pipe: (pipe, number, body, now)
         self._send = send  # a frame from a service to the same service at a neighbour
-        self._ended = ended  # a service is told that the link of somebody who asked it has ended
+        self._ended = ended  # a service is told that the link of an asker has ended
         self._open: dict[Link, dict[tuple[bytes, int], None]] = {}
         self._asked: dict[Link, dict[bytes, None]] = {}  # services that a link has ever asked
 
@@ -124,8 +124,14 @@ class Requests:
         else:
             self._open.setdefault(link, {})[(name, number)] = None
             self._asked.setdefault(link, {})[name] = None
-            roles = [role.value for role in link.identity.roles]
-            asker = {"entity": link.identity.entity, "roles": roles, "inbox": link.inbox.decode()}
+            identity = link.identity
+            asker = {
+                "entity": identity.entity,
+                "roles": [role.value for role in identity.roles],
+                "proof": identity.proof,
+                "inbox": link.inbox.decode(),
+                "session": f"{link.origin:016x}",
+            }
             self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))
 
     def _answer(self, frame: Frame) -> None:

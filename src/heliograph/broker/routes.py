@@ -1,15 +1,15 @@
 """Routes: from a topic to the links that get it, remembered per access profile.
 
-In:    topics, and word of every subscription that comes or goes.
-Out:   Route: who gets a run.
+In:    topics, and calls for every subscription that comes or goes.
+Out:   Route: the sinks of a run.
 State: per profile a bounded cache topic → Route, and which topics are in it, so that a change touches only what it
        concerns.
 Not here: finding subscriptions (matching/topics.py), queues and writes (broker/links.py).
 
-The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A
-subscription that comes or goes changes the routes of the topics that its filter matches, in place where that is simple,
-and no others; with 100,000 topics in use and 100 changes a second, forgetting everything would resolve every
-publication anew.
+The cache is the fast path of the broker: access rules, wildcards and fan-out are settled once per topic. A subscription
+that comes or goes changes the routes of the topics that its filter matches, in place where that is simple, and no
+others; with 100,000 topics in use and 100 changes a second, forgetting everything would mean to resolve every
+publication again.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Share:
         self.id = id
         self.members = members  # here
         self.elsewhere = elsewhere  # brokers and clusters that have members, nearest first
-        self.turns = turns  # whose turn it is, per share; it outlives cached routes
+        self.turns = turns  # the member whose turn it is, per share; outlives cached routes
 
     def member(self, publisher: Port) -> Sink | None:
-        """The member here whose turn it is: not one that is slow while another is not, not the publisher itself."""
+        """The member here whose turn it is: not a slow one while another keeps up, and not the publisher itself."""
         members = self.members
         turn = self.turns.get(self.id, 0)
         slow: Sink | None = None
@@ -64,10 +64,10 @@ class Share:
 
 
 class Route:
-    """Who gets publications of one topic. ``only`` is the only sink where that is all there is to know; ``one`` is the
-    same where it does not matter who publishes. _native.c reads these two."""
+    """The sinks of publications of one topic. ``only`` is the only sink, if the route has nothing else; ``one`` is
+    the same if the publisher does not matter. _native.c reads these two."""
 
-    __slots__ = ("content", "denied", "one", "only", "shares", "sinks")
+    __slots__ = ("content", "denied", "guard", "one", "only", "shares", "sinks")
 
     def __init__(
         self,
@@ -75,17 +75,19 @@ class Route:
         denied: bool = False,
         shares: tuple[Share, ...] = (),
         content: Content[Any, Any, Route] | None = None,
+        guard: bytes | None = None,
     ) -> None:
         self.sinks = sinks
+        self.guard = guard  # the root of a created topic: whoever publishes needs a right to it (rights.py)
         self.denied = denied
         self.shares = shares
         self.content = content  # if there is one, it knows the route of each publication, and this one only the topic
-        self.only = sinks[0] if len(sinks) == 1 and not (shares or content) else None
+        self.only = sinks[0] if len(sinks) == 1 and not (shares or content or guard) else None
         self.one = self.only if self.only is not None and self.only.own is True else None
 
     @property
     def is_empty(self) -> bool:
-        """True if nobody is there to get it."""
+        """True if there is no sink."""
         return not self.sinks and not any(share.members or share.elsewhere for share in self.shares)
 
 
@@ -102,7 +104,7 @@ class PlainRoutes(dict[bytes, Route]):
         return self.resolve(topic)
 
     def some(self, count: int) -> list[bytes]:
-        """So many topics: those that have been here longest."""
+        """This many topics: the oldest in the cache."""
         return list(islice(self, count))
 
 
@@ -144,18 +146,19 @@ class RouteTable:
         denied: bool = False,
         shares: tuple[Share, ...] = (),
         content: Content[Any, Any, Route] | None = None,
+        guard: bytes | None = None,
     ) -> Route:
         """Remember a topic's route. Topics with the same sinks share one Route, so that their frames form one run."""
         if len(self.routes) >= routes_max:
             self._evict()
-        plain = not (denied or shares or content)
-        route = self._route(sinks) if plain else Route(sinks, denied, shares, content)
+        plain = not (denied or shares or content or guard)
+        route = self._route(sinks) if plain else Route(sinks, denied, shares, content, guard)
         self.routes[topic] = route
         self._topics.add(topic)
         return route
 
     def forget(self, pattern: bytes) -> None:
-        """Somebody's interest in this filter changed."""
+        """An interest in this filter came or went."""
         for topic in self._touched(pattern):
             self._drop(topic)
 
@@ -186,13 +189,15 @@ class RouteTable:
 
     def _with(self, old: Route, sink: Sink) -> Route | None:
         """The route with one more sink; None if its link is in it already, so that numbers have to be joined."""
-        if old.shares or old.content or any(one.link is sink.link for one in old.sinks):
+        if old.shares or old.content or old.guard or any(one.link is sink.link for one in old.sinks):
             return None
         return self._route((*old.sinks, sink))
 
     def _without(self, old: Route, link: Port, numbers: bytes) -> Route | None:
         """The route without the link; None if the link has other reasons to be in it."""
-        if old.shares or old.content or any(one.link is link and one.numbers != numbers for one in old.sinks):
+        if old.shares or old.content or old.guard:
+            return None
+        if any(one.link is link and one.numbers != numbers for one in old.sinks):
             return None
         return self._route(tuple(one for one in old.sinks if one.link is not link))
 

@@ -28,7 +28,7 @@ REFUSED = ServiceFlag.ANSWER | ServiceFlag.REFUSAL | ServiceFlag.NEIGHBOUR
 
 
 class ServiceHops:
-    """The way of a frame between neighbouring services."""
+    """Passes frames between services of neighbouring brokers."""
 
     def __init__(self, links: Links, pipes: ServicePipes, ways: ServiceWays) -> None:
         self._links = links

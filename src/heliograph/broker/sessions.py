@@ -3,7 +3,7 @@
 In:    HELLO, PING, PONG, GOODBYE; the outcome of a token's check; time.
 Out:   WELCOME or GOODBYE; pings; the end of silent, unproven and overtaken links; drain.
 State: which origin is on which link, and which links have proven nothing so far, by source.
-Not here: fair shares of places (shares.py), whether a credential is good (credentials.py), what the client does then
+Not here: fair shares of places (shares.py), whether a credential is valid (credentials.py), what the client does then
           (subscriptions.py, reading.py).
 """
 
@@ -16,7 +16,7 @@ from heliograph.broker.access import Access
 from heliograph.broker.config import BrokerConfig
 from heliograph.broker.credentials import WRONG, Claim, Credentials
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routing.ports import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Port, in_words
+from heliograph.broker.routing.ports import GONE, NEW, NOTE_EVERY_NS, PROVING, READY, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS, Origins
 from heliograph.broker.shares import Shares, source_of
 from heliograph.broker.shedding import Shedding
@@ -36,14 +36,15 @@ GAPS_RESTING_MAX = 16  # missing spans remembered of a session that has no link
 CLAIMS_MAX = 16  # tokens being checked: two workers need about 0.8 s, on a busy computer 2 s, as a handshake has
 CLAIMS_PER_SOURCE_MAX = 8  # the other half is for others: wrong tokens cost an attacker nothing
 LOOKS_MAX = 64  # at links that turn out to be in use, for one newcomer while the broker is full
-NOBODY = "none"  # the proof of those who showed nothing
-PATIENCE_PARTS = 4  # of the time for a handshake: who needs more than one makes room for others when there is none
+NOBODY = "none"  # the proof of peers that showed nothing
+PATIENCE_PARTS = 4  # of the time for a handshake: after one part a peer gives way to others if all places are taken
+STORE_SERVICE = "store"  # the service whose pipe has the role store
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNBOUNDED = 1 << 62  # until a driver says how many it can have
 
 
 class Sessions:
-    """The handshakes and lives of client links."""
+    """The handshakes and keep-alive of client links."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Sessions:
     # -- coming -------------------------------------------------------------------------------------------------
 
     def attach(self, link: Link, now: Instant) -> None:
-        """A peer dialled in; it has a byte and a time budget to say who it is."""
+        """A peer dialled in; it has a byte and a time budget to identify itself."""
         limits = self._config.limits
         source = source_of(link.peer.address)
         if self.draining:
@@ -113,14 +114,14 @@ class Sessions:
             self._timers.set(("handshake", link.id), at, lambda now: self._too_slow(link))
 
     def _turn_away(self, link: Link, reason: Reason, text: str, now: Instant) -> None:
-        """There is no place for it. Said in the log once a second: a flood has many of them, and each is counted."""
+        """There is no place for it. Logged once a second only: a flood has many of them, and each is counted."""
         if now >= self._noted_at + NOTE_EVERY_NS:
             self._noted_at = now
             self._outbox.note(PeerRefused(link.id, reason, f"{link.peer.address}: {text}"))
         self._links.hang_up(link, reason, text)
 
     def make_room(self, links_max: int) -> None:
-        """So many links the driver can have."""
+        """The number of links that the driver can have."""
         self.room = links_max
 
     @property
@@ -184,12 +185,13 @@ class Sessions:
         """A HELLO frame. ProtocolError where it cannot be welcomed."""
         if link.state != NEW and not link.is_pipe:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a HELLO")
-        if link.peer.ticket is not None:  # no listener's rules would say who it must prove to be
+        if link.peer.ticket is not None:  # there is no listener whose rules say what it must prove
             raise ProtocolError(Reason.KIND_UNEXPECTED, "who is dialled is no client")
         hello = bodies.decode(bodies.Hello, frame.payload)
         _check(hello)
         if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker
-            self._welcome(link, hello, Identity(link.service, (Role.BROKER,), "pipe"), now)
+            roles = (Role.BROKER, Role.STORE) if link.service == STORE_SERVICE else (Role.BROKER,)
+            self._welcome(link, hello, Identity(link.service, roles, "pipe"), now)
             return
         self._shedding.check(hello)
         auth = self._auth.get(link.peer.listener or "", "none")
@@ -209,7 +211,7 @@ class Sessions:
         self._outbox.holds.append((link.id, True))
 
     def proven(self, ticket: Ticket, right: bool | None, now: Instant) -> Link | None:
-        """A token's check ended, with None if there was nobody to do it. Returns the link that is to be read on."""
+        """A token's check ended; None if it was not done. Returns the link that is to be read on."""
         claimed = self._claims.pop(ticket, None)
         if claimed is None:
             return None
@@ -322,7 +324,7 @@ class Sessions:
         """That it came is all there is to know; ``heard_at`` has it already."""
 
     def _watch(self, link: Link, now: Instant) -> None:
-        """Ask a quiet peer for a sign of life, and give up a silent one."""
+        """Ping a quiet peer, and give up a silent one."""
         if link.state != READY:
             return
         if link.held_by:
@@ -343,7 +345,7 @@ class Sessions:
     def goodbye(self, link: Link, frame: Frame, now: Instant) -> None:
         """The client leaves: answer with an end once everything before is written."""
         said = bodies.decode(bodies.Goodbye, frame.payload)
-        link.say_why(in_words(said.reason, said.text))
+        link.say_why(describe_end(said.reason, said.text))
         self._links.hang_up(link, Reason.GOODBYE)
 
     def leave(self, link: Link, now: Instant) -> None:
@@ -407,7 +409,7 @@ class Sessions:
     # -- changing -----------------------------------------------------------------------------------------------
 
     def reload(self, config: BrokerConfig) -> None:
-        """Put new rules, tokens and limits in force for everybody who is here and who comes."""
+        """Put new rules, tokens and limits in force for present and future links."""
         self._config = config
         self._access = Access(config.access)
         self._credentials = Credentials(config.tokens, config.local_digest)

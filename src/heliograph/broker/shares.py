@@ -1,11 +1,11 @@
 """Shares: places that peers take before they have proven anything, shared fairly among source addresses.
 
 In:    items (links, TLS handshakes), each with the source address it came from.
-Out:   whose place a newcomer may have when all are taken.
+Out:   the item that gives its place to a newcomer when all are taken.
 State: items by source, oldest first; sources by how many items they have.
 Not here: how many places there are and what becomes of an item that loses its own (sessions.py, live/secure.py).
 
-A source may use every place while no other wants it, so many clients behind one address are not limited. When all are
+A source may use every place while no other needs it, so many clients behind one address are not limited. When all are
 taken, a newcomer gets the place of the oldest item of the source that has most, as long as that source still has as
 many as the newcomer's afterwards. Everything here takes the same time however many items there are.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Generic, TypeVar
 
-SUBSCRIBER_BITS = 64  # of an IPv6 address: whoever has one address has all that begin with these bits
+SUBSCRIBER_BITS = 64  # of an IPv6 address: a subscriber has all addresses that begin with the same bits
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Shares(Generic[T]):
     def __init__(self) -> None:
         self._sources: dict[T, str] = {}
         self._items: dict[str, dict[T, None]] = {}
-        self._by_count: dict[int, dict[str, None]] = {}  # number of items -> the sources that have so many
+        self._by_count: dict[int, dict[str, None]] = {}  # number of items -> the sources that have this many
         self._most = 0  # items of the source that has most
 
     def __len__(self) -> int:
@@ -90,7 +90,8 @@ class Shares(Generic[T]):
         return next(iter(self._items.get(source, ())), None)
 
     def victim(self, source: str) -> T | None:
-        """Whose place a newcomer from this source may have; None if no other source has clearly more than it."""
+        """The item whose place a newcomer from this source may have; None if no other source has clearly more than
+        it."""
         if self._most < self.count(source) + 2:
             return None
         return self.oldest(next(iter(self._by_count[self._most])))

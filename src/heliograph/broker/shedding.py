@@ -6,9 +6,9 @@ State: the smoothed CPU, since when the broker is overloaded, the sessions that 
 Not here: the move itself (client/roaming.py), where others are (routing/routing.py), how busy the process is (live/).
 Paper: [grid] §1.1, clients can be asked to roam (N8).
 
-Two brokers must not send a client to and fro. Between the marks a broker neither asks nor takes clients that were
-asked; whoever was asked, or came because it was asked, is left alone for ``rest_s``. A client that finds no other
-broker that takes it stays. So it does not matter what this broker knows of the load of others.
+Two brokers must not send a client to and fro. Between the marks a broker neither asks clients to move nor takes clients
+that were asked. A client that was asked, or came because it was asked, is left alone for ``rest_s``. A client that
+finds no other broker stays. So this broker need not know the load of others.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from heliograph.wire.frames import Kind, control
 
 SMOOTHING = 0.2  # of each sample: a second of 100 % raises the smoothed CPU by a fifth of the difference
 TICK_NS = NS_PER_S = 1_000_000_000
-PART = 100  # one in so many sessions is asked per tick, so that the load can be seen to fall meanwhile
-ASKED_MAX = 64  # … and no more than so many
+PART = 100  # one in this many sessions is asked per tick, so that the effect on the load can be seen meanwhile
+ASKED_MAX = 64  # … and at most this many
 LOOKS_MAX = 256  # sessions that are looked at per tick
 OTHERS_MAX = 4  # addresses that one session is told
 GRACE_MS = 20_000  # for the move; the link stays if there is none
 
 
 class Shedding:
-    """Decides when this broker is overloaded, and whom it asks to move."""
+    """Decides when this broker is overloaded, and which clients it asks to move."""
 
     def __init__(
         self,
@@ -134,7 +134,8 @@ class Shedding:
             self._outbox.note(SheddingEnded(self.asked))
 
     def _ask_some(self, now: Instant) -> None:
-        """The busiest of those whose turn it is. Each hears of another broker first, so that all get their part."""
+        """The busiest of those whose turn it is. Each gets another broker first in its list, so that the load is
+        spread."""
         others = self._others()
         if not others:
             return

@@ -1,13 +1,13 @@
 """The shortcut: a read that is one publication, or one parcel, for one link that keeps up. It is written on at once.
 
 In:    bytes of a link's stream.
-Out:   the one write that follows from them; None where it is not as simple as that, and nothing has been done.
-State: none of its own; it keeps the books of links, origins and neighbours as the long way does.
+Out:   the one write that follows from them; None if it is not that simple, and then nothing has been done.
+State: none of its own; it updates links, origins and neighbours as the long path does.
 Not here: everything else (reading.py, links.py, routing/parcels.py), which a None leaves to ``receive``.
 
-That is what a read holds while nobody hurries, so this decides the latency of a broker and of a hop. It means the same
-as the long way, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin; before
-it is used, twins.py compares what it reads with what there is.
+At low load every read is of this kind, so this decides the latency of a broker and of a hop. It does the same as the
+long path, to the byte; tests/broker/test_shortcut.py compares the two. _native.c has a compiled twin; before it is
+used, twins.py compares what it reads with what there is.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 In:    the beginning of a read; what each piece of slow work takes.
 Out:   whether there is time left.
 State: one number.
-Not here: what waits, and when it goes on (reading.py); what a piece of work takes (whoever does it).
+Not here: what waits, and when it goes on (reading.py); what a piece of work takes (the part that does it).
 
-A step is about sixteen microseconds: a topic that is worked out, a control frame. Rule 8 of machine.py is kept by it.
+A step is about sixteen microseconds: resolving a topic, a control frame. This is how rule 8 of machine.py is kept.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ class Steps:
         self.left = steps
 
     def spend(self, steps: int) -> None:
-        """Something took so long."""
+        """Something took this many steps."""
         self.left -= steps

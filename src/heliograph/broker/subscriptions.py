@@ -1,4 +1,4 @@
-"""Subscriptions: the broker's table of who wants what, and the making of routes from it.
+"""Subscriptions: the broker's table of local subscriptions, and the making of routes from it.
 
 In:    SUBSCRIBE and UNSUBSCRIBE frames; topics that the route cache does not have.
 Out:   CONFIRMED and REFUSED; routes.
@@ -16,9 +16,10 @@ from heliograph.broker.access import Access, Profile
 from heliograph.broker.config import AccessConfig
 from heliograph.broker.contents import Content
 from heliograph.broker.links import Link, Links
+from heliograph.broker.rights import Rights
 from heliograph.broker.routes import Route, RouteTable, Share
 from heliograph.broker.routing.destinations import group_id
-from heliograph.broker.routing.interests import GROUP_NAME_MAX, Wish
+from heliograph.broker.routing.interests import GROUP_NAME_MAX, RemoteInterest
 from heliograph.broker.routing.ports import READY, Sink
 from heliograph.broker.routing.routing import Routing
 from heliograph.broker.steps import Steps
@@ -31,22 +32,24 @@ from heliograph.matching.languages import LANGUAGES, condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.identity import Identity, Role
 from heliograph.model.subscription import Policy, Subscription
-from heliograph.model.topics import INBOX_ROOT, covers, filter_fault, is_wild, topic_fault
+from heliograph.model.topics import INBOX_ROOT, covers, created_root, filter_fault, is_wild, topic_fault
 from heliograph.notes import ActionDenied
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind, control
 from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
-BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
+BROKERS = Identity(
+    "brokers", (Role.BROKER, Role.ADMIN, Role.STORE)
+)  # what comes from a broker was allowed where it entered
 MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
 CHARACTERS_PER_STEP = 8  # of a condition that is read
 COVERED_PER_STEP = 256  # subscriptions that another one might cover
-TURNS_MAX = 65_536  # groups, of which some may be gone; who forgets whose turn it was begins with the first member
+TURNS_MAX = 65_536  # groups, of which some may be gone; when turns are forgotten, the first member is next
 SINKS_MAX = 1_024  # remembered combinations of one link's subscriptions
 
 
-class Want:
+class SubscriptionEntry:
     """A subscription in the table. Compared by identity."""
 
     __slots__ = ("condition", "link", "subscription")
@@ -58,7 +61,7 @@ class Want:
 
 
 class Subscriptions:
-    """Who wants what."""
+    """The table of local subscriptions."""
 
     def __init__(self, links: Links, routing: Routing, steps: Steps, outbox: Outbox, timers: Timers) -> None:
         self._links = links
@@ -66,11 +69,12 @@ class Subscriptions:
         self._steps = steps
         self._outbox = outbox
         self._timers = timers
-        self._topics: TopicTable[Want] = TopicTable()
-        self._contents: ContentTable[Want] = ContentTable()
-        self._wants: dict[Link, dict[int, Want]] = {}
+        self._topics: TopicTable[SubscriptionEntry] = TopicTable()
+        self._contents: ContentTable[SubscriptionEntry] = ContentTable()
+        self._entries: dict[Link, dict[int, SubscriptionEntry]] = {}
         self._tables: dict[Profile, RouteTable] = {}
-        self._departed: deque[list[Want]] = deque()
+        self.rights = Rights(timers, lambda root: self.forget(root + b"/#"), self._end_below)
+        self._departed: deque[list[SubscriptionEntry]] = deque()
         self.count = 0
         self.has_slow_topics = False  # some topic was met of which each publication has to be looked at
         self._turns: dict[int, int] = {}
@@ -85,15 +89,15 @@ class Subscriptions:
         body = bodies.decode(bodies.Subscribe, frame.payload)
         try:
             subscription, condition = self._checked(link, body)
-            want = Want(link, subscription, condition)
-            self._enter(want)
+            entry = SubscriptionEntry(link, subscription, condition)
+            self._enter(entry)
         except ProtocolError as error:
             if error.reason is Reason.SUBSCRIBE_DENIED:
                 self._outbox.note(ActionDenied(link.id, link.identity.entity, error.reason, body.filter[:256]))
             self._refuse(link, frame.sequence, error)
             return
         self._count_wide(subscription.filter)
-        self._wants.setdefault(link, {})[subscription.number] = want
+        self._entries.setdefault(link, {})[subscription.number] = entry
         link.subscriptions[subscription.number] = subscription
         self.count += 1
         self._routing.local_change([subscription], [])
@@ -105,15 +109,15 @@ class Subscriptions:
     def unsubscribe(self, link: Link, frame: Frame, now: Instant) -> None:
         """An UNSUBSCRIBE frame."""
         body = bodies.decode(bodies.Unsubscribe, frame.payload)
-        want = self._wants.get(link, {}).pop(body.number, None)
-        if want is None:
+        entry = self._entries.get(link, {}).pop(body.number, None)
+        if entry is None:
             error = ProtocolError(Reason.SUBSCRIPTION_UNKNOWN, f"no subscription has number {body.number}")
             self._refuse(link, frame.sequence, error)
             return
         del link.subscriptions[body.number]
-        self._count_wide(want.subscription.filter)
+        self._count_wide(entry.subscription.filter)
         link.sinks.clear()
-        self._remove([want])
+        self._remove([entry])
         self._links.put(link, control(Kind.CONFIRMED, frame.sequence))
 
     def _count_wide(self, pattern: bytes) -> None:
@@ -121,15 +125,15 @@ class Subscriptions:
         if is_wild(pattern):
             self._steps.spend(self.count // COVERED_PER_STEP)
 
-    def _enter(self, want: Want) -> None:
+    def _enter(self, entry: SubscriptionEntry) -> None:
         """Put it into its table, and let cached routes know."""
-        subscription = want.subscription
-        if want.condition is None:
-            self._topics.add(subscription.filter, want)
-            self._admit(want)
+        subscription = entry.subscription
+        if entry.condition is None:
+            self._topics.add(subscription.filter, entry)
+            self._admit(entry)
             return
         try:
-            is_new = self._contents.add(subscription.filter, want.condition, want)
+            is_new = self._contents.add(subscription.filter, entry.condition, entry)
         except IndexFullError as error:
             raise ProtocolError(Reason.SUBSCRIPTIONS_OVER_LIMIT, str(error)) from None
         if is_new:
@@ -157,8 +161,12 @@ class Subscriptions:
         if fault is not None:
             raise ProtocolError(Reason.FILTER_INVALID, f"{body.filter[:128]!r}: {fault}")
         assert link.table is not None
-        if not link.table.profile.may_filter(pattern):
-            raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{link.identity.entity} may not subscribe to {body.filter}")
+        entity = link.identity.entity
+        if not link.table.profile.may_filter(pattern, entity):
+            raise ProtocolError(Reason.SUBSCRIBE_DENIED, f"{entity} may not subscribe to {body.filter}")
+        if not self._is_granted(link, link.table.profile, pattern):
+            text = f"{entity} has no grant to subscribe to {body.filter}; its owner gives them: heliograph topic grant"
+            raise ProtocolError(Reason.SUBSCRIBE_DENIED, text)
         if pattern.startswith(INBOX_ROOT + b"/") and not covers(link.inbox + b"/#", pattern):
             raise ProtocolError(Reason.SUBSCRIBE_DENIED, "an inbox is for its own session only")
         if len(body.group) > GROUP_NAME_MAX or not body.group.isprintable():
@@ -197,36 +205,60 @@ class Subscriptions:
         return None if topic_fault(topic) else self.resolve(table, topic)
 
     def drop_table(self, table: RouteTable) -> None:
-        """Nobody uses this table any more."""
+        """No link uses this table any more."""
         del self._tables[table.profile]
 
     def resolve(self, table: RouteTable, topic: bytes) -> Route:
-        """Work out and remember who gets a valid topic, for publishers of this table's profile."""
+        """Compute and remember the route of a valid topic, for publishers of this table's profile."""
         routes_max = max(1, self._links.limits.routes_max // max(1, len(self._tables)))
         if not table.profile.may("publish", topic):
             return table.keep(topic, (), routes_max, denied=True)
         here = self._contents.fields(topic)
         there = self._routing.fields(topic) if table is not self.local else ()
         content = None
+        guard = created_root(topic) if table.profile.asks_grant("publish", topic) else None
         if here or there:
 
-            def build(wants: list[Want], wishes: list[Wish]) -> Route:
-                sinks, shares = self._recipients(table, topic, wants, wishes)
+            def build(local: list[SubscriptionEntry], remote: list[RemoteInterest]) -> Route:
+                sinks, shares = self._recipients(table, topic, local, remote)
                 return Route(sinks, shares=shares)
 
             content = Content(here, there, build)
         sinks, shares = self._recipients(table, topic, (), ())
         self.has_slow_topics |= content is not None or bool(shares)
-        return table.keep(topic, sinks, routes_max, shares=shares, content=content)
+        return table.keep(topic, sinks, routes_max, shares=shares, content=content, guard=guard)
+
+    def _is_granted(self, link: Link, profile: Profile, topic: bytes) -> bool:
+        """True unless this link needs a right to hear this topic, or filter, and has none."""
+        if not profile.asks_grant("subscribe", topic):
+            return True
+        root = created_root(topic)
+        return root is not None and self.rights.may_subscribe(link.id, root)
+
+    def _end_below(self, link_id: int, root: bytes, reason: Reason) -> None:
+        """A link may no longer use a created topic: its subscriptions end, here and elsewhere."""
+        link = self._links.by_id.get(link_id)
+        entries = {} if link is None else self._entries.get(link, {})
+        gone = [entry for entry in entries.values() if covers(root + b"/#", entry.subscription.filter)]
+        for entry in gone:
+            assert link is not None
+            number, subject = entry.subscription.number, entry.subscription.filter.decode()
+            del entries[number]
+            del link.subscriptions[number]
+            link.sinks.clear()
+            self._links.count(reason)
+            body = bodies.refusal(reason, f"the right to subscribe to {subject} has ended", subject)
+            self._links.put(link, control(Kind.REFUSED, 0, body))
+        self._remove(gone)
 
     def _recipients(
-        self, table: RouteTable, topic: bytes, wants: Sequence[Want], wishes: Sequence[Wish]
+        self, table: RouteTable, topic: bytes, local: Sequence[SubscriptionEntry], remote: Sequence[RemoteInterest]
     ) -> tuple[tuple[Sink, ...], tuple[Share, ...]]:
-        """Who gets a topic, together with these who ask for more than the topic and have got it."""
+        """The sinks and shares of a topic, together with these conditional matches."""
         if len(self._turns) > TURNS_MAX:
             self._turns.clear()
-        sinks, members = self._sinks(topic, wants)
-        elsewhere = self._routing.destinations.elsewhere(topic, table is self.inner or table is self.local, wishes)
+        sinks, members = self._sinks(topic, local)
+        elsewhere = self._routing.destinations.elsewhere(topic, table is self.inner or table is self.local, remote)
         if table is not self.local:
             sinks += elsewhere.hops
         shares = tuple(
@@ -235,15 +267,17 @@ class Subscriptions:
         )
         return sinks, shares
 
-    def _sinks(self, topic: bytes, wants: Sequence[Want]) -> tuple[tuple[Sink, ...], dict[int, list[Sink]]]:
-        """Those here who get a topic, and the members here of the groups that share it."""
+    def _sinks(
+        self, topic: bytes, local: Sequence[SubscriptionEntry]
+    ) -> tuple[tuple[Sink, ...], dict[int, list[Sink]]]:
+        """The local sinks of a topic, and the local members of the groups that share it."""
         per_link: dict[Link, list[Subscription]] = {}
         members: dict[int, list[Sink]] = {}
         allowed: dict[RouteTable, bool] = {}
-        found = [*self._topics.match(topic), *wants]
+        found = [*self._topics.match(topic), *local]
         self._steps.spend((len(found) + self._topics.visited) // MATCHES_PER_STEP)
-        for want in found:
-            link = want.link
+        for entry in found:
+            link = entry.link
             if link.state != READY:
                 continue
             table = link.table
@@ -251,7 +285,9 @@ class Subscriptions:
             may = allowed.get(table)
             if may is None:
                 may = allowed[table] = table.profile.may("subscribe", topic)
-            subscription = want.subscription
+            subscription = entry.subscription
+            if may and not self._is_granted(link, table.profile, topic):
+                continue
             if may and subscription.group:
                 share = group_id(subscription.wanted, subscription.group)
                 members.setdefault(share, []).append(_sink(link, [subscription]))
@@ -259,9 +295,9 @@ class Subscriptions:
                 per_link.setdefault(link, []).append(subscription)
         return tuple(_sink(link, subscriptions) for link, subscriptions in per_link.items()), members
 
-    def _admit(self, want: Want) -> None:
+    def _admit(self, entry: SubscriptionEntry) -> None:
         """Let the cached routes know of a new subscription."""
-        link, subscription = want.link, want.subscription
+        link, subscription = entry.link, entry.subscription
         if subscription.group:
             self.forget(subscription.filter)
             return
@@ -269,25 +305,29 @@ class Subscriptions:
         profile = link.table.profile
         sink = _sink(link, [subscription])
         for table in self._every_table():
-            table.admit(subscription.filter, sink, lambda topic: profile.may("subscribe", topic))
+            table.admit(
+                subscription.filter,
+                sink,
+                lambda topic: profile.may("subscribe", topic) and self._is_granted(link, profile, topic),
+            )
 
-    def _dismiss(self, want: Want) -> None:
+    def _dismiss(self, entry: SubscriptionEntry) -> None:
         """Let the cached routes know that a subscription went."""
-        subscription = want.subscription
+        subscription = entry.subscription
         if subscription.group:
             self.forget(subscription.filter)
             return
         numbers = pack("<I", subscription.number)
         for table in self._every_table():
-            table.dismiss(subscription.filter, want.link, numbers)
+            table.dismiss(subscription.filter, entry.link, numbers)
 
     def forget(self, pattern: bytes) -> None:
-        """Somebody's interest in this filter changed."""
+        """An interest in this filter came or went."""
         for table in self._every_table():
             table.forget(pattern)
 
     def forget_all(self) -> None:
-        """The rules or the ways changed: every route has to be worked out anew."""
+        """The rules or the paths changed: every route has to be computed again."""
         for table in self._every_table():
             table.clear()
 
@@ -300,36 +340,37 @@ class Subscriptions:
 
     def leave(self, link: Link, now: Instant) -> None:
         """A link is gone: take its subscriptions out, a slice at a time."""
-        wants = self._wants.pop(link, None)
+        entries = self._entries.pop(link, None)
+        self.rights.leave(link.id)
         for table in self._every_table():
             table.unshare()
-        if wants:
-            self._departed.append(list(wants.values()))
+        if entries:
+            self._departed.append(list(entries.values()))
             self._remove_some(now)
 
     def _remove_some(self, now: Instant) -> None:
-        gone: list[Want] = []
+        gone: list[SubscriptionEntry] = []
         while self._departed and len(gone) < REMOVED_AT_ONCE:
-            wants = self._departed[0]
-            while wants and len(gone) < REMOVED_AT_ONCE:
-                gone.append(wants.pop())
-            if not wants:
+            entries = self._departed[0]
+            while entries and len(gone) < REMOVED_AT_ONCE:
+                gone.append(entries.pop())
+            if not entries:
                 self._departed.popleft()
         self._remove(gone)
         if self._departed:
             self._timers.set("departed", now, self._remove_some)
 
-    def _remove(self, wants: list[Want]) -> None:
-        for want in wants:
-            pattern = want.subscription.filter
-            if want.condition is None:
-                self._topics.remove(pattern, want)
-                self._dismiss(want)
-            elif self._contents.remove(pattern, want.condition, want):
+    def _remove(self, entries: list[SubscriptionEntry]) -> None:
+        for entry in entries:
+            pattern = entry.subscription.filter
+            if entry.condition is None:
+                self._topics.remove(pattern, entry)
+                self._dismiss(entry)
+            elif self._contents.remove(pattern, entry.condition, entry):
                 self.forget(pattern)
-        self.count -= len(wants)
-        if wants:
-            self._routing.local_change([], [want.subscription for want in wants])
+        self.count -= len(entries)
+        if entries:
+            self._routing.local_change([], [entry.subscription for entry in entries])
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -347,14 +388,14 @@ class Subscriptions:
                 "language": subscription.language,
                 "where": subscription.where,
             }
-            for link in self._wants
+            for link in self._entries
             if not link.is_pipe
             for subscription in link.subscriptions.values()
         ]
 
-    def conditional(self, topic: bytes) -> list[Want]:
-        """Those who want some publications of this topic, by their content."""
-        return [want for field in self._contents.fields(topic) for entry in field.entries for want in entry.values]
+    def conditional(self, topic: bytes) -> list[SubscriptionEntry]:
+        """The conditional subscriptions to this topic."""
+        return [found for field in self._contents.fields(topic) for entry in field.entries for found in entry.values]
 
     @property
     def routes_cached(self) -> int:

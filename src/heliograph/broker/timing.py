@@ -1,7 +1,7 @@
 """Timing: the broker's network time, exchanged with neighbours, clients and NTP servers.
 
 In:    the wall clock; PONGs of neighbours; datagrams of NTP servers.
-Out:   bodies of PONGs; questions to servers; network time for whoever needs it.
+Out:   bodies of PONGs; questions to servers; network time for the parts that need it.
 State: the keeper (timekeeping/keeper.py), the servers (timekeeping/sntp.py).
 Not here: sending PINGs (routing/peering.py: heartbeats; client/timing.py), which clock is the reference (keeper.py).
 
@@ -67,7 +67,7 @@ class Timing:
     # -- exchanges ----------------------------------------------------------------------------------------------
 
     def pong(self, number: int, now: Instant) -> bytes:
-        """The answer to a PING of somebody who wants to know the time."""
+        """The answer to a PING that asks for the time."""
         return pong(number, self.keeper.tell(now))
 
     def heard(self, frame: Frame, now: Instant) -> None:
@@ -77,7 +77,7 @@ class Timing:
             self._review(now)
 
     def opened(self, command: SocketOpened, now: Instant) -> None:
-        """The socket for NTP servers is there: ask, and go on asking."""
+        """The socket for NTP servers is open: ask now and at intervals."""
         self._ask(now)
 
     def _ask(self, now: Instant) -> None:

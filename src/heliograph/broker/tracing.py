@@ -1,13 +1,13 @@
-"""Tracing: the way a publication would go and who would get it, without delivering it.
+"""Tracing: finds the path and the recipients of a publication without delivering it.
 
 In:    an order to trace a publication; TRACE and TRACED frames that arrive in parcels like publications.
 Out:   the same frames to other brokers; one answer when all have answered or the time is over.
 State: traces under way.
-Not here: forwarding (routing/forwarding.py), whom a topic concerns (routing/destinations.py, subscriptions.py).
+Not here: forwarding (routing/forwarding.py), where a topic goes (routing/destinations.py, subscriptions.py).
 
-A TRACE travels in parcels exactly as a publication of its topic would, so the hop prefix records its way. Each broker
-that would deliver says to whom, and whose conditions the publication does not fit, straight back to the broker that
-asked; that broker says which interests of others carried it, and why the rest did not.
+A TRACE travels in parcels exactly as a publication of its topic would, so the hop prefix records its path. Each broker
+that would deliver it answers directly to the broker that asked, with the recipients and with the conditions that the
+publication does not meet. The broker that asked adds which remote interests carried it, and why the rest did not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from heliograph.broker.contents import event_of, values_of
-from heliograph.broker.routing.interests import Wish
+from heliograph.broker.routing.interests import RemoteInterest
 from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.ports import Port
 from heliograph.broker.routing.routing import Routing
@@ -41,7 +41,7 @@ LINKS_TOLD_MAX = 100  # of one broker, in one answer
 INTERESTS_TOLD_MAX = 200
 NUMBERS_TOLD_MAX = 100  # of one link's subscriptions
 TEXT_TOLD_MAX = 256  # of a condition, and of what failed: with all of these, an answer is a frame that can travel
-ANSWERS_MAX = 4_096  # to one trace; no network has so many brokers that would deliver one publication
+ANSWERS_MAX = 4_096  # to one trace; no network has as many brokers that would deliver one publication
 
 HEX = re.compile(r"[0-9a-f]{16}\Z")
 _encode = msgspec.json.Encoder().encode
@@ -70,13 +70,13 @@ class Trace:
         self.topic = topic
         self.interests: list[dict[str, Any]] = []  # of other brokers and clusters, with what became of them
         self.members = members  # how many brokers of our own cluster will answer
-        self.others = others  # whether other clusters are concerned, whose answers cannot be counted beforehand
+        self.others = others  # whether other clusters get it, whose answers cannot be counted beforehand
         self.done = done
         self.brokers: list[dict[str, Any]] = []
 
 
 class Tracing:
-    """Asks the network where a topic would go, and answers others who ask."""
+    """Asks the network where a topic would go, and answers other brokers."""
 
     def __init__(self, routing: Routing, subscriptions: Subscriptions, timers: Timers) -> None:
         self._view = routing.view
@@ -107,7 +107,7 @@ class Tracing:
         self._number += 1
         number = self._number
         raw = _frame(Kind.TRACE, topic, view.me, number, payload, headers)
-        targets, _ = self._targets_of(topic, False, self._wishes(topic, raw))
+        targets, _ = self._targets_of(topic, False, self._fitting(topic, raw))
         trace = self._traces[number] = Trace(topic, targets.members.bit_count(), bool(targets.parts), done)
         trace.interests = self._interests(topic, raw)
         here = self._recipients(topic, raw, (view.me,))
@@ -132,7 +132,7 @@ class Tracing:
             self._refuse(Reason.TOPIC_INVALID)
             return
         if inside:
-            targets, _ = self._targets_of(frame.topic, True, self._wishes(frame.topic, frame.raw))
+            targets, _ = self._targets_of(frame.topic, True, self._fitting(frame.topic, frame.raw))
             self._forward(link, Targets(targets.members), frame.raw, TTL - len(trace), trace[:-1], now)
         body = self._recipients(frame.topic, frame.raw, trace)
         if body["links"] or body["groups"] or body["conditions"] or not inside:
@@ -177,12 +177,12 @@ class Tracing:
         )
 
     def _name(self, broker: str, told: str) -> str:
-        """A broker on the way: who passed it may not know its name, and we may."""
+        """The name of a broker on the path: the broker that answered may not know it, and we may."""
         if told != broker or not HEX.match(broker):
             return told
         return self._view.name_of(int(broker, 16))
 
-    def _wishes(self, topic: bytes, raw: bytes) -> list[Wish]:
+    def _fitting(self, topic: bytes, raw: bytes) -> list[RemoteInterest]:
         """Interests of others that this publication fits by its content."""
         event = event_of(raw)
         fields = self._view.interests.fields(topic)
@@ -191,22 +191,22 @@ class Tracing:
     def _interests(self, topic: bytes, raw: bytes) -> list[dict[str, Any]]:
         """What becomes of every interest of others that concerns this topic."""
         view, event = self._view, event_of(raw)
-        wishes = view.interests.match(topic)
-        wishes += values_of([entry for field in view.interests.fields(topic) for entry in field.entries])
+        remote = view.interests.match(topic)
+        remote += values_of([entry for field in view.interests.fields(topic) for entry in field.entries])
         return [
             {
-                "of": view.name_of(wish.owner.broker),
-                "cluster": wish.owner.wide,
-                "filter": filter_of(wish.wanted).decode(),
-                "group": wish.group or "",
-                **_became(wish.condition, event),
+                "of": view.name_of(interest.owner.broker),
+                "cluster": interest.owner.wide,
+                "filter": filter_of(interest.wanted).decode(),
+                "group": interest.group or "",
+                **_became(interest.condition, event),
             }
-            for wish in wishes[:INTERESTS_TOLD_MAX]
-            if wish.owner.broker != view.me
+            for interest in remote[:INTERESTS_TOLD_MAX]
+            if interest.owner.broker != view.me
         ]
 
     def _recipients(self, topic: bytes, raw: bytes, path: tuple[int, ...]) -> dict[str, Any]:
-        """Who would get this publication here, and whose conditions it was asked for."""
+        """The recipients of this publication here, and what became of the conditions."""
         view = self._view
         table = self._subscriptions.local
         route = table.routes[topic]
@@ -231,13 +231,13 @@ class Tracing:
             "groups": sum(1 for share in route.shares if share.members),
             "conditions": [
                 {
-                    "link": want.link.id,
-                    "entity": want.link.identity.entity,
-                    "number": want.subscription.number,
-                    "filter": want.subscription.filter.decode(),
-                    **_became(want.condition, event),
+                    "link": local.link.id,
+                    "entity": local.link.identity.entity,
+                    "number": local.subscription.number,
+                    "filter": local.subscription.filter.decode(),
+                    **_became(local.condition, event),
                 }
-                for want in self._subscriptions.conditional(topic)[:LINKS_TOLD_MAX]
+                for local in self._subscriptions.conditional(topic)[:LINKS_TOLD_MAX]
             ],
         }
 

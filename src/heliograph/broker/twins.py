@@ -1,12 +1,13 @@
-"""Twins: whether the compiled hot path and the Python around it mean the same attributes and numbers.
+"""Twins: checks that the compiled hot path and the Python around it mean the same attributes and numbers.
 
 In:    the names and numbers that _native.c uses.
-Out:   nothing; an ImportError where they are not those of the classes here.
+Out:   nothing; an ImportError if they are not those of the classes here.
 State: none.
 Not here: whether both do the same (tests/broker/test_native.py, tests/broker/test_shortcut.py).
 
 _native.c reads attributes by name and borrows their values, so each must be a slot, or a constant of its class: a
-property would make a value that nobody holds. This is checked when the broker is loaded, not when a publication comes.
+property would make a value to which no reference is held. This is checked when the broker is loaded, not when a
+publication comes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`heliograph ca`: an authority of one's own, in a folder.
 
 In:    names, roles and hosts.
-Out:   authority.crt and authority.key, and a pair for each entity; keys are readable by their owner only.
+Out:   authority.crt and authority.key, a pair for each entity, revoked.crl; keys are readable by their owner only.
 State: the folder.
-Not here: what stands in a certificate (trust/certificates.py).
+Not here: the content of a certificate (trust/certificates.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heliograph.trust.certificates import Facts
 
 AUTHORITY = "authority"
+REVOKED = "revoked.crl"
 
 app = group("Make an authority and certificates.")
 
@@ -97,6 +98,33 @@ def issue(
     write_file(certificate, pair.certificate, mode=PUBLIC, force=force)
     ends = facts_of(pair.certificate).ends
     say(f"{entity} ({', '.join(roles)}) until {ends:%Y-%m-%d}: {certificate}, {key}")
+
+
+@app.command(epilog=examples("heliograph ca revoke sensor-7", "heliograph ca revoke /backup/old-broker.crt"))
+def revoke(
+    who: Annotated[
+        list[str], typer.Argument(metavar="ENTITY|FILE", help="An entity of the folder, or a PEM certificate.")
+    ],
+    folder: Folder = FOLDER,
+) -> None:
+    """Take certificates back: adds them to revoked.crl."""
+    from datetime import UTC, datetime
+
+    from heliograph.cli.files import PUBLIC, read_file, write_file
+    from heliograph.trust.certificates import Pair
+    from heliograph.trust.certificates import revoke as revoke_certificates
+
+    authority = Pair(
+        read_file(folder / f"{AUTHORITY}.crt", "the authority's certificate (`heliograph ca init` makes it)"),
+        read_file(folder / f"{AUTHORITY}.key", "the authority's key"),
+    )
+    paths = [Path(one) if one.endswith(".crt") else folder / f"{one}.crt" for one in who]
+    certificates = [read_file(path, "the certificate") for path in paths]
+    target = folder / REVOKED
+    before = target.read_bytes() if target.exists() else b""
+    made = revoke_certificates(authority, certificates, before, datetime.now(UTC))
+    write_file(target, made, mode=PUBLIC, force=True)
+    say(f"revoked {', '.join(who)}: {target} (name it as tls.revoked, then `heliograph broker reload`)")
 
 
 @app.command(epilog=examples("heliograph ca show", "heliograph ca show sensor-7.crt --json"))

@@ -21,11 +21,17 @@ from heliograph.cli import (
     discover,
     evaluate,
     network,
+    pipeline,
     publish,
+    replay,
     request,
     simulate,
+    store,
     subscribe,
+    tdn,
     token,
+    topic,
+    topic_rights,
     version,
 )
 from heliograph.cli.demo import command as demo
@@ -59,13 +65,19 @@ def _root(
 app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
+app.add_typer(store.app, name="store")
+app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
+topic_rights.register(topic.app)
+app.add_typer(topic.app, name="topic")
 publish.register(app)
 subscribe.register(app)
+replay.register(app)
 request.register(app)
 simulate.register(app)
 demo.register(app)
 app.add_typer(evaluate.app, name="evaluate")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(token.app, name="token")

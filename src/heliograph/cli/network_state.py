@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 STATE, KEY = "network.json", "network.key"
+STORES = "stores"  # the folder of the vaults; it stays when a network goes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,8 @@ def write_settings(
     ]  # fmt: skip
     if addresses := [f'"{directory.address}"' for directory in directories]:
         lines += ["", "[discovery]", f"directories = [{', '.join(addresses)}]"]
+    if broker.store:
+        lines += ["", "[store]", "enabled = true", f'name = "{broker.name}"', f'place = "{folder / STORES}"']
     for port in ports:
         lines += ["", "[[network.links]]", f'host = "{HOST}"', f"port = {port}"]
     write_file(settings_of(folder, broker.name), ("\n".join(lines) + "\n").encode(), force=True)
@@ -159,10 +162,10 @@ def processes(folder: Path, network: LocalNetwork) -> dict[str, psutil.Process]:
     found = {}
     for process in psutil.process_iter():
         try:
-            words = process.cmdline()  # of a process that has ended and was not waited for: nothing
-            if "run" in words and ("broker" in words or "bdn" in words):
+            arguments = process.cmdline()  # of a process that has ended and was not waited for: nothing
+            if "run" in arguments and ("broker" in arguments or "bdn" in arguments):
                 place = Path(process.cwd())
-                files = [Path(normpath(place / word.removeprefix("--config="))) for word in words]
+                files = [Path(normpath(place / word.removeprefix("--config="))) for word in arguments]
                 found.update({names[file]: process for file in files if file in names})
         except (psutil.Error, ValueError):
             continue  # it has ended, or is not ours to look at

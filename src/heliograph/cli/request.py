@@ -1,4 +1,4 @@
-"""`heliograph request` and `heliograph reply`: ask whoever subscribes to a topic, and be the one who answers.
+"""`heliograph request` and `heliograph reply`: ask the subscribers of a topic, and answer such requests.
 
 In:    a topic and a payload; or a command that turns requests into answers.
 Out:   the answer on standard output; or answers to their askers.
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add both commands."""
     app.command(
         name="request",
-        help="Ask whoever subscribes to a topic, and print the answer. If the replier's command failed, so does this.",
+        help="Ask the subscribers of a topic, and print the answer. If the replier's command failed, so does this.",
         epilog=examples(
             "heliograph request services/time ''",
             "heliograph request services/resize - --timeout 30 < photo.png > small.png",
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     )(c.with_connection(_request))
     app.command(
         name="reply",
-        help="Answer requests on a topic, one after the other, until Ctrl-C.",
+        help="Answer requests on a topic, until Ctrl-C.",
         epilog=examples(
             "heliograph reply services/time --command date",
             "heliograph reply services/count --command 'wc -c' --group counters",
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 
 def _request(
     there: c.Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where somebody answers.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic whose subscribers answer.")],
     payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="The request; - reads all of standard input.")],
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for the answer.")] = 10.0,
@@ -96,8 +96,10 @@ def _reply(
         ),
     ] = None,
     echo: Annotated[bool, typer.Option("--echo", help="Answer with the request itself.")] = False,
-    group: Annotated[str, typer.Option("--group", help="Share the requests with others who name this group.")] = "",
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many answers.")] = None,
+    group: Annotated[
+        str, typer.Option("--group", help="Share the requests with the other members of this group.")
+    ] = "",
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many answers.")] = None,
 ) -> None:
     import shlex
     import shutil
@@ -108,42 +110,42 @@ def _reply(
     if (command is None) is not echo:
         raise UsageError("give either --command or --echo")
     try:
-        words = shlex.split(command or "")
+        arguments = shlex.split(command or "")
     except ValueError as error:
         raise UsageError(f"--command {command!r}: {error}") from None
-    if not words and not echo:
+    if not arguments and not echo:
         raise UsageError("--command names nothing to run")
-    if words and shutil.which(words[0]) is None:
-        raise UsageError(f"--command {command!r}: there is no program {words[0]!r} to run")
-    c.run_until_ended(_answer_all(there, topic, words, group, count))
+    if arguments and shutil.which(arguments[0]) is None:
+        raise UsageError(f"--command {command!r}: there is no program {arguments[0]!r} to run")
+    c.run_until_ended(_answer_all(there, topic, arguments, group, count))
 
 
-async def _answer_all(there: c.Connection, topic: str, words: list[str], group: str, count: int | None) -> None:
+async def _answer_all(there: c.Connection, topic: str, arguments: list[str], group: str, count: int | None) -> None:
     async with c.connected(there, name="heliograph reply") as client:
         subscription = await client.subscribe(topic, group=group, wide=True)
         say(f"answering on {topic} at {there.place(client)}; Ctrl-C ends")
         async for request in subscription:
             if request.reply_to is None:
                 continue
-            await _answer(client, request, words)
+            await _answer(client, request, arguments)
             if count is not None:
                 count -= 1
                 if count == 0:
                     return
 
 
-async def _answer(client: Client, request: Publication, words: list[str]) -> None:
+async def _answer(client: Client, request: Publication, arguments: list[str]) -> None:
     """A command that fails answers all the same, with its exit code in the header ``exit``."""
-    payload, code = await _run(words, request.payload) if words else (request.payload, 0)
+    payload, code = await _run(arguments, request.payload) if arguments else (request.payload, 0)
     if code:
-        say(f"heliograph: the command {words[0]!r} failed with exit code {code}; the asker is told")
+        say(f"heliograph: the command {arguments[0]!r} failed with exit code {code}; the asker is told")
     try:
         await client.reply(request, payload, headers={"exit": code} if code else None)
     except UsageError as error:  # its reply topic is no inbox, or the answer is too large: not our fault, and not fatal
         say(f"heliograph: a request was not answered: {error}")
 
 
-async def _run(words: list[str], data: bytes) -> tuple[bytes, int]:
+async def _run(arguments: list[str], data: bytes) -> tuple[bytes, int]:
     import asyncio
     from asyncio.subprocess import PIPE
     from tempfile import TemporaryFile
@@ -152,9 +154,9 @@ async def _run(words: list[str], data: bytes) -> tuple[bytes, int]:
         given.write(data)
         given.seek(0)
         try:
-            process = await asyncio.create_subprocess_exec(*words, stdin=given, stdout=PIPE)
+            process = await asyncio.create_subprocess_exec(*arguments, stdin=given, stdout=PIPE)
         except OSError as error:  # it was there at the start
-            say(f"heliograph: the command {words[0]!r} cannot be started: {error.strerror or error}")
+            say(f"heliograph: the command {arguments[0]!r} cannot be started: {error.strerror or error}")
             return b"", NOT_STARTED
         out, _ = await process.communicate()
     assert process.returncode is not None

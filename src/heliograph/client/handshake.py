@@ -20,7 +20,7 @@ from heliograph.client.subscriptions import LocalSubscriptions
 from heliograph.client.timing import SessionTime
 from heliograph.errors import ProtocolError, Reason, RefusedError
 from heliograph.machine import Instant
-from heliograph.model.identity import network_in_words
+from heliograph.model.identity import describe_network
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import is_inbox
 from heliograph.wire import bodies
@@ -84,8 +84,8 @@ class Handshake:
             raise ProtocolError(Reason.BODY_MALFORMED, "a WELCOME with impossible limits")
         wanted = self._network
         if wanted is not None and welcome.network != wanted:
-            belongs = f"broker {welcome.broker[:64]!r} there belongs to {network_in_words(welcome.network)}"
-            raise ProtocolError(Reason.NETWORK_OTHER, f"{belongs}; {network_in_words(wanted)} was asked for")
+            belongs = f"broker {welcome.broker[:64]!r} there belongs to {describe_network(welcome.network)}"
+            raise ProtocolError(Reason.NETWORK_OTHER, f"{belongs}; {describe_network(wanted)} was asked for")
         if welcome.inbox and not is_inbox(welcome.inbox):
             raise ProtocolError(Reason.BODY_MALFORMED, "a WELCOME with an impossible inbox")
         try:

@@ -78,6 +78,15 @@ class Inbox:
         self.bytes = 0
         return publications
 
+    def take_some(self, most: int | None) -> list[Publication]:
+        """The oldest publications, at most this many; None: all."""
+        queue = self._queue
+        if most is None or len(queue) <= most:
+            return self.take_all()
+        publications = [queue.popleft() for _ in range(most)]
+        self.bytes -= sum(OBJECT_BYTES + publication.size for publication in publications)
+        return publications
+
     def fills(self, times: int) -> bool:
         """True if it holds more than ``times`` its limits."""
         return self.bytes > times * self.bytes_max or len(self._queue) > times * self.frames_max
@@ -85,6 +94,15 @@ class Inbox:
     def is_half_empty(self) -> bool:
         """True if there is room enough to read on."""
         return 2 * self.bytes <= self.bytes_max and 2 * len(self._queue) <= self.frames_max
+
+    def lose(self, count: int) -> None:
+        """So many did not come and never will."""
+        self.lost += count
+
+    def forget(self) -> None:
+        """The program will not read what waits."""
+        self._queue.clear()
+        self.bytes = 0
 
     def relax(self) -> None:
         """There is room again: press no more."""

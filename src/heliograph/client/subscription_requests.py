@@ -127,6 +127,12 @@ class SubscriptionRequests:
         elif asked is not None:
             asked(line, now)
 
+    def revoked(self, line: Line, filter: str, error: RefusedError) -> None:
+        """The broker ended our subscriptions to this filter: a grant was revoked or has expired."""
+        for subscription in list(self._subscriptions):
+            if subscription.filter == filter and subscription.number in line.asked:
+                self.refused(line, subscription.number, error)
+
     def part(self, line: Line, number: int) -> None:
         """End a subscription at this broker; for the program it goes on."""
         line.part(number)
@@ -145,10 +151,11 @@ class SubscriptionRequests:
             self.part(rising, number)
 
     def mark(self, line: Line, number: int) -> int:
-        """Ask for a subscription of no use but its answer, which comes when every broker knows what was asked before.
+        """Ask for a subscription that is used only for its answer, which comes when every broker knows what was asked
+        before.
 
-        It stands behind everything that was on its way to us here, or from us, when the broker got it. Returns the
-        number of the answer.
+        It follows everything that was under way to us here, or from us, when the broker got it. Returns the number of
+        the answer.
         """
         body = bodies.Subscribe(number=number, filter=f"{line.inbox}/mark", wide=True)
         answer = self._requests.expect(line.id, Expected("mark", 0, number))

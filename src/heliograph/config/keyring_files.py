@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 1 << 20  # a hundred authorities fit in a tenth of it
 
-_OTHERS = 0o077  # the rights of everybody but a file's owner
+_OTHERS = 0o077  # the permissions of all users but a file's owner
 _Made = TypeVar("_Made")
 
 
@@ -36,10 +36,12 @@ def load_keyring(tls: TlsConfig) -> Keyring | None:
         problems.append("tls.certificate and tls.key: name both or neither")
     authority = _read("tls.authority", tls.authority, problems)
     certificate = _read("tls.certificate", tls.certificate, problems)
+    revoked = _read("tls.revoked", tls.revoked, problems)
     key = _read("tls.key", tls.key, problems, private=True)
     authorities = own = None
     if authority is not None:
-        authorities = _make(lambda: Authorities.from_pem(authority), f"tls.authority = {tls.authority!r}", problems)
+        told = f"tls.authority = {tls.authority!r}" + (f", tls.revoked = {tls.revoked!r}" if revoked else "")
+        authorities = _make(lambda: Authorities.from_pem(authority, revoked or b""), told, problems)
     if certificate is not None and key is not None:
         told = f"tls.certificate = {tls.certificate!r}, tls.key = {tls.key!r}"
         own = _make(lambda: Own.from_pem(certificate, key), told, problems)

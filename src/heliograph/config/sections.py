@@ -63,7 +63,7 @@ class Key:
 
     @property
     def section(self) -> str:
-        """The section in which it stands."""
+        """Its section."""
         return self.path.rpartition(".")[0]
 
     @property
@@ -89,7 +89,7 @@ class Key:
     @property
     def allowed(self) -> str:
         """What it may be."""
-        allowed = self.setting.allowed_in_words
+        allowed = self.setting.allowed_text
         if self.type is bool:
             return f"true or false; {allowed}" if allowed else "true or false"
         return allowed
@@ -101,18 +101,18 @@ class Key:
         return next((unit for part, unit in UNITS.items() if part in parts), "") if self.type is int else ""
 
     @property
-    def type_words(self) -> str:
+    def type_name(self) -> str:
         """The type as a user would say it."""
         return {int: "whole number", bool: "true or false", str: "text"}.get(self.type, "list of texts")
 
     @property
     def in_file(self) -> str:
-        """The table of the settings file in which the key stands."""
+        """Its table in the settings file."""
         return f"[[{self.section}]]" if self.section == "listener" or self.section in LISTS else f"[{self.section}]"
 
     @property
     def in_environment(self) -> str:
-        """The variable that overrides it; NAME stands for a listener's name, N for a rule's or a link's number."""
+        """The variable that overrides it; NAME is replaced by a listener's name, N by a rule's or a link's number."""
         element = "__NAME" if self.section == "listener" else "__N" if self.section in LISTS else ""
         return f"{PREFIX}{self.section.replace('.', '__').upper()}{element}__{self.name.upper()}"
 

@@ -34,7 +34,7 @@ def in_numbers(configs: Iterable[Any]) -> list[Any]:
 
 
 def named(responder: ResponderConfig) -> tuple[Address, ...]:
-    """The directories of a responder whose names have to be looked up, now and then."""
+    """The directories of a responder whose names have to be looked up at intervals."""
     addresses = (address_of(text) for text in responder.directories)
     return tuple(address for address in addresses if address is not None and not is_number(address[0]))
 

@@ -1,4 +1,4 @@
-"""The asyncio face of a client: publish, subscribe, request, flush, drain, close.
+"""The asyncio interface of a client: publish, subscribe, request, flush, drain, close.
 
 In:    calls of a program, on its event loop.
 Out:   commands for the session machine; futures settled by its outcomes.
@@ -13,7 +13,7 @@ end of the turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,12 @@ from heliograph.client.session import Session
 from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
+from heliograph.live.publisher_file import PublisherFile
+from heliograph.live.resources import ResourceCalls
+from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
+from heliograph.live.topics import Files, TopicCalls, TopicDesk
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
@@ -33,13 +37,11 @@ from heliograph.notes import Note
 
 if TYPE_CHECKING:  # loaded only if discovery finds the broker
     from heliograph.live.relocator import Relocator
-    from heliograph.live.resources import ResourceAnswer, ResourceRegistration, ResourceWatch
 
 TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so that others are served too
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
 OVERHEAD_BYTES = 128  # what a publication costs beside its payload, roughly
 MACHINE = "client"
-FOREVER_MS = 1 << 50
 
 Payload = bytes | bytearray | memoryview | str
 Headers = dict[str, Any]
@@ -47,11 +49,8 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 """Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 
-class Client:
-    """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop.
-
-    It has 33 methods because everything that a program can do with the network is one of them.
-    """
+class Client(StoreFace, TopicCalls, ResourceCalls):
+    """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop."""
 
     def __init__(
         self,
@@ -60,8 +59,12 @@ class Client:
         on_refused: Callable[[RefusedPublication], None] | None = None,
         on_note: Callable[[Note], None] | None = None,
         follow: Follow | None = None,
+        numbers: PublisherFile | None = None,
+        files: Files | None = None,
     ) -> None:
+        self._desk = TopicDesk(self, files or {})
         self._session = session
+        self._numbers = numbers
         self._publisher = session.publisher
         self._loop = asyncio.get_running_loop()
         self._driver = Driver(
@@ -143,12 +146,24 @@ class Client:
         expires_in: float | None = None,
         content_type: str | None = None,
         to: Sequence[str] | None = None,
+        reliable: bool = False,
+        wait: bool = True,
     ) -> None:
         """Publish. Text is sent as UTF-8; ``expires_in`` is in seconds. Waits only while there is no room.
 
         It returns before the broker has the publication; ``flush`` waits for that, and reports refusals. With ``to``,
         a list of at most 64 clients' inboxes, it goes to these clients only, whether they subscribe or not.
+
+        ``reliable`` waits until the store that serves the topic has it on disk, and repeats it until then, also by
+        another broker. NotConnectedError with reason ``time_out`` if that takes longer than ``request_timeout``: it is
+        repeated even so, and may be stored. With ``wait=False`` it waits only for room in the store's window, and
+        ``flush`` waits until everything is stored.
         """
+        if reliable:
+            if to is not None:
+                raise UsageError("a publication to named clients cannot be reliable")
+            await self._publish_reliably(topic, [_bytes_of(payload)], headers, expires_in, content_type, wait)
+            return
         publisher = self._publisher
         if not publisher.has_room or self._session.ended:
             await self._wait_for_room()
@@ -171,8 +186,16 @@ class Client:
         headers: Headers | None = None,
         expires_in: float | None = None,
         content_type: str | None = None,
+        reliable: bool = False,
+        wait: bool = True,
     ) -> None:
-        """Publish many payloads on one topic, which is far cheaper than one by one. All get the same headers."""
+        """Publish many payloads on one topic, which is far cheaper than one by one. All get the same headers.
+
+        ``reliable`` and ``wait`` are those of ``publish``: it waits until all of them are stored.
+        """
+        if reliable:
+            await self._publish_all_reliably(topic, _pieces(payloads), headers, expires_in, content_type, wait)
+            return
         expires_in_ms = None if expires_in is None else milliseconds(expires_in)
         for piece in _pieces(payloads):
             await self._wait_for_room()
@@ -252,6 +275,10 @@ class Client:
         callback: Callback | None = None,
         inbox_frames_max: int = 65_536,
         inbox_bytes_max: int = 64 << 20,
+        durable: str = "",
+        start: str = "",
+        position: Mapping[str, int] | None = None,
+        acknowledge: str = "auto",
     ) -> Subscribing:
         """Subscribe to a topic filter: ``await`` it for a Subscription, or use it with ``async with``.
 
@@ -266,7 +293,17 @@ class Client:
         ``policy`` says what happens when this program does not keep up: "drop_oldest", "disconnect" or "hold".
         ``echo=False`` leaves out what this client publishes itself. With a ``callback``, plain or async, each
         publication is handed to it, one after the other.
+
+        A ``durable`` subscription has a name, under which stores remember how far this entity has read: away and back
+        at any broker, it goes on where it was. It begins with what is stored from now on, or with ``start="first"``
+        with the oldest; ``position`` is a subscription's earlier ``position``, to go on exactly there. What the program
+        took is acknowledged when it comes for the next publication; with ``acknowledge="manual"`` by
+        ``subscription.acknowledge``. RefusedError with reason ``store_missing`` if no store serves the filter.
         """
+        if durable or position is not None or start:
+            window = min(inbox_frames_max, READ_WINDOW)
+            bounds = (window, inbox_bytes_max)
+            return self._read_durably(filter, durable, where, language, start, position, acknowledge, bounds, callback)
         try:
             chosen = Policy(policy)
         except ValueError:
@@ -282,71 +319,9 @@ class Client:
         return Subscribing(subscribe)
 
     async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Ask a service of the broker, such as "admin"; RefusedError if it says no."""
+        """Ask a service of the broker, such as "admin"; RefusedError if it refuses."""
         answer: dict[str, Any] = await self._calls.request(lambda request: commands.Ask(request, service, body))
         return answer
-
-    # -- resources ----------------------------------------------------------------------------------------------
-
-    async def register_resource(self, where: str = "", **options: Any) -> ResourceRegistration:
-        """Register a resource: ``where`` says what its values may be, ``attributes={…}`` what never changes.
-
-        More options: ``model`` ("dynamic", or "static" for what has no values that change), ``name``, ``values`` (the
-        first ones), ``lease`` in seconds (renewed while the client lives), ``secret`` (of an earlier registration).
-        Use it with ``async with``, or call ``withdraw()`` in the end.
-        """
-        from heliograph.live.resources import register
-
-        return await register(self, where=where, **options)
-
-    async def discover_resources(
-        self,
-        where: str = "true",
-        *,
-        model: str = "dynamic",
-        language: str = "predicates",
-        deliver: str | None = None,
-        best: int = 0,
-        order: str = "",
-        max_age: float | None = None,
-        deadline: float | None = None,
-    ) -> ResourceAnswer:
-        """The resources that fit now. ``best`` and ``order`` ask for the first so many: by an attribute ("load",
-        "memory desc"), "near" this client's broker, or "together", near one another.
-
-        ``deliver`` is "similarity" (share the answers of similar requests, at most ``max_age`` seconds old; 0 shares
-        none), "normal" or "direct". After ``deadline`` seconds the answer names the brokers that did not answer.
-        """
-        from heliograph.live.resources import discover
-
-        deadline_ms = None if deadline is None else max(10, round(deadline * 1_000))
-        return await discover(
-            self,
-            where=where,
-            model=model,
-            language=language,
-            deliver=deliver,
-            best=best,
-            order=order,
-            max_age_s=max_age,
-            deadline_ms=deadline_ms,
-        )
-
-    def watch_resources(
-        self,
-        where: str = "true",
-        *,
-        model: str = "dynamic",
-        language: str = "predicates",
-        saved: dict[str, Any] | None = None,
-    ) -> ResourceWatch:
-        """Changes of the resources that fit: ``async with client.watch_resources("load < 1") as watch``, then
-        ``async for change in watch``. A change is "appeared", "changed", "stopped" (it does not fit any more) or
-        "vanished". ``saved`` goes on from what an earlier watch had been told (``watch.saved()``).
-        """
-        from heliograph.live.resources import ResourceWatch
-
-        return ResourceWatch(self, where=where, model=model, language=language, saved=saved)
 
     # -- ending -------------------------------------------------------------------------------------------------
 
@@ -370,6 +345,8 @@ class Client:
             self._stopping = self._loop.create_task(self._driver.stop())
         await asyncio.shield(self._stopping)
         await self._subscriptions.finish_callbacks()
+        if self._numbers is not None:
+            self._numbers.close(self._publisher.outgoing.assigned)
 
     async def __aenter__(self) -> Client:
         return self
@@ -400,6 +377,8 @@ class Client:
         """The end of a turn: everything published in it leaves in one write."""
         self._sending = False
         self._turn_bytes = 0
+        if self._numbers is not None:
+            self._numbers.keep_ahead(self._publisher.outgoing.assigned)
         self._runner.settle()
 
     async def _end_turn(self) -> None:
@@ -425,8 +404,11 @@ class Client:
         session = self._session
         for outcome in session.collect():
             self._calls.settle(self._subscriptions.begin(outcome))
+        self._calls.has_changed()
         for inbox in session.collect_news():
             self._subscriptions.wake(inbox)
+        if self._numbers is not None:
+            self._numbers.keep_ahead(self._publisher.outgoing.assigned)
         if self._room and (self._publisher.has_room or session.ended):
             self._let_publish()
         for refused in session.collect_refusals():
@@ -445,13 +427,6 @@ class Client:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def milliseconds(seconds: float) -> int:
-    """A time in seconds as the session counts it."""
-    if not 0 <= seconds < FOREVER_MS / 1_000:
-        raise UsageError(f"{seconds} is not a time in seconds")
-    return round(seconds * 1_000)
 
 
 def _bytes_of(payload: Payload) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _UNPROVEN = (
     "{count} found, but none that may see what this client shows: a token and what is meant for a named authority go "
-    "only to brokers whose certificate proves them (give authority, or the address of a broker)"
+    "only to brokers that a certificate proves (give authority, or the address of a broker)"
 )
 
 
@@ -42,7 +42,8 @@ class ClientSearch:
     def __init__(
         self, options: Discover, trust: Trust, name: str, files: dict[str, Path | None], *, local: bool = True
     ) -> None:
-        """``local``: if the options name nobody, the broker on this machine's default port will do in the end."""
+        """``local``: if the options name no party to ask, the broker on this machine's default port is used as a
+        last resort."""
         options.check()
         self.options = options
         self._trust = trust
@@ -51,7 +52,7 @@ class ClientSearch:
         self._local = local
 
     async def run(self, seconds: float | None = None) -> SearchOutcome:
-        """Look once, for at most so long; NotConnectedError if there is no broker that this client may use."""
+        """Search once, within this time; NotConnectedError if there is no broker that this client may use."""
         options = self.options
         if seconds is not None:  # a search ends within twice its time-out
             longest_ms = max(1, int(seconds * 500))
@@ -75,7 +76,7 @@ class ClientSearch:
         return failure_of(replace(result, reason=Reason.CREDENTIAL_MISSING), _UNPROVEN.format(count=count))
 
     def _keyring(self) -> Keyring | None:
-        """With an authority only signed answers count; without one nobody could say which signature is right."""
+        """With an authority only signed answers count; without one no signature could be checked."""
         if self._files.get("authority") is None:
             return None
         from heliograph.config.keyring_files import load_keyring
@@ -86,6 +87,6 @@ class ClientSearch:
 
 def failed_there(found: SearchOutcome, error: NotConnectedError) -> NotConnectedError:
     """What was found does not have us: the error, with how it was found."""
-    tried = "; ".join(found.result.tried) or "nobody"
-    how = found.result.text or "nobody answered"
+    tried = "; ".join(found.result.tried) or "no party"
+    how = found.result.text or "no party answered"
     return NotConnectedError(error.reason, f"{error.detail}. The search said: {how}. Asked: {tried}")

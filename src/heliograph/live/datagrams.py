@@ -27,7 +27,7 @@ DATAGRAM_BYTES_MAX = 65_507  # what fits into one IPv4 datagram
 READS_PER_TURN = 64  # then others on the loop get their turn
 RECEIVE_BYTES = 1 << 20  # of the kernel's buffer per socket, if it allows: many may answer at once
 NAMES_MAX = 1_024  # looked up and remembered …
-NAME_S = 60.0  # … for so long
+NAME_S = 60.0  # … for this long
 WAITING_MAX = 64  # datagrams that wait for one name; the rest are dropped
 NOTE_S = 1.0
 IP_MULTICAST_ALL = 49  # of Linux; Python has no name for it
@@ -182,7 +182,7 @@ class UdpSocket:
             except BlockingIOError:
                 break
             except OSError:
-                continue  # the network's answer to an earlier datagram: nobody there
+                continue  # the network's answer to an earlier datagram: nothing listens there
             arrived.append((source[:2], bytes(self._buffer[:count])))
         if arrived:
             self._runner.hand("datagrams", len(arrived), self._give, arrived)

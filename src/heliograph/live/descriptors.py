@@ -1,13 +1,14 @@
 """Descriptors: how many files and sockets this process may have open, and how many of them are left to peers.
 
 In:    the system's limits for this process (``ulimit -n``).
-Out:   a higher limit, where the system allows one; the number from which on a peer's socket is not kept; how many
-       links a machine should have at most.
+Out:   a higher limit, where the system allows one; the number from which on a peer's socket is not kept; how many links
+       a machine should have at most.
 State: none.
 Not here: the broker's own limits on links (broker/config.py).
 
-Who runs out of descriptors can open no file, load no module and dial nobody. So the last ones are not for peers, who
-need no credential to take them: the system numbers descriptors from below, and a socket with a high number is closed.
+A process that runs out of descriptors cannot open a file, load a module or dial. So the last ones are not for peers,
+which need no credential to take them: the system numbers descriptors from below, and a socket with a high number is
+closed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def peers_max() -> int:
 
 
 def links_max(peers: int) -> int:
-    """How many links a machine should have, so that it, and not the system, chooses whom to turn away."""
+    """How many links a machine should have, so that the machine, and not the system, chooses which peers to turn
+    away."""
     with socket() as probe:
         taken = probe.fileno()  # the lowest number that is free
     return peers if peers == sys.maxsize else max(1, int((peers - taken) * LINKS_PART))

@@ -16,13 +16,15 @@ from heliograph.live.loop import Driver
 from heliograph.live.names import in_number
 from heliograph.machine import Address
 from heliograph.node import DISCOVERY
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 
 AGAIN_S = 60.0  # a directory may move
 SOON_S = 5.0  # where a name was not found
 
 
-async def look_up(driver: Driver, log: Log, addresses: Sequence[Address], known_too: tuple[Address, ...] = ()) -> None:
+async def look_up(
+    driver: Driver, log: NodeLog, addresses: Sequence[Address], known_too: tuple[Address, ...] = ()
+) -> None:
     """Keep a responder informed where the directories of these names are, and those known too, until cancelled."""
     known: dict[Address, Address] = {}
     missing: set[Address] = set()
@@ -32,7 +34,7 @@ async def look_up(driver: Driver, log: Log, addresses: Sequence[Address], known_
             if found is not None:
                 missing.discard(name)
                 known[name] = found
-            elif name not in missing:  # said once, not every few seconds
+            elif name not in missing:  # logged once, not every few seconds
                 log.say("warning", f"discovery.directories: {name[0]} is not found; looking again later")
                 missing.add(name)
         driver.tell(DISCOVERY, DirectoriesFound(tuple(dict.fromkeys((*known_too, *known.values())))))

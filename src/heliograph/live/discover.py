@@ -1,6 +1,6 @@
-"""``await discover(…)``: look for a broker with a real socket, names from DNS, and what was remembered.
+"""``await discover(…)``: look for a broker with a real socket, names from DNS, and remembered brokers.
 
-In:    Discover, or what the environment and the settings file say; certificates, where answers must be signed.
+In:    Discover, or the options in the environment and the settings file; certificates, where answers must be signed.
 Out:   the SearchResult of the search.
 State: none beyond the file of remembered brokers.
 Not here: the search (discovery/brokers/search.py), connecting (live/connect.py), the options (client/discover.py).
@@ -47,11 +47,11 @@ async def discover(
     local: bool = True,
     patience_s: float = SETTLE_S,
 ) -> SearchResult:
-    """Look for the nearest broker that will have us. The result says what was found and what was tried.
+    """Look for the nearest broker that accepts us. The result says what was found and what was tried.
 
-    Without options, those of the environment. With a keyring only answers count that a broker has signed. ``local``:
-    if the options name nobody, the broker on this machine's default port is asked too. Networks that may turn out to
-    be one, because they are just starting, are looked at again until ``patience_s`` is over.
+    Without options, those of the environment. With a keyring only answers count that a broker has signed. ``local``: if
+    the options name no party to ask, the broker on this machine's default port is asked too. Networks that may turn out
+    to be one, because they are just starting, are looked at again until ``patience_s`` is over.
     """
     options = options_from() if options is None else options
     if options.network is None:
@@ -91,7 +91,7 @@ async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | N
 
 def failure_of(result: SearchResult, why: str = "") -> NotConnectedError:
     """Why there is no broker, with everything that was tried."""
-    tried = "; ".join(result.tried) or "nobody"
+    tried = "; ".join(result.tried) or "no party"
     return NotConnectedError(result.reason or Reason.BROKER_NOT_FOUND, f"{why or result.text}. Asked: {tried}")
 
 

@@ -7,9 +7,9 @@ Not here: how anything is stored (vaults/), jobs (jobs.py: they keep no order).
 
 Groups and reads take turns, and both are bounded, so neither waits long for the other.
 
-The *life* of a commit makes rule 16 hold. It is raised on the loop whenever the machine hears that a commit failed,
-just before it does. The thread lets a commit whose life is not above the last broken one fail too: the machine asked
-for it before it could know.
+Every commit has a *generation*, which is how rule 16 is kept. The loop raises it just before it tells the machine that
+a commit failed. The thread also fails every commit whose generation is not above the last broken one, because the
+machine asked for it before it could know of the failure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CLOSE_S = 10.0  # for what waits when the node stops
 PASSING = (Reason.VAULT_FAILED, Reason.VAULT_LOCKED, Reason.VAULT_FULL)  # why it may open another time
 
 Commit = tuple[Ticket, Sequence[Change], int, Reason | None]
-"""Its ticket, what it changes, its life, and why it is refused, if it is."""
+"""Its ticket, what it changes, its generation, and why it is refused, if it is."""
 Answers = list[tuple[Ticket, Any]]
 """What ``done`` gets, or a Reason for ``failed``."""
 
@@ -103,7 +103,7 @@ class VaultThread:
         self._vault = vault
         self.tried: asyncio.Future[Reason | None] = loop.create_future()  # what the first attempt came to
         self.ended = asyncio.Event()
-        self._life = 0
+        self._generation = 0
         # Shared, under the lock of the condition:
         self._ready = Condition()
         self._commits: deque[Commit] = deque()
@@ -114,8 +114,8 @@ class VaultThread:
         self._backend: Backend | None = None  # while it is open
         self._refused: VaultError | None = None  # why it is not
         self._is_tidy = True  # nothing was committed since it was last tidied
-        self._lives = 0  # how often the loop was told to raise ``_life``
-        self._broken = -1  # commits of this life and of older ones fail …
+        self._generations = 0  # how often the loop was told to raise ``_generation``
+        self._broken = -1  # commits of this generation and of older ones fail …
         self._broken_by = Reason.VAULT_FAILED  # … for this
 
     def start(self) -> None:
@@ -128,10 +128,10 @@ class VaultThread:
             for ticket, changes in commits:
                 size = sum(map(size_of, changes))
                 if len(self._commits) >= COMMITS_MAX or self._bytes + size > WAITING_BYTES_MAX:
-                    self._commits.append((ticket, (), self._life, Reason.REQUESTS_OVER_LIMIT))
+                    self._commits.append((ticket, (), self._generation, Reason.REQUESTS_OVER_LIMIT))
                 else:
                     self._bytes += size
-                    self._commits.append((ticket, changes, self._life, None))
+                    self._commits.append((ticket, changes, self._generation, None))
             self._ready.notify()
 
     def read(self, reads: Sequence[tuple[Ticket, Query]]) -> None:
@@ -151,11 +151,11 @@ class VaultThread:
                 self._reads.clear()
             self._ready.notify()
 
-    def _answer(self, answers: Answers, told: VaultOpened | VaultFailed | None, is_new_life: bool) -> None:
+    def _answer(self, answers: Answers, told: VaultOpened | VaultFailed | None, is_new_generation: bool) -> None:
         """What the thread found out."""
-        if is_new_life:
+        if is_new_generation:
             self._runner.answer(())  # what the machine wanted so far, it wanted without knowing
-            self._life += 1
+            self._generation += 1
         self._runner.answer(answers)
         if isinstance(told, VaultFailed):
             self._runner.note(VaultRefused(told.name, told.problem, told.reason))
@@ -249,13 +249,15 @@ class VaultThread:
         self._call(self._answer, [], VaultOpened(name, size), True)
 
     def _break(self, reason: Reason) -> None:
-        """Let all commits fail that are asked for until the next answer, which begins a new life."""
-        self._broken, self._broken_by = self._lives, reason
-        self._lives += 1
+        """Let all commits fail that are asked for until the next answer, which begins a new generation."""
+        self._broken, self._broken_by = self._generations, reason
+        self._generations += 1
 
     def _commit(self, group: list[Commit]) -> None:
-        answers: Answers = [(ticket, self._broken_by) for ticket, _, life, _ in group if life <= self._broken]
-        fresh = group[len(answers) :]  # lives never fall
+        answers: Answers = [
+            (ticket, self._broken_by) for ticket, _, generation, _ in group if generation <= self._broken
+        ]
+        fresh = group[len(answers) :]  # generations never fall
         if not fresh:
             self._call(self._answer, answers, None, False)
             return
@@ -307,7 +309,7 @@ class VaultThread:
                 self._call(self._answer, [], self._lose(error), False)
 
     def _lose(self, error: VaultError) -> VaultFailed | None:
-        """After anything but a full disk the vault is opened anew; what to tell the machine."""
+        """After any failure but a full disk the vault is opened again. Returns what to tell the machine."""
         if error.reason in (Reason.VAULT_FULL, Reason.REQUESTS_OVER_LIMIT) or self._backend is None:
             return None
         self._backend.close()
@@ -318,4 +320,4 @@ class VaultThread:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            pass  # the loop was closed meanwhile: nobody waits for this
+            pass  # the loop was closed meanwhile: no machine waits for this

@@ -1,4 +1,4 @@
-"""The environment: what variables and defaults of this machine say about where to connect.
+"""The environment: where to connect, from variables and defaults of this machine.
 
 In:    environment variables; the settings file that one of them names.
 Out:   addresses where a broker and a directory are expected; the chosen network; how to search.

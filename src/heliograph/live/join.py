@@ -2,12 +2,12 @@
 
 In:    how to search; what the broker notes of its links.
 Out:   orders to the broker: links to keep, and to keep no longer; log lines.
-State: the links that were found, and who let us not in lately.
+State: the links that were found, and the brokers that refused us recently.
 Not here: the search (discovery/brokers/search.py), making and watching links (broker/routing/peering.py).
 Paper: [brokers] §1: the same search serves clients and brokers that join.
 
-Brokers that join at the same time may find each other in pairs. So a broker that has joined looks now and then for
-brokers of another island, and links to the nearest: the islands become one, whoever began.
+Brokers that join at the same time may find each other in pairs. So a broker that has joined looks at intervals for
+brokers of another island, and links to the nearest: the islands become one, whichever began.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from heliograph.live.names import in_number
 from heliograph.machine import Address
 from heliograph.node import BROKER
 from heliograph.notes import NeighbourLinked, Note
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 
 if TYPE_CHECKING:
     from heliograph.trust.keyring import Keyring
@@ -48,7 +48,7 @@ class Joining:
     def __init__(
         self,
         driver: Driver,
-        log: Log,
+        log: NodeLog,
         config: DiscoveryConfig,
         named: tuple[Address, ...],
         host: str,
@@ -64,7 +64,7 @@ class Joining:
         self._linked = asyncio.Event()
         self._kept: list[LinkConfig] = []
         self._refused: dict[str, float] = {}  # broker -> until when
-        self._alone = False  # and said so
+        self._alone = False  # and logged it
 
     def heard(self, note: Note) -> None:
         """The broker noted something."""
@@ -96,7 +96,7 @@ class Joining:
             return
         if not self._alone:
             why = result.text if not result.findings else f"none of {len(result.findings)} brokers let this one in"
-            self._log.say("warning", f"joined nobody: {why}; running alone, looking again every {AGAIN_S:.0f} s")
+            self._log.say("warning", f"joined no broker: {why}; running alone, looking again every {AGAIN_S:.0f} s")
         self._alone = True
 
     async def _mend(self) -> None:

@@ -1,7 +1,7 @@
-"""A lone machine: run one on the present loop with its sockets, links, timers and jobs, until it says stop.
+"""A lone machine: run one on the present loop with its sockets, links, timers and jobs, until it stops.
 
 In:    a machine that is no part of a node (a search, a probe), and the sockets it is to have.
-Out:   nothing; the machine has what it found.
+Out:   nothing; the machine has its result.
 State: none beyond the driver's.
 Not here: carrying effects out (loop.py), whole nodes with listeners and signals (node.py).
 """

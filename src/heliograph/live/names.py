@@ -6,7 +6,7 @@ State: none.
 Not here: the bytes of an SRV question and answer (discovery/brokers/srv.py).
 
 Nothing secret depends on these answers: a resolver that lies can lead a search to a rogue directory, which learns that
-somebody looks for a broker, and no more.
+a broker is looked for, and no more.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _in_numbers(text: str, seconds: float) -> str | None:
 
 
 async def in_number(address: Address, seconds: float | None = None) -> Address | None:
-    """The same address with a number for its host; None if nobody knows it, or not in time."""
+    """The same address with a number for its host; None if it cannot be resolved, or not in time."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(seconds):
@@ -83,8 +83,8 @@ async def directories_of(domains: Sequence[str], seconds: float, resolvers: Sequ
 def system_resolvers(path: Path = RESOLVERS) -> list[Address]:
     """The name servers of this computer; the one on this computer if it names none."""
     with suppress(OSError, UnicodeDecodeError), path.open("rb") as file:
-        words = [line.split() for line in file.read(FILE_BYTES_MAX).decode("ascii", "replace").splitlines()]
-        hosts = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+        lines = [line.split() for line in file.read(FILE_BYTES_MAX).decode("ascii", "replace").splitlines()]
+        hosts = [line[1] for line in lines if len(line) > 1 and line[0] == "nameserver"]
         if chosen := [(host, PORT) for host in hosts if is_number(host)][:RESOLVERS_MAX]:
             return chosen
     return [("127.0.0.1", PORT)]
@@ -129,4 +129,4 @@ class _Asked(asyncio.DatagramProtocol):
                 self._said.set_result(services)
 
     def error_received(self, exc: Exception) -> None:
-        """Nobody is there; another may be."""
+        """That server does not answer; another may."""

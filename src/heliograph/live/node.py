@@ -1,10 +1,10 @@
-"""A live node: opens its listeners, says so, and runs until a signal or its broker ends it.
+"""A live node: opens its listeners, logs that, and runs until a signal or its broker ends it.
 
 In:    settings; signals: TERM and INT stop, a second one exits at once, HUP reloads, USR2 drains.
 Out:   log lines (the first says what is open), the administrator's token file, an exit code.
 State: the driver of this process.
-Not here: effects (loop.py), which services there are (heliograph/node.py), what goes on beside them (beside.py),
-          settings (config/), options (cli/broker_run.py).
+Not here: effects (loop.py), which services there are (heliograph/node.py), what runs beside them (beside.py), settings
+          (config/), options (cli/broker_run.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from heliograph.config.keyring_files import load_keyring
 from heliograph.config.load import Settings
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
+from heliograph.discovery.topics.config import RightsConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.beside import in_numbers, joining, named
@@ -41,7 +42,7 @@ from heliograph.model.settings import restart_needed
 from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, build, build_alone
 from heliograph.notes import Note, ReloadFailed
 from heliograph.observe.counters import Counters
-from heliograph.observe.log import Log
+from heliograph.observe.log import NodeLog
 
 if TYPE_CHECKING:
     from heliograph.live.join import Joining
@@ -64,7 +65,7 @@ class Certificates:
         self.keyring = load_keyring(settings.tls)
 
     def renew(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the files anew, in a worker; new links get them. ConfigError before anything is changed."""
+        """Read the files again, in a worker; new links get them. ConfigError before anything is changed."""
         renewed = load_keyring(self._tls)
         if self.contexts is not None and self._files is not None:
             contexts(self._listeners, self._files)
@@ -74,7 +75,7 @@ class Certificates:
 
 
 async def run_broker(
-    settings: Settings, log: Log, *, load_settings: LoadSettings | None = None, ready: Ready | None = None
+    settings: Settings, log: NodeLog, *, load_settings: LoadSettings | None = None, ready: Ready | None = None
 ) -> int:
     """Build a node from settings and run it. ConfigError if certificates or keys are not usable."""
     token = LocalToken()
@@ -84,15 +85,21 @@ async def run_broker(
         broker,
         seed=secrets.randbits(64),
         incarnation=time_ns() // 1_000_000,
-        services=in_numbers(settings.wanted),
+        services=in_numbers(_possible(settings, certificates)),
         keyring=certificates.keyring,
     )
     running = Running(node, log, settings, certificates, token, load_settings)
     return await run(running, broker.listeners, ready)
 
 
+def _possible(settings: Settings, certificates: Certificates) -> list[Any]:
+    """The services that are wanted. Without certificates there are no grants to check."""
+    has_keys = certificates.keyring is not None
+    return [config for config in settings.wanted if has_keys or not isinstance(config, RightsConfig)]
+
+
 async def run_alone(
-    kind: type, settings: Settings, log: Log, *, name: str, load_settings: LoadSettings | None = None
+    kind: type, settings: Settings, log: NodeLog, *, name: str, load_settings: LoadSettings | None = None
 ) -> int:
     """Run the service with settings of this kind in a process of its own."""
     token = LocalToken()
@@ -118,7 +125,7 @@ def contexts(listeners: Sequence[ListenerConfig], files: TlsFiles | None) -> Tls
     return TlsContexts(server_context(files, require_certificate=required), client_context(files))
 
 
-async def run_node(node: Node, listeners: Sequence[ListenerConfig], log: Log) -> int:
+async def run_node(node: Node, listeners: Sequence[ListenerConfig], log: NodeLog) -> int:
     """Run a node without settings until it ends; the process's exit code."""
     return await run(Running(node, log), listeners)
 
@@ -145,7 +152,7 @@ class Running:
     def __init__(
         self,
         node: Node,
-        log: Log,
+        log: NodeLog,
         settings: Settings | None = None,
         certificates: Certificates | None = None,
         token: LocalToken | None = None,
@@ -178,6 +185,9 @@ class Running:
         for machine, vault in self._node.vaults.items():
             if await self.driver.open_vault(machine, vault) is not None:
                 return False  # the log has a line that says why
+        for machine, repository in self._node.repositories.items():
+            if await self.driver.open_repository(machine, repository) is not None:
+                return False
         try:
             for listener in (*listeners, *self._node.service_listeners):
                 self.addresses[listener.name] = await self.driver.listen(self._node.listeners[listener.name], listener)
@@ -283,7 +293,7 @@ class Running:
             self.driver.crash("node", error)
 
     def _leave_token(self) -> None:
-        """For tools of the user who runs this node. Without it the node serves all the same."""
+        """For tools of the user that runs this node. The node works without it too."""
         if self._token is None:
             return
         try:
@@ -329,7 +339,7 @@ class Running:
         self.driver.tell(BROKER, Drain())
 
     def _withdraw(self) -> None:
-        """Before the broker knows, so that what is said on topics still leaves."""
+        """Before the broker is told, so that publications of its services still leave."""
         for each in self._node.services:
             command = each.service.farewell()
             if command is not None:
@@ -386,7 +396,7 @@ class Running:
 
 
 def announced(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> list[str]:
-    """Where clients dial this node; what anybody can reach before what only this machine can."""
+    """Where clients dial this node; addresses that other machines can reach before those that only this machine can."""
     found = []
     for listener in sorted(listeners, key=lambda listener: listener.is_local):
         host, port = addresses[listener.name]
@@ -397,26 +407,26 @@ def announced(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Addre
 
 
 def outgoing_address(everywhere: str) -> str:
-    """The address of this machine from which it reaches others; empty if it reaches nobody. Nothing is sent."""
+    """The address from which this machine reaches others; empty if it reaches none. Nothing is sent."""
     ipv6 = ":" in everywhere
     with socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("2001:db8::1" if ipv6 else "192.0.2.1", 9))  # addresses that are nobody's, for examples
+            probe.connect(("2001:db8::1" if ipv6 else "192.0.2.1", 9))  # addresses reserved for examples
         except OSError:
             return ""
         return str(probe.getsockname()[0])
 
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
-    """The first line of the log: what is open to whom, and the switch that opens more."""
-    words = []
+    """The first line of the log: what is open and to which peers, and the option that opens more."""
+    texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"
         proof = {"none": "no authentication", "any": "token or certificate"}.get(listener.auth, listener.auth)
         secure = "TLS, " if listener.secure else ""
-        words.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
+        texts.append(f"{format_address(addresses[listener.name])} ({reach}, {secure}{proof})")
     if all(listener.is_local for listener in listeners):
         port = next(iter(addresses.values()))[1]
         more = f"heliograph broker run --listen 0.0.0.0:{port} {_PROOF}"
-        return f"open on {', '.join(words)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
-    return f"open on {', '.join(words)}; to open more: a [[listener]] in heliograph.toml"
+        return f"open on {', '.join(texts)}; to open it to the network: {more}, or a [[listener]] in heliograph.toml"
+    return f"open on {', '.join(texts)}; to open more: a [[listener]] in heliograph.toml"

@@ -62,7 +62,7 @@ class Relocator:
         while not self._session.ended:
             await asyncio.sleep(LOOK_S)
             if self._policy.observe(self._session.health, now_ns()):
-                with suppress(HeliographError, OSError):  # nobody there, or no socket to be had: later, perhaps
+                with suppress(HeliographError, OSError):  # no broker found, or no socket available: try again later
                     await self.look()
 
     async def look(self) -> bool:

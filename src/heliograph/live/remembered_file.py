@@ -5,8 +5,8 @@ Out:   the target set of the last search with the same options, if it is not too
 State: one file per set of options, at most FILES_MAX, each readable by its owner only.
 Not here: what is in it (discovery/brokers/remembered.py), when it is asked (discovery/brokers/search.py).
 
-Programs that look in different networks must not lead each other astray, so each set of options has its own file. A
-file that cannot be read or written is as good as none: nothing depends on it but speed and luck.
+Programs that look in different networks must not mislead each other, so each set of options has its own file. A file
+that cannot be read or written is ignored: only speed depends on it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def state_dir(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def file_for(asked: Sequence[str], environment: Mapping[str, str] | None = None) -> Path:
-    """The file for those who ask these."""
+    """The file for these options."""
     key = sha256("\n".join(sorted(asked)).encode()).hexdigest()[:16]
     return state_dir(environment) / f"{_PREFIX}{key}.json"
 
 
 def read(path: Path, age_s_max: int) -> tuple[Remembered, ...]:
-    """Those that are not too old. Nothing from a file that somebody else could have written."""
+    """Brokers that are not too old. Nothing from a file that another user could have written."""
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())

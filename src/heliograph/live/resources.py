@@ -371,3 +371,61 @@ class ResourceWatch:
         if changes:
             self._changes.extend(changes)
         self._wakes.set()
+
+
+class ResourceCalls:
+    """What a client can do with resources. Mixed into Client, which asks its broker's service."""
+
+    async def register_resource(self: AskingClient, where: str = "", **options: Any) -> ResourceRegistration:
+        """Register a resource: ``where`` says what its values may be, ``attributes={…}`` what never changes.
+
+        More options: ``model`` ("dynamic", or "static" for what has no values that change), ``name``, ``values`` (the
+        first ones), ``lease`` in seconds (renewed while the client lives), ``secret`` (of an earlier registration).
+        Use it with ``async with``, or call ``withdraw()`` in the end.
+        """
+        return await register(self, where=where, **options)
+
+    async def discover_resources(
+        self: AskingClient,
+        where: str = "true",
+        *,
+        model: str = "dynamic",
+        language: str = "predicates",
+        deliver: str | None = None,
+        best: int = 0,
+        order: str = "",
+        max_age: float | None = None,
+        deadline: float | None = None,
+    ) -> ResourceAnswer:
+        """The resources that fit now. ``best`` and ``order`` ask for the first so many: by an attribute ("load",
+        "memory desc"), "near" this client's broker, or "together", near one another.
+
+        ``deliver`` is "similarity" (share the answers of similar requests, at most ``max_age`` seconds old; 0 shares
+        none) or "normal". After ``deadline`` seconds the answer names the brokers that did not answer.
+        """
+        deadline_ms = None if deadline is None else max(10, round(deadline * 1_000))
+        return await discover(
+            self,
+            where=where,
+            model=model,
+            language=language,
+            deliver=deliver,
+            best=best,
+            order=order,
+            max_age_s=max_age,
+            deadline_ms=deadline_ms,
+        )
+
+    def watch_resources(
+        self: AskingClient,
+        where: str = "true",
+        *,
+        model: str = "dynamic",
+        language: str = "predicates",
+        saved: dict[str, Any] | None = None,
+    ) -> ResourceWatch:
+        """Changes of the resources that fit: ``async with client.watch_resources("load < 1") as watch``, then
+        ``async for change in watch``. A change is "appeared", "changed", "stopped" (it does not fit any more) or
+        "vanished". ``saved`` goes on from what an earlier watch had been told (``watch.saved()``).
+        """
+        return ResourceWatch(self, where=where, model=model, language=language, saved=saved)

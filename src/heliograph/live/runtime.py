@@ -33,7 +33,7 @@ class LocalToken:
 
 
 def runtime_dir(environment: Mapping[str, str] | None = None) -> Path:
-    """Where nodes of this user keep what lives no longer than they do."""
+    """The directory for files of this user's nodes that are removed when a node stops."""
     environment = os.environ if environment is None else environment
     if chosen := environment.get("HELIOGRAPH_RUNTIME_DIR"):
         return Path(chosen)

@@ -1,13 +1,13 @@
 """TLS on a live link: a layer between a TCP transport and the link, which is the transport for the link above it.
 
 In:    a TCP transport's calls; what the link writes.
-Out:   a link that is attached once the handshake is good; for peers that are not let in, the reason: to the peer as a
+Out:   a link that is attached once the handshake succeeded; for peers that are refused, the reason: to the peer as a
        TLS alert, to the machine (TurnedAway) or to the dial (``ready``).
 State: per link the TLS session; per listener the handshakes under way, bounded in number and time, shared by sources.
-Not here: contexts and what failures mean (tls.py), the link itself (links.py), who may do what (broker/access.py).
+Not here: contexts and what failures mean (tls.py), the link itself (links.py), access rights (broker/access.py).
 
-asyncio and uvloop have such a layer of their own, but theirs drop the link when a handshake fails: the alert that
-tells the peer why is never sent, and one that comes is never told. A peer has to hear why it is not let in.
+asyncio and uvloop have such a layer of their own, but theirs drop the link when a handshake fails: the alert that gives
+the peer a reason is never sent, and a received one is never reported. A peer must be told why it is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heliograph.live.links import DISCARD_BYTES_MAX, LINGER_S, SocketLink, forma
 from heliograph.live.tls import explain, reason_of
 
 HANDSHAKE_S = 2.0
-HANDSHAKES_MAX = 1_024  # under way at once; beyond it links are cut, of the address that has most of them
+HANDSHAKES_MAX = 1_024  # under way at once; beyond it links of the address that has most of them are cut
 PATIENCE_PARTS = 4  # of the time for a handshake
 RECORD_BYTES = 1 << 14
 
@@ -155,7 +155,7 @@ class SecureLayer(asyncio.BufferedProtocol):
                 self.ready.set_result(None)
 
     def _over(self) -> None:
-        """The handshake is over, one way or the other."""
+        """The handshake has succeeded or failed."""
         self._shaking = False
         if self._patience is not None:
             self._patience.cancel()
@@ -164,7 +164,7 @@ class SecureLayer(asyncio.BufferedProtocol):
 
     @property
     def is_slow(self) -> bool:
-        """True if the handshake takes so long that it makes room for others when there is none."""
+        """True if the handshake takes so long that it gives way to others when all places are taken."""
         return self._links.loop.time() - self._began > self._handshake_s / PATIENCE_PARTS
 
     def cut(self, advice: str) -> None:
@@ -214,7 +214,7 @@ class SecureLayer(asyncio.BufferedProtocol):
             self._hand_up(size)
             self._end(None)
             return
-        except ssl.SSLError as error:  # an alert, or bytes that nobody with our keys wrote
+        except ssl.SSLError as error:  # an alert, or bytes that were not written with our keys
             self._hand_up(size)
             self._end(error)
             return
@@ -292,7 +292,7 @@ class SecureLayer(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def give_up(self) -> None:
-        """The node ends: a handshake that is under way is not waited for."""
+        """The node ends: do not wait for a handshake that is under way."""
         if self._shaking or not self._link.is_attached:
             self.abort()
 

@@ -3,7 +3,7 @@
 In:    paths of certificate, key and authority files; what the ssl module raises.
 Out:   TlsContexts; Identity of a peer; a Reason and a text for people.
 State: none; a context that was made can be given new certificates for new links (``reload``).
-Not here: making certificates (trust/), who may do what (broker/access.py).
+Not here: making certificates (trust/), access rights (broker/access.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from heliograph.trust.config import TlsConfig
 from heliograph.trust.names import identity_of
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+_REVOKED = 23  # X509_V_ERR_CERT_REVOKED
 _REASONS = {  # what OpenSSL calls it -> our reason
     "CERTIFICATE_VERIFY_FAILED": Reason.CERTIFICATE_UNTRUSTED,
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": Reason.CREDENTIAL_MISSING,
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": Reason.CERTIFICATE_EXPIRED,
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": Reason.CERTIFICATE_REVOKED,
     "SSLV3_ALERT_BAD_CERTIFICATE": Reason.CERTIFICATE_UNTRUSTED,
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": Reason.CERTIFICATE_UNTRUSTED,
     "TLSV1_ALERT_UNKNOWN_CA": Reason.CERTIFICATE_UNTRUSTED,
@@ -36,11 +38,12 @@ _PLAIN_TEXT = ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNSUPPORTED_PROTOCOL", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Where a party keeps what it shows and whom it trusts."""
+    """The files of a party: its certificate, its key, and the authority that it trusts."""
 
     certificate: Path | None = None  # PEM, the own one first, then the chain
     key: Path | None = None
-    authority: Path | None = None  # PEM; None: for a client the system's authorities, for a server nobody
+    authority: Path | None = None  # PEM; None: a client trusts the system's authorities, a server trusts none
+    revoked: Path | None = None  # PEM revocation lists of the authority
 
     @classmethod
     def named_in(cls, tls: TlsConfig) -> TlsFiles | None:
@@ -51,6 +54,7 @@ class TlsFiles:
             certificate=Path(tls.certificate) if tls.certificate else None,
             key=Path(tls.key) if tls.key else None,
             authority=Path(tls.authority) if tls.authority else None,
+            revoked=Path(tls.revoked) if tls.revoked else None,
         )
 
 
@@ -71,7 +75,7 @@ def server_context(files: TlsFiles, *, require_certificate: bool) -> ssl.SSLCont
     context.verify_mode = ssl.CERT_NONE
     if files.authority is not None:
         context.verify_mode = ssl.CERT_REQUIRED if require_certificate else ssl.CERT_OPTIONAL
-    context.num_tickets = 0  # links live long: nobody resumes
+    context.num_tickets = 0  # links are long: sessions are not resumed
     return context
 
 
@@ -90,12 +94,14 @@ def reload(contexts: TlsContexts, files: TlsFiles) -> None:
             context.load_cert_chain(files.certificate, files.key, password=_no_password)
         if context is not None and files.authority is not None:
             context.load_verify_locations(files.authority)
+        if context is not None and files.revoked is not None:
+            context.load_verify_locations(files.revoked)
 
 
 def check_files(files: TlsFiles) -> list[str]:
-    """Everything wrong with the files, in words."""
+    """Everything wrong with the files, for people."""
     problems = []
-    for what in ("certificate", "key", "authority"):
+    for what in ("certificate", "key", "authority", "revoked"):
         path: Path | None = getattr(files, what)
         if path is None:
             continue
@@ -129,7 +135,7 @@ def _dates(path: Path) -> list[str]:
 
 def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLContext:
     problems = problems + check_files(files)
-    if any(path is not None and not path.is_file() for path in (files.certificate, files.key, files.authority)):
+    if any(path is not None and not path.is_file() for path in _named(files)):
         raise UnreadableError(problems)
     if problems:
         raise ConfigError(problems)
@@ -140,6 +146,9 @@ def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLCont
             context.load_cert_chain(files.certificate, files.key, password=_no_password)
         if files.authority is not None:
             context.load_verify_locations(files.authority)
+        if files.authority is not None and files.revoked is not None:
+            context.load_verify_locations(files.revoked)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except ssl.SSLError as error:
         if files.certificate is not None and files.key is None:
             raise ConfigError([f"tls.certificate = {files.certificate}: its key is missing; name it too"]) from error
@@ -149,22 +158,28 @@ def _context(protocol: int, files: TlsFiles, problems: list[str]) -> ssl.SSLCont
     return context
 
 
+def _named(files: TlsFiles) -> tuple[Path | None, ...]:
+    return files.certificate, files.key, files.authority, files.revoked
+
+
 def _no_password() -> str:
     """Without this OpenSSL would ask on the terminal, and a node at boot would wait for ever."""
     return ""
 
 
 def peer_identity(certificate: Mapping[str, Any] | None) -> Identity | None:
-    """Who a verified certificate names; None without one, or if it names no entity of ours."""
+    """The entity that a verified certificate names; None without one, or if it names no entity of ours."""
     if not certificate:  # an empty dict: shown, but not verified
         return None
     return identity_of(value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI")
 
 
 def reason_of(error: BaseException, otherwise: Reason = Reason.RESET) -> Reason:
-    """Our word for what a transport raised."""
+    """Our reason for what a transport raised."""
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _EXPIRED:
         return Reason.CERTIFICATE_EXPIRED
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code == _REVOKED:
+        return Reason.CERTIFICATE_REVOKED
     if isinstance(error, ssl.SSLError):
         return _REASONS.get(error.reason or "", Reason.TLS_FAILED)
     if isinstance(error, ConnectionAbortedError):  # asyncio: the handshake took too long

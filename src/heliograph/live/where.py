@@ -1,15 +1,15 @@
 """Where to connect: one rule for programs and commands.
 
-In:    what the program, the command line and the environment say: an address, a network, how to search.
+In:    the address, network and search options of the program, the command line and the environment.
 Out:   a Client that is connected; NotConnectedError that says what was tried.
 State: none.
 Not here: the arguments of a program (live/connect.py), environment variables (live/environment.py), the search
           (live/discover.py, live/client_search.py).
 
-The rule: an address that was given; else the broker on this machine's default port; else a search. Directories and
-brokers that were named are given too: then they are asked at once. With a network, the broker on the default port
-must belong to it, else the search follows. A broker that was started a moment ago may not listen yet, so what finds
-nobody is repeated until the time is over.
+The rule: an address that was given; else the broker on this machine's default port; else a search. If directories or
+brokers were named, they are asked at once. With a network, the broker on the default port must belong to it, else the
+search follows. A broker that was started a moment ago may not listen yet, so attempts are repeated until the time is
+over.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from heliograph.client.session import Session
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.live.client import Client, Follow
 from heliograph.live.environment import default_port
+from heliograph.live.publisher_file import PublisherFile, publishers_folder
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context
 from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
@@ -39,7 +40,7 @@ if TYPE_CHECKING:  # a search loads more, and many programs need none
 
 SECRET_BYTES = 32
 HERE_MS_MAX = 2_500  # for the handshake with whatever listens at the default port: it may be no broker
-AGAIN_S = 0.1  # between attempts while nobody is there
+AGAIN_S = 0.1  # between attempts while no broker answers
 SHORT_S = 0.6  # with less time left there is no other attempt: a search that is cut short says little
 
 Shows = Callable[[Target], tuple[str, str] | None]
@@ -48,7 +49,7 @@ Shows = Callable[[Target], tuple[str, str] | None]
 
 @dataclass(slots=True, kw_only=True)
 class Connector:
-    """One program's way to its first broker."""
+    """Finds one program's first broker."""
 
     config: ClientConfig  # its targets are those that were given
     files: dict[str, Path | None] = field(default_factory=dict)
@@ -58,9 +59,11 @@ class Connector:
     on_refused: Callable[[RefusedPublication], None] | None = None
     on_note: Callable[[Note], None] | None = None
     shows: Shows | None = None  # a credential that depends on the address
+    publisher: str = ""  # whose secret and numbers are kept in a file …
+    publishers: Path | None = None  # … in this folder
 
     async def open(self, timeout: float | None) -> Client:
-        """Connect, within so many seconds; each attempt is made at least once."""
+        """Connect, within this many seconds; each attempt is made at least once."""
         if self.search is None:
             return await self._dial(self.config, timeout)
         until = None if timeout is None else monotonic() + timeout
@@ -110,8 +113,11 @@ class Connector:
         searched = self.search is not None  # it may move to a broker that is secure
         secure = (searched and self._trust.vouched) or any(target.secure for target in config.targets)
         tls = TlsContexts(client=client_context(TlsFiles(**self.files))) if secure else None
-        session = Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
-        client = Client(session, tls, self.on_refused, self.on_note, follow)
+        numbers = None if not self.publisher else PublisherFile(self.publisher, self.publishers or publishers_folder())
+        secret = secrets.token_bytes(SECRET_BYTES) if numbers is None else numbers.secret
+        used = 0 if numbers is None else numbers.used
+        session = Session(config, secret=secret, seed=secrets.randbits(64), used=used)
+        client = Client(session, tls, self.on_refused, self.on_note, follow, numbers, self.files)
         await client._connect(timeout)
         return client
 

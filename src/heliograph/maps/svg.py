@@ -143,7 +143,7 @@ def _turned(names: list[str], centre: Point, radius: float) -> Iterator[dict[str
 
 
 def _radius(count: int, spacing: float) -> float:
-    """Of the circle on which so many things are so far apart."""
+    """The radius of the circle on which this many things are this far apart."""
     return 0.0 if count < 2 else spacing / (2 * sin(pi / count))
 
 
@@ -181,7 +181,7 @@ def _broker(broker: SeenBroker, place: Point, colour: str) -> Iterator[str]:
     told = f"{broker.name}, slot {broker.slot}, {broker.state}{f', {broker.address}' if broker.address else ''}"
     yield f"<g><title>{_text(told)}</title>"
     yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{BROKER_R}" fill="{fill}" {edge}/>'
-    if broker.speaker:
+    if broker.leader:
         yield (
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{BROKER_R + 4}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
         )
@@ -198,12 +198,12 @@ def _text(text: str) -> str:
 
 
 def _legend(x: float, y: float) -> Iterator[str]:
-    for kind, words, width in (
+    for kind, text, width in (
         ("", "link, with its cost", 150),
         ("suspected", "suspected or lost", 150),
         ("way", "way through a cluster", 175),
     ):
         yield f'<line class="{kind}" x1="{x:.0f}" y1="{y - 4:.0f}" x2="{x + 26:.0f}" y2="{y - 4:.0f}"/>'
-        yield f'<text class="legend" x="{x + 32:.0f}" y="{y:.0f}">{words}</text>'
+        yield f'<text class="legend" x="{x + 32:.0f}" y="{y:.0f}">{text}</text>'
         x += width
-    yield f'<text class="legend" x="{x:.0f}" y="{y:.0f}">double edge: speaker</text>'
+    yield f'<text class="legend" x="{x:.0f}" y="{y:.0f}">double edge: leader</text>'

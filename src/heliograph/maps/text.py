@@ -34,8 +34,8 @@ def as_text(view: NetworkView) -> Iterator[str]:
             text = "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True) if width)
             yield f"{branch} {text}".rstrip()
     for directory in view.directories:
-        life = SILENT if directory.pid is None else f"pid {directory.pid}"
-        yield f"directory {directory.name}  {directory.address}  {life}"
+        state = SILENT if directory.pid is None else f"pid {directory.pid}"
+        yield f"directory {directory.name}  {directory.address}  {state}"
     if view.links:
         yield ""
         yield from table([_link_row(view, link) for link in view.links])
@@ -50,7 +50,7 @@ def _row(broker: SeenBroker, neighbours: list[str]) -> tuple[str, ...]:
         "" if broker.slot is None else f"slot {broker.slot}",
         broker.address,
         "" if broker.pid is None else f"pid {broker.pid}",
-        "speaker" if broker.speaker else "",
+        "leader" if broker.leader else "",
         broker.state if broker.state in (SILENT, LOST) else "",
         f"linked to {cell(sorted(neighbours))}" if neighbours else "",
     )

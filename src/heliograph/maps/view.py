@@ -27,7 +27,7 @@ class SeenBroker:
     name: str
     cluster: str
     slot: int | None = None
-    speaker: bool = False
+    leader: bool = False
     state: str = KNOWN  # RUNNING: it answered; KNOWN: other brokers report it
     interests: int | None = None
     address: str = ""
@@ -105,7 +105,7 @@ def merged(reports: Sequence[dict[str, Any]], silent: Iterable[SeenBroker] = ())
         if broker.state == KNOWN and broker.name in lost - reached:
             broker.state = LOST
         if broker.state in (SILENT, LOST):
-            broker.speaker = False  # a report that still says so is out of date
+            broker.leader = False  # a report that still says so is out of date
     view.links = [*_links(told), *_ways(told)]
     view.problems += _disagreements(view, told)
     return view
@@ -133,11 +133,11 @@ def _meet(view: NetworkView, report: Mapping[str, Any]) -> None:
         member = meet(row["broker"], report["cluster"], row["slot"])
         member.interests = row["interests"]
     meet(report["broker"], report["cluster"], report["slot"]).state = RUNNING
-    meet(report["speaker"], report["cluster"]).speaker = True
+    meet(report["leader"], report["cluster"]).leader = True
     for row in report["gateways"]:
         meet(row["broker"], row["cluster"])
-        if row["speaker"] in view.brokers:  # the speaker of another cluster may be known only by its id
-            view.brokers[row["speaker"]].speaker = True
+        if row["leader"] in view.brokers:  # the leader of another cluster may be known only by its id
+            view.brokers[row["leader"]].leader = True
     for row in report["neighbours"]:
         meet(row["broker"], row["cluster"])
 

@@ -1,1 +1,1 @@
-"""Which subscriptions want a publication: one room per subscription language."""
+"""Which subscriptions match a publication; one file per subscription language."""

@@ -1,13 +1,13 @@
-"""Conditions: what a subscription asks of an event beyond its topic, in whatever language it was written.
+"""Conditions: what a subscription asks of an event beyond its topic, in any language.
 
 In:    what a language made of a text (matching/languages/).
-Out:   Condition: a necessary box for the index, and a residue for what no box can say.
-State: none; an Event decodes its headers and parses its document at most once, when somebody looks.
+Out:   Condition: a necessary box for the index, and a residue for what a box cannot express.
+State: none; an Event decodes its headers and parses its document at most once, on first use.
 Not here: the index (matching/boxes/), the reading of texts (matching/languages/), covering (matching/conditions.py).
 
-Every language meets the rest of the house in this one form. Where its meaning is a conjunction of predicates the box
-says it all, and covering is decided on boxes. Elsewhere an event matches if it lies in the box and the residue agrees:
-a residue may leave to the box what the box says.
+All languages share this one form. If a condition is a conjunction of predicates, the box is exact, and covering is
+decided on boxes. Otherwise an event matches if it lies in the box and the residue agrees; a residue need not repeat
+what the box checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Event:
-    """One publication as conditions see it. It lives as long as its matching; what it worked out is kept."""
+    """One publication as conditions see it. Used for one matching; computed values are kept that long."""
 
     __slots__ = ("_attributes", "_headers", "_tags", "document", "payload", "raw_headers", "topic")
 
@@ -94,7 +94,7 @@ class Condition:
     """A compiled condition. Two with the same language and text want the same."""
 
     language: str
-    text: str  # in the one form that this language gives to equal wishes; it can be compiled again
+    text: str  # in the language's canonical form; it can be compiled again
     box: Conjunction = field(default=(), compare=False)  # holds for every event that matches
     residue: Residue | None = field(default=None, compare=False)  # None: the box says it all
     reads_payload: bool = field(default=False, compare=False)

@@ -3,11 +3,11 @@
 In:    compiled conditions (condition.py), events.
 Out:   covers(wide, narrow); matches(condition, event); refusal(condition, event): which test failed.
 State: none.
-Not here: many conditions at once (boxes/index.py for events, interests.py for covering).
+Not here: many conditions at once (boxes/index.py for events, covering.py for covering).
 Paper: [resources] §3.2, covering.
 
-Covering is sound for all languages and complete where boxes say it all. A residue is compared by its terms: whoever
-asks all of them, and more, is covered.
+Covering is sound for all languages, and complete where boxes are exact. A residue is compared by its terms: a condition
+with all terms of another, and more, is covered by it.
 """
 
 from __future__ import annotations

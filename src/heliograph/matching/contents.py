@@ -1,12 +1,12 @@
-"""Content tables: who wants which publications of a topic, where that depends on more than the topic.
+"""Content tables: which subscriptions match a publication, where that depends on more than the topic.
 
-In:    a topic filter with a condition, and any hashable value that stands for who wants it.
+In:    a topic filter with a condition, and any hashable value that identifies the subscriber.
 Out:   for a topic, the fields that concern it; for a field and an event, the entries that match.
-State: per topic filter a field: its conditions, each once, in a box index; what no box can say is asked afterwards.
+State: per topic filter a field: its conditions, each once, in a box index; residues are checked afterwards.
 Not here: conditions (condition.py), the index (boxes/), topic filters alone (topics.py).
 
-An entry has a number that is new whenever those who want it change, so that an answer can be remembered by the numbers
-of the entries that matched.
+An entry gets a new number whenever its values change, so that an answer can be remembered by the numbers of the entries
+that matched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESIDUES_MAX = 8_192  # the weight of residues on one filter: about 30 ms for an
 
 
 class Entry(Generic[V]):
-    """One condition in a field, and everybody who wants it."""
+    """One condition in a field, and all values that were added with it."""
 
     __slots__ = ("condition", "number", "place", "values")
 
@@ -56,7 +56,7 @@ class Field(Generic[V]):
         return list(self._entries.values())
 
     def add(self, condition: Condition, value: V, number: int) -> None:
-        """Somebody wants this; ``number`` is the entry's from now on. IndexFullError if there is no room for it."""
+        """Add a value; ``number`` is the entry's from now on. IndexFullError if there is no room for it."""
         key = (condition.language, condition.text)
         entry = self._entries.get(key)
         if entry is None:
@@ -70,7 +70,7 @@ class Field(Generic[V]):
         entry.number = number
 
     def remove(self, condition: Condition, value: V, number: int) -> None:
-        """Somebody wants it no longer; it must be there."""
+        """Remove a value, which must be there."""
         key = (condition.language, condition.text)
         entry = self._entries[key]
         del entry.values[value]
@@ -112,7 +112,7 @@ class ContentTable(Generic[V]):
         return sum(len(field) for field in self._fields.values())
 
     def add(self, pattern: bytes, condition: Condition, value: V) -> bool:
-        """Somebody wants what fits this filter and condition; True if nobody asked more of this filter before."""
+        """Add a value with this filter and condition; True if the filter had no conditions before."""
         field = self._fields.get(pattern)
         if field is not None:
             field.add(condition, value, self._tick())
@@ -124,7 +124,7 @@ class ContentTable(Generic[V]):
         return True
 
     def remove(self, pattern: bytes, condition: Condition, value: V) -> bool:
-        """Somebody wants it no longer; True if nobody asks more of this filter now."""
+        """Remove a value; True if the filter has no conditions now."""
         field = self._fields[pattern]
         field.remove(condition, value, self._tick())
         if field:

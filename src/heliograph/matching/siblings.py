@@ -1,13 +1,13 @@
-"""Siblings: the conditions that are roots on one filter, and who among them covers whom.
+"""Siblings: the conditions that are roots on one filter, and which of them cover which.
 
 In:    conditions, with their boxes.
 Out:   a condition that covers a given one; those that a given one covers.
 State: an index of boxes and one of terms, or a list while there are few.
-Not here: filters, and what hangs under a root (interests.py); one condition against another (conditions.py).
+Not here: filters, and what hangs under a root (covering.py); one condition against another (conditions.py).
 
 A condition without a residue is compared by its box, so an index of boxes finds it. One with a residue is covered only
-by one that shares a term with it, or has no residue: it is found by its terms, since many such have the same box, or
-none, and an index of boxes would have to name them all.
+by one that shares a term with it, or has no residue: it is found by its terms, since many of them have the same box, or
+none, and an index of boxes would have to return them all.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class _Terms:
     __slots__ = ("_first", "_having", "_key", "unboxed")
 
     def __init__(self) -> None:
-        self._having: dict[str, dict[Condition, None]] = {}  # term -> all who ask it
-        self._first: dict[str, dict[Condition, None]] = {}  # term -> those who are looked up by it
+        self._having: dict[str, dict[Condition, None]] = {}  # term -> all conditions with it
+        self._first: dict[str, dict[Condition, None]] = {}  # term -> the conditions that are looked up by it
         self._key: dict[Condition, str] = {}  # … which is the rarest of their terms
         self.unboxed: dict[Condition, None] = {}  # those that have nothing but terms
 
@@ -175,13 +175,13 @@ class _Terms:
             _take(self._having, term, condition)
 
     def asking_no_more(self, narrow: Condition) -> Iterator[Condition]:
-        """Those who may ask no term that this one does not ask."""
+        """Those that may have no term that this one lacks."""
         if narrow.residue is not None:
             for term in ("", *sorted(narrow.residue.terms)):
                 yield from self._first.get(term, ())
 
     def asking_all(self, wide: Condition) -> Iterator[Condition]:
-        """Those who may ask every term of this one."""
+        """Those that may have every term of this one."""
         assert wide.residue is not None
         found = [self._having.get(term, {}) for term in sorted(wide.residue.terms)]
         yield from min(found, key=len, default=self._key)

@@ -1,1 +1,1 @@
-"""What travels and who sends it: frozen values, with no behaviour beyond answering questions about themselves."""
+"""Values that travel, and their senders: frozen, with no behaviour beyond questions about themselves."""

@@ -1,9 +1,9 @@
-"""Identities: who a peer has proven to be; and what a network may be called.
+"""Identities: the entity and roles that a peer has proven; and valid names of entities and networks.
 
 In:    what a transport or a credential proved.
-Out:   Identity and Role; whether a name will do.
+Out:   Identity and Role; whether a name is valid.
 State: none.
-Not here: proving it (broker/credentials.py, live/tls.py), what it may do (broker/access.py).
+Not here: proving it (broker/credentials.py, live/tls.py), access rights (broker/access.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ENTITY_LENGTH_MAX = 128
 ENTITY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@-]*\Z"
 NETWORK_LENGTH_MAX = 64
 NETWORK_PATTERN = rf"{ENTITY_PATTERN}|^\Z"  # empty: unnamed
-NETWORK_WORDS = f"at most {NETWORK_LENGTH_MAX} letters, digits and . _ @ -, the first a letter or digit"
+NETWORK_RULE = f"at most {NETWORK_LENGTH_MAX} letters, digits and . _ @ -, the first a letter or digit"
 _ENTITY = re.compile(ENTITY_PATTERN)
 
 
@@ -26,6 +26,8 @@ class Role(StrEnum):
     CLIENT = "client"
     BROKER = "broker"
     ADMIN = "admin"
+    DIRECTORY = "directory"
+    STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Identity:
     def has(self, role: Role) -> bool:
         """True if the entity was given this role."""
         return role in self.roles
+
+    @property
+    def is_proven(self) -> bool:
+        """True if something was shown for it; an entity id that was merely claimed proves nothing."""
+        return self.proof != "none"
 
 
 ANONYMOUS = Identity("anonymous")
@@ -54,6 +61,6 @@ def network_is_valid(name: str) -> bool:
     return len(name) <= NETWORK_LENGTH_MAX and _ENTITY.match(name) is not None
 
 
-def network_in_words(name: str) -> str:
+def describe_network(name: str) -> str:
     """A network for people: its name, or that it has none."""
     return f"network {name!r}" if name else "a network without a name"

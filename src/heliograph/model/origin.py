@@ -5,7 +5,7 @@ Out:   the session's origin: the first 8 bytes of the secret's SHA-256, little e
 State: none.
 Not here: checking frames against it (wire/scan.py), remembering sequences (broker/routing/seen.py).
 
-Nobody can publish under another's origin without the secret, and a session that roams proves itself with it.
+Publishing under an origin needs its secret, and a session that roams proves itself with it.
 """
 
 from __future__ import annotations

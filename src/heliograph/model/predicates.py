@@ -6,10 +6,10 @@ State: none. Every value here is frozen and hashable.
 Not here: texts (matching/languages/), many conjunctions at once (matching/boxes/).
 Paper: [resources] §3, the subscription language.
 
-Values have one order: all numbers, in their exact numeric order, stand before all strings, in the order of their UTF-8
-bytes. A test on a number never holds for a string, nor the reverse; booleans have no order: only "=" and "!=" are asked
-of them. An attribute that an event lacks fails every test on it, "!=" included. Integers have 64 bits, floats are
-finite: a predicate with another value is an error, and an event's attribute with one is present and nothing else.
+Values have one order: all numbers, in their exact numeric order, come before all strings, in the order of their UTF-8
+bytes. A test on a number never holds for a string, nor the reverse; booleans have no order: only "=" and "!=" apply to
+them. An attribute that an event lacks fails every test on it, "!=" included. Integers have 64 bits, floats are finite:
+a predicate with another value is an error, and an event's attribute with one passes only tests for presence.
 """
 
 from __future__ import annotations

@@ -53,10 +53,10 @@ def has_wrong(key: str, element: object, fault: str) -> Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is known of a key besides its name, type and default."""
+    """The metadata of a key: everything but its name, type and default."""
 
     meaning: str
-    allowed: str  # in words, for people
+    allowed: str  # for people
     note: str  # a remark on what is allowed
     least: float | None
     most: float | None
@@ -65,10 +65,10 @@ class Setting:
     is_file: bool  # the path of a file that must exist
 
     @property
-    def allowed_in_words(self) -> str:
+    def allowed_text(self) -> str:
         """What the value may be; empty if only its type limits it."""
-        words = self.allowed or _joined(self.choices) or self._bounds
-        return "; ".join(part for part in (words, self.note) if part)
+        text = self.allowed or _joined(self.choices) or self._bounds
+        return "; ".join(part for part in (text, self.note) if part)
 
     @property
     def _bounds(self) -> str:

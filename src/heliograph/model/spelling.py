@@ -1,9 +1,9 @@
-"""Spelling: which known name somebody may have meant by one that nobody knows.
+"""Spelling: the known name that is nearest to an unknown one.
 
 In:    a name as the user typed it, the names that there are.
-Out:   the nearest one, if it is near enough to be worth a question.
+Out:   the nearest one, if it is near enough to be suggested.
 State: none.
-Not here: the question's words (config/sources.py, topology/tables.py, cli/config.py).
+Not here: the text of the suggestion (config/sources.py, topology/tables.py, cli/config.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Subscriptions: what a client asked for, and what becomes of it when the client is slow.
 
 In:    a SUBSCRIBE frame's body, or the program's call.
-Out:   Subscription and Policy; Wanted: what is asked for, apart from who asks.
+Out:   Subscription and Policy; Wanted: a filter, with or without a condition.
 State: none.
 Not here: tables of them (matching/), carrying out a policy (broker/links.py).
 """
@@ -31,7 +31,7 @@ class Subscription:
     echo: bool = True  # False: not what this same session published
     group: str = ""  # with a name: shared with others of that group and filter; each publication goes to one of them
     language: str = "topic"  # of ``where``
-    where: str = ""  # what else is asked of a publication, in the one form that the language gives to equal wishes
+    where: str = ""  # what else is asked of a publication, in the language's canonical form
 
     @property
     def wanted(self) -> Wanted:

@@ -1,12 +1,13 @@
 """Topics and topic filters: what a name may look like and what a wildcard matches.
 
-In:    bytes as they stand in a frame.
+In:    bytes as in a frame.
 Out:   is it valid, does this filter match this topic, does this filter cover that one.
 State: none.
 Not here: looking a topic up among many filters (matching/topics.py).
 
-Levels are separated by "/". "+" stands for one level, "#" as the last level for any number of levels, none included:
-``a/#`` matches ``a``. At the first level neither matches a system topic (Services, Entity, System) or an inbox.
+Levels are separated by "/". "+" matches one level, "#" as the last level any number of levels, none included: ``a/#``
+matches ``a``. At the first level neither matches a system topic (Services, Entity, System), an inbox or a created topic
+(Topics).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ TOPIC_LEVELS_MAX = 32  # deeper names are mistakes, and each level costs a step 
 SHOWN_MAX = 100  # characters of a name in a message
 SYSTEM_ROOTS = (b"Services", b"Entity", b"System")
 INBOX_ROOT = b"Inbox"  # Inbox/<broker>/<session>/…: where answers and directed publications find a session
-HIDDEN_ROOTS = (*SYSTEM_ROOTS, INBOX_ROOT)
+ENTITY_ROOT = b"Entity"  # Entity/<entity>: what others tell an entity; only that entity hears it
+CREATED_ROOT = b"Topics"  # Topics/<uuid>/…: topics that an entity created; its grants say who may use them
+HIDDEN_ROOTS = (*SYSTEM_ROOTS, INBOX_ROOT, CREATED_ROOT)
 
 _INBOX = re.compile(r"Inbox/[0-9a-f]{16}/[0-9a-f]{16}\Z")
 
@@ -46,7 +49,7 @@ def filter_fault(pattern: bytes) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name as messages show it: one that is far too long would hide what is said about it."""
+    """A name for messages, shortened if it is far too long."""
     return repr(name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…")
 
 
@@ -58,6 +61,14 @@ def is_wild(pattern: bytes) -> bool:
 def is_system(topic: bytes) -> bool:
     """True if a topic or filter lies under a protected root."""
     return topic.split(b"/", 1)[0] in SYSTEM_ROOTS
+
+
+def created_root(name: bytes) -> bytes | None:
+    """``Topics/<uuid>`` of a created topic, or of a filter that stays below one; None for all others."""
+    levels = name.split(b"/", 2)
+    if levels[0] != CREATED_ROOT or levels[1:2] in ([b"+"], [b"#"]):
+        return None
+    return b"/".join(levels[:2])
 
 
 def is_inbox(name: str) -> bool:

@@ -42,7 +42,7 @@ class LogConfig:
         return check(self, path)
 
 
-class Log:
+class NodeLog:
     """Writes lines. It never raises: a full disk or a closed terminal must not end a broker."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Log:
             self._stream.write(self._line(now, level, self._broker, machine, kind, fields))
             self._stream.flush()
         except (OSError, ValueError):
-            pass  # nobody reads it: no reason to stop
+            pass  # the stream is closed: no reason to stop
 
 
 def kind_of(note: Note) -> str:
@@ -108,8 +108,8 @@ def kind_of(note: Note) -> str:
 def _text_line(now: int, level: str, broker: str, machine: str, kind: str, fields: Mapping[str, Any]) -> str:
     if kind == SAID:
         return f"{_stamp(now)} {level:<7} {broker} {machine} {fields['text']}\n"
-    words = "".join(f" {name}={_word(value)}" for name, value in fields.items())
-    return f"{_stamp(now)} {level:<7} {broker} {machine} {kind}{words}\n"
+    pairs = "".join(f" {name}={_word(value)}" for name, value in fields.items())
+    return f"{_stamp(now)} {level:<7} {broker} {machine} {kind}{pairs}\n"
 
 
 def _json_line(now: int, level: str, broker: str, machine: str, kind: str, fields: Mapping[str, Any]) -> str:

@@ -144,7 +144,7 @@ class SimulatedDatagrams:
     # Datagrams.
 
     def send(self, host: HostInputs, seat: Seat, datagrams: Sequence[Sending], instant: int) -> None:
-        """Put what a machine wants sent on its way."""
+        """Send what a machine wants sent."""
         for name, address, data in datagrams:
             socket = self._open.get((seat, name))
             if socket is None:

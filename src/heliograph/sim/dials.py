@@ -1,7 +1,7 @@
 """Simulated dials: the addresses that answer, and links that come up one round trip later.
 
 In:    dials of machines; addresses to listen at.
-Out:   links, connected by the network; ``failed`` where nobody answers.
+Out:   links, connected by the network; ``failed`` where no listener answers.
 State: the listeners, how many links were made.
 Not here: what happens on a link (network.py).
 """

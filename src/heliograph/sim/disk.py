@@ -179,13 +179,13 @@ class SimulatedDisk:
         self.vault = vault
         self.contents = Contents()
         self.seat: Seat | None = None  # the machine that has it open
-        self.waiting: deque[tuple[Ticket, Sequence[Change], int]] = deque()  # commits under way, with their lives
+        self.waiting: deque[tuple[Ticket, Sequence[Change], int]] = deque()  # commits under way, with their generations
         self.free_at = 0
         self.refused: VaultFailed | None = None  # why it cannot be opened
         self.full = 0  # faults that say so now
         self.slow = 1.0  # how much longer everything takes
         self.torn = False  # the next crash leaves a torn record
-        self.life = self.lives = 0  # as in live/disk.py
+        self.generation = self.generations = 0  # as in live/disk.py
         self.broken = -1
         self.broken_by = Reason.VAULT_FULL
 
@@ -198,7 +198,7 @@ class SimulatedDisk:
         self.full -= 1
 
     def slow_down(self, factor: float) -> None:
-        """Everything takes so many times as long."""
+        """Everything takes this many times as long."""
         self.slow *= factor
 
     def speed_up(self, factor: float) -> None:
@@ -225,7 +225,8 @@ class SimulatedDisk:
         return log, run.position, run.count
 
     def crash(self, draw: float) -> Damaged | None:
-        """The host is gone: some of what was under way is there, the rest is not. What was torn, if something was."""
+        """The host is gone: some of the commits under way are kept, the rest is not. Returns what was torn, if
+        anything was."""
         waiting = self._fresh()
         made = self._make(waiting[: max(int(draw * (len(waiting) + 1)), self.torn)])
         written = [change.log for change in made if isinstance(change, Append)]
@@ -240,7 +241,7 @@ class SimulatedDisk:
         self._let_go()
 
     def _fresh(self) -> list[Sequence[Change]]:
-        return [changes for _, changes, life in self.waiting if life > self.broken]
+        return [changes for _, changes, generation in self.waiting if generation > self.broken]
 
     def _make(self, commits: list[Sequence[Change]]) -> Sequence[Change]:
         """Commit these, as far as there is room; the last that was."""
@@ -255,7 +256,7 @@ class SimulatedDisk:
     def _let_go(self) -> None:
         self.waiting.clear()
         self.seat, self.torn = None, False
-        self.free_at = self.life = self.lives = 0
+        self.free_at = self.generation = self.generations = 0
         self.broken = -1
 
 
@@ -332,7 +333,7 @@ class SimulatedDisks:
             self._refuse(host, seat, [ticket for ticket, _ in commits], instant)
             return
         assert len(disk.waiting) + len(commits) <= COMMITS_MAX, f"{disk.host}: too many commits are under way"
-        disk.waiting.extend((ticket, changes, disk.life) for ticket, changes in commits)
+        disk.waiting.extend((ticket, changes, disk.generation) for ticket, changes in commits)
         disk.free_at = max(disk.free_at, instant) + self._lasts(disk)
         self._loop.at(disk.free_at, self._finish, (host, disk, seat, len(commits)))
 
@@ -341,21 +342,21 @@ class SimulatedDisks:
         if seat.gone:
             return
         for _ in range(count):
-            ticket, changes, life = disk.waiting.popleft()
-            if life <= disk.broken:
+            ticket, changes, generation = disk.waiting.popleft()
+            if generation <= disk.broken:
                 host.fail(seat, ticket, disk.broken_by)
             elif disk.fits(changes):
                 host.finish_job(seat, ticket, disk.contents.commit(changes))
             else:
-                disk.broken = disk.lives
-                disk.lives += 1
+                disk.broken = disk.generations
+                disk.generations += 1
                 host.offer(self._failed, seat, (host, disk, ticket))
 
     def _failed(self, seat: Seat, detail: tuple[HostInputs, SimulatedDisk, Ticket], now: Instant) -> None:
-        """The machine hears of the first commit that failed. What it wanted before belongs to the old life."""
+        """The machine hears of the first commit that failed. What it wanted before belongs to the old generation."""
         host, disk, ticket = detail
         host.settle(seat, now)
-        disk.life += 1
+        disk.generation += 1
         seat.fail((ticket, disk.broken_by), now)
 
     def read(self, host: HostInputs, seat: Seat, reads: Sequence[tuple[Ticket, Query]], instant: int) -> None:

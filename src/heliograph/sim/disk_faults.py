@@ -1,9 +1,9 @@
-"""SimulatedDisk faults: what goes wrong with the vaults of a host.
+"""Disk faults: what goes wrong with the vaults of a host.
 
 In:    a fault that strikes, and the host that was drawn for it.
 Out:   calls on the host's disks; the rest as in faults.py.
 State: none.
-Not here: when faults strike and whom (faults.py), what a full or torn disk does (disk.py).
+Not here: when and where faults strike (faults.py), what a full or torn disk does (disk.py).
 """
 
 from __future__ import annotations

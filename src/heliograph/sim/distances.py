@@ -40,7 +40,7 @@ class NetworkSettings:
     """How links behave when nothing is wrong with them."""
 
     delay_ms: float = 0.2  # one way
-    jitter_ms: float = 0.1  # up to so much more, drawn for each chunk
+    jitter_ms: float = 0.1  # up to this much more, drawn for each chunk
     split: float = 0.1  # probability that a chunk arrives in two parts
     join: float = 0.1  # probability that a chunk waits for the next and arrives with it
     bandwidth_kib_s: int = 0  # per link and direction; 0: no limit

@@ -140,7 +140,7 @@ class EffectCarrier:
         heappush(loop.heap, (instant, loop.next_number(), self._ring, (host, seat)))
 
     def _ring(self, alarm: tuple[EffectHost, Seat], instant: int) -> None:
-        """An alarm went off: wake the machine if it still wants that, else set the alarm anew."""
+        """An alarm went off: wake the machine if it still wants that, else set the alarm again."""
         host, seat = alarm
         if seat.gone or instant != seat.alarm:
             return  # another alarm took its place

@@ -167,6 +167,6 @@ class Faults:
 
 
 def _directed(target: str) -> tuple[str, str]:
-    """From whom to whom: both parts of ``from > to``."""
+    """Both hosts of ``from > to``."""
     source, _, sink = (part.strip() for part in (target if ">" in target else "* > *").partition(">"))
     return source, sink

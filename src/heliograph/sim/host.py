@@ -21,6 +21,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Peer, Ticket
 from heliograph.model.identity import Identity
 from heliograph.node import Node
+from heliograph.repository import RepositoryOpened
 from heliograph.sim.clock import WallClock
 from heliograph.sim.datagrams import SimulatedDatagrams
 from heliograph.sim.disk import SimulatedDisks
@@ -134,7 +135,7 @@ class Host:
         """From now on a LoadSettings job finds these settings."""
         self.settings = settings
 
-    # Its life.
+    # From start to end.
 
     def call_at_start(self, program: Callable[[], None]) -> None:
         """Call this whenever the host has started: the program that uses its machines."""
@@ -160,6 +161,8 @@ class Host:
                 around.datagrams.open(self, self.seat(owner), socket)
         for owner, vault in node.vaults.items():
             around.disks.open(self, self.seat(owner), vault)
+        for owner in node.repositories:
+            self.tell(self.seat(owner), RepositoryOpened(0, 0))
         if self._on_start is not None:
             self._on_start()
         self.go_on()
@@ -178,7 +181,7 @@ class Host:
         self.ends.clear()
 
     def stop(self) -> None:
-        """A machine said that it has finished: the links end, and nothing of the host runs any more."""
+        """A machine has finished: the links end, and nothing of the host runs any more."""
         self._around.journal.write("stopped", self.name)
         self._end()
         self._around.disks.stop(self)
@@ -209,7 +212,7 @@ class Host:
                 self.loop.at(self.loop.now, Host.turn, self)
 
     def slow_down(self, by_ns: int) -> None:
-        """From now on every input costs so much more; below 0: less."""
+        """From now on every input costs this much more; below 0: less."""
         self.service_ns += by_ns
 
     # Inputs are offered.

@@ -70,13 +70,13 @@ class End:
         self.low = 0
         self.pressed = False
         self.told_pressed = False
-        # the life of this end
-        self.writer: Seat | None = None  # who may write to it: set by attach, until it hangs up or is detached
+        # from attach to detach
+        self.writer: Seat | None = None  # may write to it: set by attach, until it hangs up or is detached
         self.held = False  # the machine does not want to read now
         self.hung = False  # the machine hung up …
         self.reason = Reason.CLOSED  # … for this reason
         self.over = False  # detach was told or is on its way to the machine, or the host crashed
-        self.deaf = False  # hung or over: what arrives is for nobody
+        self.deaf = False  # hung or over: what arrives is dropped
         self.silent = False  # the host lost power: the far side is told nothing
 
     def open(self) -> None:
@@ -88,7 +88,7 @@ class End:
         self.writer = None
 
     def lengthen(self, by_ns: int) -> None:
-        """Everything takes so much longer (or, below 0, shorter) in both directions."""
+        """Everything takes this much longer (or, below 0, shorter) in both directions."""
         self.delay += by_ns
         self.far.delay += by_ns
 
@@ -206,7 +206,7 @@ class SimulatedNetwork:
     # Bytes travel.
 
     def send(self, host: LinkHost, seat: Seat, writes: Writes, instant: int) -> None:
-        """Put what a machine wrote on its way, and into the digest. The hot path: it does no more than it must."""
+        """Send what a machine wrote, and add it to the digest. The hot path: it does no more than it must."""
         ends, loop, parts = host.ends, self._loop, self._digest.parts
         draw, jitter, split_or_join, arrives = self._draw, self._jitter_ns, self._split_or_join, self._arrives
         for link, frames in writes:
@@ -284,7 +284,7 @@ class SimulatedNetwork:
         end.scheduled = False
         flight = end.flight
         if end.stops or not flight:
-            return  # whoever lets it go on calls ``resume``
+            return  # the code that releases it calls ``resume``
         due, data = flight.pop(0)
         if due > instant:  # it was joined with a later chunk, or the one before was lost
             flight.insert(0, (due, data))
@@ -310,7 +310,7 @@ class SimulatedNetwork:
         return b"".join(chunks)
 
     def _arrive_nowhere(self, end: End, data: bytes, instant: int) -> None:
-        """Nobody reads there any more. A host that lost power and is back answers with a reset."""
+        """Nothing reads there any more. A host that lost power and is back answers with a reset."""
         self.bytes_lost += len(data)
         if not end.far.silent:
             end.pending -= len(data)
@@ -331,7 +331,7 @@ class SimulatedNetwork:
             self.resume(end)
 
     def consume(self, end: End, size: int) -> None:
-        """The far machine has taken so many bytes of this stream; below the mark, the writer is relieved."""
+        """The far machine has taken this many bytes of this stream; below the mark, the writer is relieved."""
         end.pending = pending = end.pending - size
         if end.pressed and pending <= end.low:
             end.pressed = False

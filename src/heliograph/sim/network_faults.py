@@ -3,7 +3,7 @@
 In:    a fault that strikes, and the host or link that was drawn for it.
 Out:   calls on world and wiring; the rest as in faults.py.
 State: none.
-Not here: when faults strike and whom (faults.py), how links and brokers come and go (wiring.py).
+Not here: when and where faults strike (faults.py), how links and brokers come and go (wiring.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NetworkFaults:
 
     @property
     def wiring(self) -> Wiring:
-        """A world without one has no brokers that such faults could be about."""
+        """A world without one has no brokers for such faults."""
         assert self._wiring is not None
         return self._wiring
 
@@ -97,7 +97,7 @@ class NetworkFaults:
         self._begin(fault, direction(end), partial(self._add, pair))
 
     def clog(self, fault: Fault, host: Host, random: Random) -> None:
-        """Every direction of a broker's links stands still, one after another; they are let go in another order."""
+        """All directions of a broker's links stand still, one after another; they are released in another order."""
         others = {end.far.host.name: end.far.host for end in host.ends.values() if not end.pipe}
         brokers = [other for other in others.values() if _is_broker(other)]
         directions = [pair for other in brokers for pair in ((host, other), (other, host))]

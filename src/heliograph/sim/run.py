@@ -1,4 +1,4 @@
-"""A run: play a scenario with a seed, to its end, and say how it went.
+"""A run: play a scenario with a seed, to its end, and report the result.
 
 In:    a Scenario and a seed.
 Out:   RunResult: ok or not, violations, counters, digest; all of it the same whenever scenario and seed are.
@@ -35,7 +35,7 @@ class RunResult:
     inputs: int
     virtual_s: float
     digest: str
-    measured: list[str]  # what checkers measured, in words
+    measured: list[str]  # what checkers measured, for people
     journal: Journal = field(repr=False)
     crash: str = ""  # the traceback of a machine that failed
 
@@ -88,6 +88,10 @@ def _idle(stage: Stage) -> list[Violation]:
         found.append("the scenario publishes, but nothing was published")
     if any(each.publish for each in workload) and any(each.subscribe for each in workload) and not counts["received"]:
         found.append("the scenario publishes and subscribes, but nothing was delivered")
+    if any(each.publish for each in stage.scenario.storing) and not counts["acknowledged"]:
+        found.append("the scenario publishes reliably, but nothing was acknowledged")
+    if any(each.read for each in stage.scenario.storing) and not counts["taken"]:
+        found.append("the scenario has durable subscribers, but they got nothing")
     for number, (fault, count) in enumerate(zip(stage.faults.plan, stage.faults.counts, strict=True)):
         struck = count and (fault.kind != "drop_frame" or world.network.frames_lost)
         if not struck:

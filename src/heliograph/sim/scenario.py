@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
-from heliograph.sim import conditions
+from heliograph.sim import selections
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.world import HostSettings
@@ -35,7 +35,7 @@ FAULTS = {
     "lag": "everything on a link takes `factor` times as long for a while; nothing is lost",
     "drop_frame": "a planted bug: one publication, delivery or parcel silently disappears",
     "clog": "the links of a broker stand still, one after another, and are let go in random order",
-    "divide": "a set of brokers, drawn from those that fit, is cut off from everybody else",
+    "divide": "a set of brokers, drawn from those that fit, is cut off from all others",
     "stop": "a broker is told to end, and is started again after a while",
     "replace": "a broker dies, and after a while another, with a new name, takes its place",
     "link": "two brokers that are not linked are linked for a while",
@@ -50,7 +50,7 @@ OF_LINKS = ("stall", "partition", "reset", "lag", "drop_frame", "unlink")  # the
 OF_DATAGRAMS = ("lossy",)  # their target is "from > to" too, and they strike all that fit
 OF_MANY = ("divide", "link")  # they draw from all brokers that fit
 OF_DISKS = ("disk_full", "disk_slow", "disk_torn", "disk_flip")  # they draw from hosts that have a vault
-SIZE_BYTES_MIN = 16  # a payload says who published it and as what number
+SIZE_BYTES_MIN = 16  # a payload names its publisher and its number
 SIZE_BYTES_MAX = 1 << 20
 
 
@@ -65,7 +65,7 @@ class Head:
     name: str
     about: str = ""
     duration_s: float = 10.0  # of workload and faults
-    settle_s: float = 5.0  # then quiet, so that what is on its way arrives
+    settle_s: float = 5.0  # then quiet, so that what is under way arrives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +97,29 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Storing:
+    """A client that publishes reliably, or that reads with a durable subscription named after it."""
+
+    name: str
+    brokers: tuple[str, ...]  # that it uses: the next one when one fails
+    publish: tuple[str, ...] = ()  # topics, in turn …
+    count: int = 200  # … so many publications in all
+    every_ms: int = 50  # between two bursts …
+    at_once: int = 5  # … of so many
+    read: str = ""  # or a filter
+    window: int = 50  # publications that may be under way
+    from_s: float = 2.0  # when it appears
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Something that goes wrong, once or repeatedly."""
 
     kind: str
     target: str = "*"  # a host, or "from > to"; * stands for anything, and one of those that fit is drawn
     at_s: float = 0.0
-    within_s: float = 0.0  # each strike comes up to so much later, drawn from the seed
-    every_s: float = 0.0  # again after so long …
+    within_s: float = 0.0  # each strike comes up to this much later, drawn from the seed
+    every_s: float = 0.0  # again after this long …
     times: int = 1  # … so often in all
     probability: float = 1.0
     for_s: float = 1.0  # how long it lasts
@@ -134,6 +149,7 @@ class Scenario:
     datagrams: DatagramSettings = field(default_factory=DatagramSettings)
     hosts: HostSettings = field(default_factory=HostSettings)
     workload: tuple[Workload, ...] = ()
+    storing: tuple[Storing, ...] = ()
     fault: tuple[Fault, ...] = ()
     checks: Checks = field(default_factory=Checks)
 
@@ -144,6 +160,8 @@ class Scenario:
         found += self.topology.problems()
         for number, workload in enumerate(self.workload):
             found += _workload_problems(workload, self.topology, f"workload[{number}]")
+        for number, storing in enumerate(self.storing):
+            found += _storing_problems(storing, self.topology, f"storing[{number}]")
         for number, fault in enumerate(self.fault):
             found += _fault_problems(fault, self.scenario, f"fault[{number}]")
         found += [
@@ -195,17 +213,43 @@ def _workload_problems(workload: Workload, topology: ScenarioTopology, path: str
     return found + range_problems(workload.change_s, f"{path}.change_s", above=0.001)
 
 
+def _storing_problems(storing: Storing, topology: ScenarioTopology, path: str) -> list[str]:
+    found = [
+        f"{path}.brokers has {name!r}: {suggest(name, list(topology.brokers))}"
+        for name in storing.brokers
+        if name not in topology.brokers
+    ]
+    if not storing.brokers:
+        found.append(f"{path}.brokers: must name at least one")
+    if bool(storing.publish) == bool(storing.read):
+        found.append(f"{path}: must have either publish or read")
+    for topic in storing.publish:
+        fault = topic_fault(topic.encode())
+        if fault is not None:
+            found.append(f"{path}.publish has {topic!r}: {fault}")
+    if storing.read:
+        fault = filter_fault(storing.read.encode())
+        if fault is not None:
+            found.append(f"{path}.read = {storing.read!r}: {fault}")
+    for name, most in (("count", 1_000_000), ("every_ms", 60_000), ("at_once", 10_000), ("window", 1 << 20)):
+        if not 1 <= getattr(storing, name) <= most:
+            found.append(f"{path}.{name} = {getattr(storing, name)}: must be between 1 and {most}")
+    if not 0 <= storing.from_s <= DURATION_S_MAX:
+        found.append(f"{path}.from_s = {storing.from_s}: must be between 0 and {DURATION_S_MAX}")
+    return found
+
+
 def _content_problems(workload: Workload, path: str) -> list[str]:
     found = []
     for condition in workload.where:
         try:
-            conditions.comparisons_of(filled(condition, 1, 1))
+            selections.comparisons_of(filled(condition, 1, 1))
         except ValueError as error:
             found.append(f"{path}.where has {condition!r}: {error}")
     if workload.where and not workload.subscribe:
         found.append(f"{path}.where needs {path}.subscribe: the topics of which these are conditions")
-    if workload.language not in conditions.LANGUAGES:
-        known = ", ".join(conditions.LANGUAGES)
+    if workload.language not in selections.LANGUAGES:
+        known = ", ".join(selections.LANGUAGES)
         found.append(f"{path}.language = {workload.language!r}: must be one of {known}")
     for name, drawn_from in workload.headers.items():
         if not name or name.startswith("$"):

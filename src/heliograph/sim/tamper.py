@@ -3,7 +3,7 @@
 In:    bytes that a machine wrote at once: whole frames.
 Out:   the same bytes without their first EVENT, DELIVERY or PARCEL; the payloads of what is in PARCELs.
 State: none.
-Not here: when a bug is planted (faults.py); anything that parses frames for a good reason (wire/scan.py).
+Not here: when a bug is planted (faults.py); parsing frames for any other reason (wire/scan.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A simulated NTP server: a host whose clock is right, or wrong by as much as the scenario says.
 
 In:    NTP questions.
-Out:   answers, with the server's own idea of UTC.
+Out:   answers, with the server's own time.
 State: how far its clock is ahead of the host's steady one.
-Not here: asking (timekeeping/sntp.py), where servers are and who asks them (topology.py).
+Not here: asking (timekeeping/sntp.py), where servers are and which hosts ask them (topology.py).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TimeServer:
         self._ahead_ns = wall_ns - now
 
     def tell(self, command: Any, now: Instant) -> None:
-        """It has one socket, and hears that it is there."""
+        """It has one socket, and is told that it is open."""
         if not isinstance(command, SocketOpened | SocketFailed):
             raise UsageError(f"a time server does not know the command {command!r}")
 

@@ -1,4 +1,4 @@
-"""Wiring: which brokers are to be linked, as their operators want it; links come and go while the world runs.
+"""Wiring: which brokers are to be linked, as operators would configure it; links come and go while the world runs.
 
 In:    the links of a topology; then links to add and remove, brokers to rename.
 Out:   orders to running brokers; settings for those that start; entries "linked" and "unlinked" in the journal.
@@ -9,6 +9,7 @@ Not here: when that happens (faults.py), whether the brokers' maps agree with it
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -32,7 +33,7 @@ from heliograph.topology.scenario import BrokerPlan, Pair, ScenarioTopology
 from heliograph.wire.frames import service
 
 POLL_S = 16  # how often brokers ask NTP servers: scenarios are short
-ORDER = 1 << 40  # the number of our orders: the admin service, whose pipe carries them, has none so high
+ORDER = 1 << 40  # the number of our orders: those of the admin service, whose pipe carries them, are lower
 
 
 class Wiring:
@@ -68,7 +69,8 @@ class Wiring:
         config = self._config(host.name, plan)
         host.configure(config)
         incarnation = host.wall.wall_ns(self._world.loop.now) // MILLISECOND
-        return build(config, seed=seed + host.incarnation, incarnation=incarnation)
+        services = [] if plan.store is None else [replace(plan.store, enabled=True, name=host.name)]
+        return build(config, seed=seed + host.incarnation, incarnation=incarnation, services=services)
 
     def _config(self, host: str, plan: BrokerPlan) -> BrokerConfig:
         secure = plan.auth == "certificate"

@@ -1,12 +1,12 @@
 """Workloads: the programs of simulated clients. They publish, subscribe, read, come and go.
 
 In:    the workloads of a scenario for one client; its session's outcomes and inboxes.
-Out:   commands to the session; entries in the journal about everything a user would know of.
+Out:   commands to the session; entries in the journal about everything a user would notice.
 State: what is asked and not answered, what is subscribed, how much was published.
 Not here: the session itself (client/session.py), judging what happened (checkers/).
 
-A payload begins with 16 bytes that say who published it, in which session and as what number, so that a reader knows a
-publication without looking into any machine.
+A payload begins with 16 bytes that name its publisher, session and number, so that a reader can identify a publication
+without looking into any machine.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Program:
         self._seat.call_after_take(self._look)
         now = self._world.loop.now
         for workload in self._workloads:
-            for wish in _wishes(workload):
+            for chosen in _choices(workload):
                 for _ in range(workload.each):
-                    self._subscribe(workload, wish)
+                    self._subscribe(workload, chosen)
             if workload.publish:
                 first = max(now, int(workload.from_s * SECOND))
                 self._later(first - now + self._gap(workload), self._burst, workload)
@@ -87,7 +87,7 @@ class Program:
             self._later(self._drawn(self._plan.stay_s), self._leave, None)
 
     def _leave(self, _: None) -> None:
-        """Say goodbye, one way or the other; a scenario that lets clients come back brings a new session later."""
+        """End the session, in order or not; a scenario that lets clients come back starts a new session later."""
         self._world.journal.write("leaving", self.host.name)
         self._leaving = True
         self._inboxes.clear()
@@ -101,11 +101,11 @@ class Program:
 
     # Subscribing.
 
-    def _subscribe(self, workload: Workload, wish: tuple[str, str]) -> None:
+    def _subscribe(self, workload: Workload, chosen: tuple[str, str]) -> None:
         self._subscriptions += 1
         ours = self._subscriptions
         k = 1 + self._random.randrange(workload.spread)
-        wanted, where = (filled(text, self._n, k) for text in wish)
+        wanted, where = (filled(text, self._n, k) for text in chosen)
         self._world.journal.write("subscribing", self.host.name, ours, wanted, workload.policy, workload.echo, where)
 
         def answered(outcome: Any) -> None:
@@ -144,7 +144,7 @@ class Program:
             ours = self._inboxes.pop(number)[0]
             self._world.journal.write("unsubscribing", self.host.name, ours)
             self._tell(Unsubscribe(self._request(_nothing), number))
-            self._subscribe(workload, self._random.choice(_wishes(workload)))
+            self._subscribe(workload, self._random.choice(_choices(workload)))
         assert workload.change_s is not None
         self._later(self._drawn(workload.change_s), self._change, workload)
 
@@ -286,7 +286,7 @@ class Program:
         return int(self._random.uniform(*given) * SECOND)
 
 
-def _wishes(workload: Workload) -> list[tuple[str, str]]:
+def _choices(workload: Workload) -> list[tuple[str, str]]:
     """What is subscribed to: every filter with every condition, if there are any."""
     return [(pattern, where) for pattern in workload.subscribe for where in workload.where or ("",)]
 

@@ -38,8 +38,8 @@ class HostSettings:
     """How the computers behave that brokers and clients run on."""
 
     service_us: float = 5.0  # what one input costs; each host draws its own around it
-    inputs_per_take_max: int = 4  # a turn handles up to so many waiting inputs before it carries out effects
-    clock_skew_ms: float = 100.0  # wall clocks are wrong by up to so much …
+    inputs_per_take_max: int = 4  # a turn handles up to this many waiting inputs before it carries out effects
+    clock_skew_ms: float = 100.0  # wall clocks are wrong by up to this much …
     clock_drift_ppm: int = 50  # … and drift by up to this
     job_ms: float = 5.0  # what a slow job takes at most
     disk_ms: float = 5.0  # what a commit or a read takes at most
@@ -133,7 +133,7 @@ class World:
     # Hosts.
 
     def add(self, name: str, build: Build, *, wall: WallClock | None = None, identity: Identity | None = None) -> Host:
-        """A host that is not running yet. ``build`` makes its machines anew for each incarnation.
+        """A host that is not running yet. ``build`` makes new machines for each incarnation.
 
         Its wall clock is drawn from the seed, unless one is given.
         """
@@ -213,7 +213,8 @@ class World:
             raise MachineError("the world", self.step, self.loop.now, error) from error
 
     def faults(self) -> list[str]:
-        """What the world owes its machines: a detach for a link whose far end is gone, a wake that was asked for."""
+        """Inputs that the world owes its machines: a detach for a link whose far end is gone, a wake that was asked
+        for."""
         found = []
         for host in self.hosts.values():
             for end in host.ends.values():

@@ -1,18 +1,18 @@
-"""A clock that follows a reference it cannot see: what others told it, and how wrong that may be by now.
+"""A clock that follows a remote reference: what others told it, and how wrong that may be by now.
 
 In:    what a peer or server said of the reference's time, and how long the exchange took.
 Out:   the reference's time at any instant, with a bound of the error.
 State: the last few samples of one reference.
 Not here: which reference to follow (keeper.py), asking NTP servers (sntp.py), frames (wire/bodies.py).
 
-A sample is a statement: at this instant of ours the reference showed that time, give or take so much. It follows from
-an exchange: we asked at t1, the peer heard that at t2 and stamped its answer at t3, which was here at t4; so its stamp
-is between 0 and (t4 - t1) - (t3 - t2) old, whatever the ways there and back took. The middle is the estimate, half of
-it the error, and the peer's own error is added. A statement stays true while it ages, if its error grows as fast as two
-clocks can run apart. So of several samples the one with the least error now is the best, and a sample that went round
-in a circle is never better than the one it came from.
+A sample is a statement: at this instant of ours the reference showed that time, within this error. It follows from an
+exchange: we asked at t1, the peer received that at t2 and stamped its answer at t3, which arrived at t4; so its stamp
+is between 0 and (t4 - t1) - (t3 - t2) old, however long each direction took. The middle is the estimate, half of it the
+error, and the peer's own error is added. A statement stays true while it ages, if its error grows as fast as two clocks
+can run apart. So of several samples the one with the least error now is the best, and a sample that went round in a
+circle is never better than the one it came from.
 
-In a broker t2 and t3 are one instant: what it waits for its turn counts as time on the way.
+In a broker t2 and t3 are one instant: time that a request waits for its turn counts as time on the network.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PPM = 1_000_000
 DRIFT_PPM = 100  # how fast our clock and a reference run apart at most: crystals (30 each) and the slewing below
 SLEW_PPM = 40  # how fast a reference that is a broker may follow its wall clock
 SAMPLES_MAX = 8
-ERROR_NS_MAX = 1_000_000_000  # with more than this nobody is synchronised
+ERROR_NS_MAX = 1_000_000_000  # a clock with more than this is not synchronised
 STRATUM_MAX = 64  # clocks further from the true one are not believed; this also bounds how far a time travels
 STRATUM_LOCAL = 10  # of a broker whose own clock is the reference: worse than any NTP server
 TIME_NS_MAX = 1 << 62  # in the year 2116
 
 
 class Reference(NamedTuple):
-    """Whose time it is. ``era`` changes when that clock steps or starts anew; times of two eras do not compare."""
+    """The clock that a time refers to. ``era`` changes when it steps or restarts; times of two eras do not compare."""
 
     broker: int  # 0: UTC, as NTP servers tell it
     era: int
@@ -51,7 +51,7 @@ class Told:
     reference: Reference
     time_ns: int  # since 1970
     error_ns: int
-    age_ns: int  # since the reference itself said something of which this is made, at most
+    age_ns: int  # since the reference itself gave the time that this is made of, at most
     stratum: int
 
     @property
@@ -133,7 +133,7 @@ class Clock:
         return 0 if best is None else best.error_ns + (now - best.at) * DRIFT_PPM // PPM
 
     def is_synchronised(self, now: Instant) -> bool:
-        """True if there is a reference, and its time is known well enough to be worth a word."""
+        """True if there is a reference, and its time is known well enough to be used."""
         return self.reference is not None and self._best is not None and self.error_ns(now) <= ERROR_NS_MAX
 
     def report(self, now: Instant) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""The keeper: a broker's network time, and how brokers agree whose clock it is.
+"""The keeper: a broker's network time, and how brokers agree on the clock that defines it.
 
-In:    the wall clock, what neighbours say, samples of NTP servers.
-Out:   network time with its error; what to say to those who ask.
+In:    the wall clock, what neighbours tell, samples of NTP servers.
+Out:   network time with its error; the answer to peers that ask.
 State: the present reference and its samples, since when it is silent, references that were lost.
 Not here: samples (clock.py), when to exchange and in which frames (broker/timing.py).
 
 The reference is UTC if any broker in reach hears an NTP server; else the wall clock of the broker with the lowest id in
-reach. There is no vote: every node prefers the lower reference of which it hears, and passes on what it has. A time
-travels with its age, which only grows on the way, so a reference that is gone is noticed: its time gets no younger,
-though it may go round for a while. Then each broker goes on with the time it had, and the lowest id wins again.
-A broker that has just started listens for a while first, so that it tells nobody a time that will not last.
+reach. There is no vote: every node prefers the lowest reference that it knows, and passes its time on. A time travels
+with its age, which only grows on the way, so a reference that is gone is noticed: its time gets no younger, though it
+may circulate for a while. Then each broker goes on with the time it had, and the lowest id wins again. A broker that
+has just started listens for a while first, so that it does not tell a time that will not last.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from heliograph.timekeeping.clock import (
 )
 
 SETTLE_BEATS = 4  # how long a new broker listens before its own clock may be the reference
-LOST_BEATS = 8  # a reference of which nothing new was heard for so long is lost
-LOST_MAX = 64  # remembered, so that old words of them are not believed
+LOST_BEATS = 8  # a reference of which nothing new was heard for this many beats is lost
+LOST_MAX = 64  # remembered, so that old times of them are not believed
 STEP_NS = 128_000_000  # a wall clock that is further off is followed at once, in a new era; NTP does the same
-CHASE_NS = 10_000_000_000  # a smaller difference is slewed away over so long, or as fast as that may be
-SERVER_NS_MAX = 900_000_000_000  # without a word from any NTP server for so long a broker no longer speaks for UTC
+CHASE_NS = 10_000_000_000  # a smaller difference is slewed away over this time, or as fast as is allowed
+SERVER_NS_MAX = 900_000_000_000  # a broker that hears no NTP server for this long no longer offers UTC
 LONG_AGO: Instant = -(1 << 62)
 
 
@@ -49,13 +49,13 @@ class Keeper(Clock):
     def __init__(self, broker: int, era: int, beat_ns: int) -> None:
         super().__init__()
         self._me = broker
-        self._era = era  # unlike those of earlier lives of this broker
+        self._era = era  # unlike those of earlier incarnations of this broker
         self._beat_ns = beat_ns
         self._started: Instant | None = None
         self._wall_ahead = 0  # wall time minus our own
-        self._birth = LONG_AGO  # when the reference said the newest of what we know of it, at the latest
+        self._birth = LONG_AGO  # when the reference gave the newest time that we have of it, at the latest
         self._alive_at = LONG_AGO  # when we learnt that
-        self._served_until = LONG_AGO  # an NTP server was heard: until then we speak for UTC
+        self._served_until = LONG_AGO  # an NTP server was heard: until then we offer UTC
         self._lost: dict[int, Instant] = {}  # reference -> what is as old as this is not believed
 
     @property
@@ -88,7 +88,7 @@ class Keeper(Clock):
         if self._started is None or not told.is_sane or delay_ns < 0 or reference.broker == self._me:
             return False
         age_ns = told.age_ns + delay_ns
-        birth = now - age_ns - age_ns * DRIFT_PPM // PPM - 1  # never younger than it is, whoever measured it
+        birth = now - age_ns - age_ns * DRIFT_PPM // PPM - 1  # never younger than it is, whichever node measured it
         if birth <= self._lost.get(reference.broker, LONG_AGO):
             return False
         turned = reference != self.reference
@@ -107,7 +107,7 @@ class Keeper(Clock):
         if present is None:
             return True
         if reference.broker == present.broker:
-            return birth > self._birth  # another era of it: the later word counts
+            return birth > self._birth  # another era of it: the later time counts
         return reference.broker < present.broker
 
     def hear_server(self, sample: Sample, now: Instant) -> bool:
@@ -146,7 +146,7 @@ class Keeper(Clock):
         if len(self._lost) >= LOST_MAX:
             del self._lost[next(iter(self._lost))]
         self._lost[reference.broker] = self._birth
-        self.reference = None  # its time is kept: whoever is next goes on from there
+        self.reference = None  # its time is kept: the next reference goes on from there
 
     def _claim(self, now: Instant) -> None:
         """Our clock is the reference. It goes on where the last one ended, and then follows our wall clock."""
@@ -185,7 +185,7 @@ class Keeper(Clock):
     # -- telling ------------------------------------------------------------------------------------------------
 
     def tell(self, now: Instant) -> Told | None:
-        """What to say to who asks now; None while we know nothing that lasts."""
+        """The answer to a peer that asks now; None while we know nothing that lasts."""
         time_ns = Clock.time_ns(self, now)
         if self.reference is None or time_ns is None or not self.is_synchronised(now):
             return None

@@ -1,12 +1,12 @@
-"""NTP servers: asking them, and what their answers are worth.
+"""NTP servers: asking them, and checking their answers.
 
 In:    names of servers; datagrams that came; time.
 Out:   datagrams to send; samples of UTC.
 State: per server the question under way and its last sample.
 Not here: which time is kept (keeper.py), the socket (machine.py, declared in node.py).
 
-Questions carry a random number where NTP has the asker's time: only who saw the question can answer, and nobody learns
-what our clock shows. A server is believed if its sample agrees with more than half of the servers heard lately; where
+Questions carry a random number where NTP has the asker's time: only a party that saw the question can answer, and our
+clock is not disclosed. A server is believed if its sample agrees with more than half of the servers heard lately; where
 there are three or more, none is believed alone.
 """
 
@@ -31,9 +31,9 @@ SECOND = 1_000_000_000
 DELAY_NS_MAX = 5 * SECOND  # later answers say nothing
 BURST = 4  # questions in quick succession at first, and after silence
 BURST_NS = 2 * SECOND
-RATE_WORDS = (b"RATE",)  # "ask less often"; every other word of a server that gives no time means: do not ask
+RATE_CODES = (b"RATE",)  # "ask less often"; every other code of a server that gives no time means: do not ask
 SLOWER_MAX = 8
-SERVERS_VOTE = 3  # from so many on, one alone is not believed: whoever is asked first could lie
+SERVERS_VOTE = 3  # from this many on, one alone is not believed: the first to be asked could lie
 
 
 class Server:
@@ -97,13 +97,13 @@ class Servers:
         return sample if self._is_agreed(sample, now) else None
 
     def _refused(self, server: Server, word: bytes) -> None:
-        if word in RATE_WORDS:
+        if word in RATE_CODES:
             server.slower = min(2 * server.slower, SLOWER_MAX)
         else:
             server.denied = True
 
     def _is_agreed(self, sample: Sample, now: Instant) -> bool:
-        """True if more than half of those heard lately could be right together with this one; of three, two."""
+        """True if more than half of the servers heard lately could be right together with this one; of three, two."""
         known = [
             server.sample
             for server in self._servers
@@ -119,7 +119,8 @@ def _overlap(one: Sample, other: Sample, now: Instant) -> bool:
 
 
 def unix_ns(stamp: int) -> int:
-    """An NTP time stamp as nanoseconds since 1970. What reads as before 1970 is after 2036, when NTP counts anew."""
+    """An NTP time stamp as nanoseconds since 1970. One that reads as before 1970 is after 2036, when NTP's count
+    wraps."""
     seconds, part = stamp >> 32, stamp & 0xFFFF_FFFF
     since_1970 = seconds - SINCE_1900_S if seconds >= SINCE_1900_S else seconds + (1 << 32) - SINCE_1900_S
     return since_1970 * SECOND + (part * SECOND >> 32)

@@ -17,7 +17,7 @@ from heliograph.model.spelling import nearest
 
 NUMBER_MAX = 2**53  # beyond it a float no longer counts by ones, and every larger setting is a mistake
 SHOWN_MAX = 60
-_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 _T = TypeVar("_T")
 
 
@@ -91,7 +91,7 @@ def _read(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
         wanted = [argument for argument in arguments if argument is not NoneType]
         hint = next((each for each in wanted if type(value) is each), wanted[0])
         if len(wanted) > 1 and type(value) is not hint:
-            problems.append(f"{path} = {shown(value)}: must be {' or '.join(_WORDS[each] for each in wanted)}")
+            problems.append(f"{path} = {shown(value)}: must be {' or '.join(_TYPE_NAMES[each] for each in wanted)}")
             return _WRONG
         return _read(hint, value, path, problems)
     if origin is tuple:
@@ -131,7 +131,7 @@ def _read_scalar(hint: Any, value: Any, path: str, problems: list[str]) -> Any:
         problems.append(f"{path} = {shown(value)}: out of any sensible range")
         return _WRONG
     if not fits:
-        problems.append(f"{path} = {shown(value)}: must be {_WORDS[hint]}")
+        problems.append(f"{path} = {shown(value)}: must be {_TYPE_NAMES[hint]}")
         return _WRONG
     return float(value) if hint is float else value
 

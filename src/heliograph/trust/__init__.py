@@ -1,1 +1,1 @@
-"""Proof of identity and of what was said: certificates, tokens, signatures, seals; pure, over bytes and text."""
+"""Proof of identity and of origin: certificates, tokens, signatures, seals; pure, over bytes and text."""

@@ -25,13 +25,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from heliograph.errors import UsageError
 from heliograph.model.identity import Identity, Role, entity_is_valid
 from heliograph.trust.names import identity_of, uris_of
+from heliograph.trust.revocation import make_list, serials_of
 
 AUTHORITY_DAYS = 3_650
 LEAF_DAYS = 90
 LEAF_DAYS_MAX = 3_650
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _SKEW = timedelta(minutes=5)  # a peer whose clock is a little behind accepts a new certificate too
-_COMMON_NAME_MAX = 64  # X.509's own limit; the whole entity id stands in the URI
+_COMMON_NAME_MAX = 64  # X.509's own limit; the whole entity id is in the URI
 _HOST = re.compile(
     r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\Z"
 )
@@ -118,6 +119,18 @@ def issue(
     return _pair(certificate, key)
 
 
+def revoke(authority: Pair, certificates: Sequence[bytes], before: bytes, now: datetime) -> bytes:
+    """A revocation list, PEM: the certificates of the list before, and these, which the authority issued."""
+    signer, key = _open_authority(authority, now)
+    serials = serials_of(before) if before else []
+    for pem in certificates:
+        certificate = _load(pem)
+        if certificate.issuer != signer.subject:
+            raise UsageError(f"{certificate.subject.rfc4514_string()} was not issued by this authority")
+        serials.append(certificate.serial_number)
+    return make_list(signer, key, serials, now)
+
+
 def facts_of(pem: bytes) -> Facts:
     """What the first certificate of a PEM file says."""
     certificate = _load(pem)
@@ -168,7 +181,7 @@ def _new_key(draw: Draw | None) -> ec.EllipticCurvePrivateKey:
 
 
 def _usage(*, certificates: bool) -> x509.KeyUsage:
-    """An authority signs certificates; an entity signs, and agrees on keys with those who seal something for it."""
+    """An authority signs certificates; an entity signs, and agrees on keys with parties that seal something for it."""
     return x509.KeyUsage(
         digital_signature=not certificates,
         key_agreement=not certificates,

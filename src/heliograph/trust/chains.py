@@ -1,4 +1,4 @@
-"""Chains: who showed this certificate, and is it true at this time?
+"""Chains: verifies a certificate chain at a given time and names its holder.
 
 In:    a chain of certificates as bytes, the authorities, the wall time.
 Out:   Holder, the proven owner of a key; or ProtocolError with what is wrong.
@@ -26,6 +26,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Identity, Role
 from heliograph.trust.names import identity_of
+from heliograph.trust.revocation import Revocations
 
 CERTIFICATES_MAX = 4  # the holder's and three in between; `heliograph ca` makes chains of one
 CHAIN_BYTES_MAX = 8_192  # ours has about 700; every remembered holder may cost this much
@@ -47,7 +48,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An entity whose chain was verified: its key speaks for it from ``begins`` to ``ends``."""
+    """An entity whose chain was verified: its key proves what it signs from ``begins`` to ``ends``."""
 
     identity: Identity
     chain_hash: bytes
@@ -67,23 +68,28 @@ class Holder:
 
 
 class Authorities:
-    """Whose certificates are believed; without any, nobody's."""
+    """The authorities whose certificates are accepted; without any, none is."""
 
-    __slots__ = ("_store", "count")
+    __slots__ = ("_revoked", "_store", "count")
 
-    def __init__(self, certificates: Sequence[x509.Certificate] = ()) -> None:
+    def __init__(self, certificates: Sequence[x509.Certificate] = (), revoked: Revocations | None = None) -> None:
+        self._revoked = revoked or Revocations()
         for certificate in certificates:
             _check_authority(certificate)
         self.count = len(certificates)
         self._store = Store(list(certificates)) if certificates else None
 
     @classmethod
-    def from_pem(cls, pem: bytes) -> Authorities:
-        """All certificates of a PEM file, such as authority.crt; UsageError if one of them is no authority's."""
-        return cls(load_pem(pem))
+    def from_pem(cls, pem: bytes, revoked: bytes = b"") -> Authorities:
+        """All certificates of a PEM file, such as authority.crt, without those that its revocation lists name.
+
+        UsageError if one of them is no authority's, or if a list was not signed by one of them.
+        """
+        certificates = load_pem(pem)
+        return cls(certificates, Revocations.from_pem(revoked, certificates) if revoked else None)
 
     def verify(self, chain: bytes, wall_ns: int) -> Holder:
-        """Who holds this chain; ProtocolError (CERTIFICATE_…) if that is not proven at this time."""
+        """The holder of this chain; ProtocolError (CERTIFICATE_…) if it is not proven at this time."""
         certificates = decode_chain(chain)
         try:
             identity, verified = self._verify(certificates, wall_ns // _SECOND_NS)
@@ -93,6 +99,8 @@ class Authorities:
             raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "a certificate cannot be read") from None
         if identity is None:
             raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the certificate names no entity with a role")
+        if any(self._revoked.has(certificate) for certificate in verified):
+            raise ProtocolError(Reason.CERTIFICATE_REVOKED, f"the certificate of {identity.entity} was revoked")
         begins, ends = _dates(verified)
         return Holder(identity, chain_hash(chain), chain, _checked_key(verified), begins, ends)
 

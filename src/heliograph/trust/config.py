@@ -37,6 +37,14 @@ class TlsConfig:
         is_file=True,
     )
 
+    revoked: str = setting(
+        "",
+        "certificates that the authority took back, made by `heliograph ca revoke`",
+        allowed=_PEM,
+        reloads=False,
+        is_file=True,
+    )
+
     @property
     def is_complete(self) -> bool:
         """True if a node can prove itself and check others."""

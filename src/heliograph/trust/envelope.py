@@ -7,8 +7,8 @@ Not here: what the payload means, making and checking the signature (keyring.py)
 
     u8 version = 1 | signature (64) | SHA-256 of the chain (32) | payload
 
-The signature covers all that follows it, as received. A chain of certificates would fill half a datagram, so its hash
-travels; whoever does not know the chain yet asks for it over a link.
+The signature covers everything after it, as received. A chain of certificates would fill half a datagram, so only its
+hash travels; a receiver that does not know the chain yet asks for it over a link.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Envelope:
 
     @property
     def chain_hash(self) -> bytes:
-        """The SHA-256 of the chain of whoever claims to have signed."""
+        """The SHA-256 of the chain of the claimed signer."""
         return self.signed[:HASH_BYTES]
 
     @property
     def payload(self) -> bytes:
-        """What was said."""
+        """The signed bytes."""
         return self.signed[HASH_BYTES:]
 
 

@@ -1,13 +1,13 @@
 """Freshness: each signed statement counts once, and only near the time it names.
 
 In:    a signer, the statement's UUID and timestamp, and the network time now.
-Out:   nothing for a fresh one; ProtocolError for one that is stale or was here before.
+Out:   nothing for a fresh one; ProtocolError for one that is stale or was accepted before.
 State: the ids of accepted statements, at most ``ids_max``, and a floor.
-Not here: verifying that the signer said so (keyring.py): do that first, or anybody could fill this.
+Not here: verifying the signature (keyring.py): do that first, or any peer could fill this table.
 
-Ids are not forgotten because time passed but because the table is full, so a clock that steps forth and back opens no
-door. What is forgotten is the id with the oldest timestamp, and from then on nothing as old as it is taken (the floor):
-under a flood the window grows shorter, and never lets a statement in twice.
+Ids are not forgotten because time passed but because the table is full, so a clock that steps forth and back does no
+harm. The id with the oldest timestamp is forgotten first, and from then on nothing as old as it is accepted (the
+floor): under a flood the window grows shorter, and never accepts a statement twice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Freshness:
         return len(self._seen)
 
     def accept(self, signer: bytes, id: bytes, stamp_ns: int, now_ns: int) -> None:
-        """Take note of a verified statement. ``signer`` is its chain hash: nobody uses up the ids of another.
+        """Take note of a verified statement. ``signer`` is its chain hash: no signer uses up ids of another.
 
         Raises ProtocolError: STALE if the timestamp is not near now, REPLAYED if this signer's id was accepted before.
         """

@@ -11,6 +11,7 @@ opening 100 each, and a result that is remembered 4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -19,10 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Role
-from heliograph.trust import envelope, sealing, signatures
+from heliograph.trust import envelope, readers, signatures
 from heliograph.trust.chains import Authorities, Holder, chain_hash, encode_chain, load_pem
 from heliograph.trust.domains import framed
 from heliograph.trust.recent import Recent
+from heliograph.trust.sealing import HpkeSealer, Sealer
 
 HOLDERS_MAX = 1_024  # brokers and clients that sign, at one node; at most 8 KiB each, mostly 1
 SIGNATURES_MAX = 4_096  # 32 bytes each, and their place
@@ -59,13 +61,13 @@ class Signed:
     """A statement whose signature was verified."""
 
     payload: bytes
-    holder: Holder  # who said it
+    holder: Holder  # the signer
 
 
 class Keyring:
-    """Signs as its owner; verifies anybody whom the authorities vouch for."""
+    """Signs as its owner; verifies every entity that the authorities vouch for."""
 
-    __slots__ = ("_authorities", "_holders", "_own", "_signatures")
+    __slots__ = ("_authorities", "_holders", "_own", "_sealer", "_signatures")
 
     def __init__(
         self,
@@ -74,7 +76,9 @@ class Keyring:
         *,
         holders_max: int = HOLDERS_MAX,
         signatures_max: int = SIGNATURES_MAX,
+        sealer: Sealer | None = None,
     ) -> None:
+        self._sealer: Sealer = sealer or HpkeSealer()
         self._authorities = authorities
         self._own = own
         self._holders: Recent[bytes, Holder] = Recent(holders_max)
@@ -119,7 +123,7 @@ class Keyring:
         return holder
 
     def chain(self, name: bytes) -> bytes | None:
-        """The chain with this hash, for a peer who asks: our own, or one that was verified."""
+        """The chain with this hash, for a peer that asks: our own, or one that was verified."""
         if self._own is not None and name == self._own.chain_hash:
             return self._own.chain
         holder = self._holders.get(name)
@@ -132,7 +136,7 @@ class Keyring:
         return envelope.encode(envelope.Envelope(signatures.sign(own.key, domain, signed), signed))
 
     def verify(self, domain: bytes, data: bytes, wall_ns: int, role: Role | None = None) -> Signed:
-        """Who said what, of an envelope as received.
+        """The signer and the payload of an envelope as received.
 
         Raises ProtocolError: BODY_MALFORMED, CERTIFICATE_UNKNOWN (see ``holder``), _EXPIRED, _NOT_YET_VALID,
         ROLE_MISSING or SIGNATURE_WRONG.
@@ -147,13 +151,35 @@ class Keyring:
 
     def seal(self, recipient: Holder, domain: bytes, plaintext: bytes, aad: bytes = b"") -> bytes:
         """The plaintext for one holder's eyes; ``aad`` is not sent: both sides must name the same."""
-        return sealing.seal(recipient.public_key, domain, plaintext, aad)
+        return self._sealer.seal(recipient.public_key, domain, plaintext, aad)
+
+    def seal_for(self, recipients: Sequence[Holder], domain: bytes, plaintext: bytes) -> bytes:
+        """The plaintext for the eyes of up to 256 holders."""
+
+        def sealed_to(holder: Holder) -> readers.SealKey:
+            return lambda key: self._sealer.seal(holder.public_key, domain, key, b"")
+
+        named = [(holder.chain_hash, sealed_to(holder)) for holder in recipients]
+        return readers.seal_for(named, domain, plaintext, self._sealer.draw)
+
+    def open_shared(self, domain: bytes, sealed: bytes) -> bytes:
+        """What was sealed for several holders, us among them; ProtocolError(SEAL_BROKEN) if not."""
+        if self._own is None:
+            raise ProtocolError(Reason.SEAL_BROKEN, "there is no key here to open it with")
+        own = self._own
+        return readers.open_for(
+            own.chain_hash, lambda key: self._sealer.open(own.key, domain, key, b""), domain, sealed
+        )
+
+    def draw(self, size: int) -> bytes:
+        """So many random bytes, at most 32, from where seals take theirs."""
+        return self._sealer.draw(size)
 
     def open(self, domain: bytes, sealed: bytes, aad: bytes = b"") -> bytes:
         """What was sealed for us; ProtocolError(SEAL_BROKEN) if it was not, or not for this domain and aad."""
         if self._own is None:
             raise ProtocolError(Reason.SEAL_BROKEN, "there is no key here to open it with")
-        return sealing.open_sealed(self._own.key, domain, sealed, aad)
+        return self._sealer.open(self._own.key, domain, sealed, aad)
 
     def report(self) -> dict[str, dict[str, int]]:
         """How full the memories are, and how often they helped."""

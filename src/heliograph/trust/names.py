@@ -22,7 +22,8 @@ def uris_of(entity: str, roles: Iterable[Role]) -> list[str]:
 
 
 def identity_of(uris: Iterable[str]) -> Identity | None:
-    """Whom these URIs name; None unless they name exactly one entity and at least one role. Other URIs do not count."""
+    """The entity that these URIs name; None unless there is exactly one with at least one role. Other URIs do not
+    count."""
     entities, roles = [], []
     for uri in uris:
         if uri.startswith(ENTITY_URI):

@@ -1,9 +1,9 @@
 """The network key: a secret that all brokers of a network share, so that they know each other without certificates.
 
 In:    the content of a key file.
-Out:   the key, or what is wrong with it in words.
+Out:   the key, or a text that says what is wrong with it.
 State: none.
-Not here: proving that one has it (broker/routing/peering.py), who can read the file (config/load.py).
+Not here: proving that one has it (broker/routing/peering.py), the file's permissions (config/load.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A bounded memory of results: when it is full, what was not asked for longest goes.
+"""A bounded memory of results: when it is full, the least recently used entry goes.
 
 In:    keys and values.
-Out:   the value, or None where it was never kept or is forgotten.
+Out:   the value, or None if it was never kept or is forgotten.
 State: the entries and three counters.
 Not here: when an entry ceases to be true (keyring.py drops it).
 """

@@ -4,7 +4,7 @@ In:    a recipient's key, a domain, a plaintext, and bytes that both sides know 
 Out:   a suite byte and the HPKE ciphertext; or the plaintext, where anything broken raises ProtocolError.
 State: none. The ephemeral key of each seal comes from the system inside `cryptography`: sealed bytes are never
        the same twice, their length always is.
-Not here: who sealed it: a seal names nobody, so sign what must be attributed (signatures.py).
+Not here: the sender: a seal does not name it, so sign what must be attributed (signatures.py).
 
 The suite is DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. Domain and aad enter the key schedule as HPKE's info:
 with one message per seal this binds them as firmly as the cipher's associated data, which the library keeps private.
@@ -12,8 +12,11 @@ with one message per seal this binds them as firmly as the cipher's associated d
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from heliograph.errors import ProtocolError, Reason
@@ -26,13 +29,45 @@ _SUITE_BYTE = b"\1"  # others will be other numbers: a post-quantum one, some da
 _SUITE = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
+class Sealer(Protocol):
+    """How a keyring seals: with HPKE, or in a simulation with a stand-in (standin.py)."""
+
+    def draw(self, size: int) -> bytes:
+        """So many random bytes."""
+        ...
+
+    def seal(self, key: ec.EllipticCurvePublicKey, domain: bytes, plaintext: bytes, aad: bytes) -> bytes:
+        """The plaintext for the owner of this key."""
+        ...
+
+    def open(self, key: ec.EllipticCurvePrivateKey, domain: bytes, sealed: bytes, aad: bytes) -> bytes:
+        """The plaintext; ProtocolError(SEAL_BROKEN) if it cannot be opened."""
+        ...
+
+
+class HpkeSealer:
+    """The functions below."""
+
+    def draw(self, size: int) -> bytes:
+        """At most 32, from the system."""
+        return AESGCM.generate_key(256)[:size]
+
+    def seal(self, key: ec.EllipticCurvePublicKey, domain: bytes, plaintext: bytes, aad: bytes) -> bytes:
+        """See ``seal``."""
+        return seal(key, domain, plaintext, aad)
+
+    def open(self, key: ec.EllipticCurvePrivateKey, domain: bytes, sealed: bytes, aad: bytes) -> bytes:
+        """See ``open_sealed``."""
+        return open_sealed(key, domain, sealed, aad)
+
+
 def seal(key: ec.EllipticCurvePublicKey, domain: bytes, plaintext: bytes, aad: bytes = b"") -> bytes:
-    """The plaintext for the owner of this key, who must name the same domain and aad to open it."""
+    """The plaintext, sealed for the owner of this key. Opening needs the same domain and aad."""
     return _SUITE_BYTE + _SUITE.encrypt(plaintext, key, framed(_PURPOSE, domain, aad))
 
 
 def open_sealed(key: ec.EllipticCurvePrivateKey, domain: bytes, sealed: bytes, aad: bytes = b"") -> bytes:
-    """The plaintext; ProtocolError(SEAL_BROKEN) if it was sealed otherwise, for somebody else, or changed since."""
+    """The plaintext; ProtocolError(SEAL_BROKEN) if it was sealed otherwise, for another key, or changed since."""
     info = framed(_PURPOSE, domain, aad)
     if len(sealed) < SEAL_BYTES or sealed[:1] != _SUITE_BYTE:
         raise ProtocolError(Reason.SEAL_BROKEN, "too short, or sealed with a suite that is unknown here")

@@ -6,7 +6,7 @@ State: none.
 Not here: whose key it is (chains.py), what travels with a signature (envelope.py), remembering results (keyring.py).
 
 The same key and message always give the same signature (RFC 6979), so machines that sign stay repeatable. Of the two
-forms of s only the lower is taken, so nobody can make a second valid signature of a first.
+forms of s only the lower is accepted, so a second valid signature cannot be made from a first.
 """
 
 from __future__ import annotations

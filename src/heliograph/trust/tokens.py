@@ -1,4 +1,4 @@
-"""Tokens: how a simple set-up proves who is calling, and how a token is kept without keeping it.
+"""Tokens: how a simple set-up proves a client's identity, and how a token is stored as a hash.
 
 In:    a token as shown by a client; the text of a token file.
 Out:   its scrypt digest, TokenRecord, and the file's text again.
@@ -61,7 +61,7 @@ def load_tokens(text: str, path: str = "tokens") -> tuple[TokenRecord, ...]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError([f"{path}: not TOML: {error}"]) from None
     problems = [
-        f"{path}: unknown key {key!r}: only [[token]] tables may stand here" for key in document if key != "token"
+        f"{path}: unknown key {key!r}: only [[token]] tables are allowed here" for key in document if key != "token"
     ]
     entries = document.get("token", [])
     if not isinstance(entries, list):
@@ -105,7 +105,7 @@ def _entry_faults(entry: Any, where: str) -> list[str]:
     if not isinstance(roles, list) or not roles or any(role not in list(Role) for role in roles):
         found.append(f"{where}.roles = {roles!r}: must be a list of {', '.join(Role)}")
     for key, size in (("salt", SALT_BYTES), ("digest", DIGEST_BYTES)):
-        # The value is not repeated: it is not secret, but it helps nobody in a log.
+        # The value is not repeated: it is not secret, but useless in a log.
         if not _is_hex(entry.get(key), size):
             found.append(f"{where}.{key}: must be {2 * size} hex digits")
     return found

@@ -2,7 +2,7 @@
 
 In:    JSON bytes from a peer, already bounded by CONTROL_BYTES_MAX.
 Out:   structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit. Unknown fields are ignored, so that a newer
-       peer can say more than we understand.
+       peer can send fields that we do not know.
 State: none.
 Not here: frame heads (wire/frames.py), what the fields mean for a broker (broker/).
 """
@@ -36,7 +36,7 @@ class Hello(Body, frozen=True):
     features: list[str] = []  # wanted if the broker has them
     needs: list[str] = []  # refused without them
     name: str = ""  # for logs
-    entity: str = ""  # with a token: whose
+    entity: str = ""  # with a token: the entity it belongs to
     token: str = ""
     keep_alive_ms: int = 20_000
     hold: bool = False  # this publisher is ready to wait for slow consumers
@@ -55,7 +55,7 @@ class Welcome(Body, frozen=True):
     features: list[str]
     limits: dict[str, int]
     keep_alive_ms: int
-    inbox: str = ""  # the topic under which this session is found; nobody else may subscribe there
+    inbox: str = ""  # the topic under which this session is found; no other session may subscribe there
     seen: str = ""  # 16 hex digits: the highest sequence known of this origin; empty if the origin is new here
     network: Network = ""  # the network to which the broker belongs; empty: it has no name
 
@@ -78,7 +78,7 @@ class Subscribe(Body, frozen=True):
     language: str = "topic"  # of ``where``; "topic": the filter says it all
     policy: str = "drop_oldest"
     echo: bool = True
-    group: str = ""  # share this filter with others who name the same group
+    group: str = ""  # share this filter with other subscriptions that name the same group
     wide: bool = False  # confirm only once every broker in reach knows of it
     where: str = ""  # what else is asked of an event, in that language
 
@@ -93,11 +93,11 @@ class Time(Body, frozen=True):
     """In a PONG: network time as the sender knows it, in nanoseconds."""
 
     time: int  # since 1970
-    error: int  # it may be wrong by so much
+    error: int  # the largest possible error
     stratum: int  # how many clocks lie between the sender and the true time
     reference: int = 0  # the broker whose clock it is; 0: UTC
     era: int = 0  # of that clock: times of two eras do not compare
-    age: int = 0  # since the reference itself said something new
+    age: int = 0  # since the reference itself gave a new time
 
 
 class Refusal(Body, frozen=True):

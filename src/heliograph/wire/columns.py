@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Any
 
 FRAMES_MIN = 16  # fewer are as quick one by one
-TOPICS_STEP = 16  # topics are unpacked so many at a time, so that there are few structs to compile
+TOPICS_STEP = 16  # topics are unpacked this many at a time, so that there are few structs to compile
 STRUCTS_MAX = 256
 
 FRAMES_MAX = 256  # at once: the lowest byte of the sequence wraps once at most
@@ -29,8 +29,8 @@ _structs: dict[tuple[str, int], Struct] = {}
 
 
 class Mixed:
-    """Frames whose topics have different routes: it stands where a run's route stands. In order; or, where no two
-    routes share a link, joined by route (broker/_native.c), which is the same to every link."""
+    """Frames whose topics have different routes, in place of a run's route. In order; or, if no two routes share a
+    link, joined by route (broker/_native.c), which is the same to every link."""
 
     __slots__ = ("frames", "routes")
     one = None

@@ -46,6 +46,7 @@ class Kind(IntEnum):
     PARCEL = 2
     DELIVERY = 3
     SERVICE = 4
+    STORED = 5
     HELLO = 16
     WELCOME = 17
     GOODBYE = 18
@@ -75,8 +76,9 @@ class Flag(IntFlag):
     PACKED = 1  # many events of one topic under one head: reserved
     FOREIGN = 2  # the id was made elsewhere (a gateway, a peer): reserved
     EXPIRES = 4  # the headers carry an expiry, so brokers look
-    DIRECTED = 8  # the headers carry an explicit list of destinations: it goes to them and to nobody else
-    REQUEST = 16  # the headers carry a reply topic, and the publisher is told at once if nobody is there to answer
+    DIRECTED = 8  # the headers carry an explicit list of destinations: it goes only to them
+    REQUEST = 16  # the headers carry a reply topic; without subscribers the publisher is told at once
+    REPEAT = 32  # a reliable publication is sent again: brokers that have seen it pass it to stores alone
 
 
 class ServiceFlag(IntFlag):
@@ -87,7 +89,8 @@ class ServiceFlag(IntFlag):
     NEIGHBOUR = 4  # from a service to the same service at a linked broker; on a pipe, the origin is that link
 
 
-EVENT_FLAGS_KNOWN = int(Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST)  # an int: ~ of a Flag forgets bits without a name
+# An int: ~ of a Flag forgets bits without a name.
+EVENT_FLAGS_KNOWN = int(Flag.EXPIRES | Flag.DIRECTED | Flag.REQUEST | Flag.REPEAT)
 
 
 def event(topic: bytes, payload: bytes, origin: int, sequence: int, headers: bytes = b"", flags: int = 0) -> bytes:

@@ -7,7 +7,7 @@ Not here: limits that an operator sets (broker/config.py).
 """
 
 HEAD_BYTES = 28
-FRAME_BYTES_MAX = 1 << 20 | 1 << 16  # 1 MiB of payload and what stands before it; larger payloads travel as fragments
+FRAME_BYTES_MAX = 1 << 20 | 1 << 16  # 1 MiB of payload and what comes before it; larger payloads travel as fragments
 PAYLOAD_BYTES_MAX = 1 << 20
 HEADERS_BYTES_MAX = 1 << 16
 CONTROL_BYTES_MAX = 1 << 16  # a control frame's JSON body
@@ -22,6 +22,6 @@ DESTINATIONS_MAX = 64  # inboxes that one directed publication may name
 SERVICE_HOP_BYTES_MAX = 1 << 16  # payload of a frame from a service to the same service at a neighbour
 TIME_BYTES_MAX = 512  # of network time in a PONG
 AGE_MAX = (1 << 62) - 1  # incarnations (milliseconds since 1970) and numbers of what brokers tell each other
-COST_MAX = 1 << 32  # of a way between brokers, in microseconds: more than an hour
+COST_MAX = 1 << 32  # of a path between brokers, in microseconds: more than an hour
 LINKS_PER_BROKER_MAX = 4_096  # between one broker and others, as its record in the map names them
 ADDRESS_LENGTH_MAX = 256  # where clients dial a broker

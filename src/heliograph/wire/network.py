@@ -55,7 +55,7 @@ class Member(Body, frozen=True, tag="member", tag_field="record"):
     number: Age
     links: Links  # neighbour in this cluster -> cost
     address: Address = ""  # where clients dial it
-    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
+    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier incarnation does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -75,7 +75,7 @@ class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
     outside: Links  # neighbour in another cluster -> cost
     inside: Links  # other gateway of the same part of the cluster -> cost
     address: Address = ""  # where clients dial it
-    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier life does not confirm the link
+    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier incarnation does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -90,7 +90,7 @@ Some = Annotated[list[T], Meta(max_length=INTERESTS_PER_BODY_MAX)]
 
 
 class Interest(Body, frozen=True):
-    """What a broker (or, spoken by one of its brokers, a part of a cluster) wants: a change, or all of it anew.
+    """What a broker (or a part of a cluster, told by its leader) wants: a change, or a full snapshot.
 
     A change has the number that follows the one before it. A snapshot (``full``) may come in several bodies, of which
     all but the last say ``more``.
@@ -119,7 +119,7 @@ class Sync(Body, frozen=True):
 
     has: Annotated[
         list[tuple[What, Id, Age, Age]], Meta(max_length=SYNC_PER_BODY_MAX)
-    ] = []  # what, whose, incarnation, number
+    ] = []  # kind, owner, incarnation, number
     wants: Annotated[list[tuple[What, Id]], Meta(max_length=SYNC_PER_BODY_MAX)] = []
 
 
@@ -145,9 +145,10 @@ class Proof(Body, frozen=True):
 
 
 class Wave(Body, frozen=True):
-    """A question that every broker in reach answers to the one it heard it from, once all it asked have answered."""
+    """A barrier: every broker in reach answers the neighbour it came from, once all neighbours that it asked have
+    answered."""
 
-    broker: Id  # who started it
+    broker: Id  # that started it
     number: Age
     wide: bool  # False: within the cluster
     answer: bool = False
@@ -155,18 +156,18 @@ class Wave(Body, frozen=True):
 
 
 class Mark(Body, frozen=True):
-    """Who wants to hear when everything that it sent before has arrived. It travels in a parcel, behind that."""
+    """Asks to be told when everything that the asker sent before has arrived. It travels in a parcel, behind that."""
 
     broker: Id
     speaker: Id  # of its part of its cluster
 
 
 class Marked(Body, frozen=True):
-    """The answer to a MARK, from a broker where it has arrived, back along its way."""
+    """The answer to a MARK, from a broker where it has arrived, back along its path."""
 
-    broker: Id  # who asked
+    broker: Id  # that asked
     speaker: Id
-    by: Id  # who answers
+    by: Id  # that answers
     ttl: Annotated[int, Meta(ge=0, le=0xFF)]
     way: Annotated[list[Id], Meta(max_length=TRACE_MAX)] = []  # brokers that the MARK passed, of which the last is next
 

@@ -2,11 +2,11 @@
 
 In:    the bytes of one link, cut anywhere.
 Out:   whole frames, in order; after a bad length or kind only the reason why it stopped.
-State: the beginning of the frame that is not whole yet.
+State: the beginning of the incomplete frame.
 Not here: the broker's fast path (wire/scan.py), what is inside a frame (wire/frames.py, client/deliveries.py).
 
-Each length is checked against the limit of its kind as soon as five bytes are there, so nobody makes us take more
-memory than one frame of that kind may have. A frame that comes in many pieces is put together once, when it is whole.
+Each length is checked against the limit of its kind as soon as five bytes are there, so a peer cannot make us take more
+memory than one frame of that kind may have. A frame that comes in many pieces is joined once, when it is whole.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _CONTROL = HEAD_BYTES + CONTROL_BYTES_MAX
 FROM_BROKER: Mapping[int, int] = {
     Kind.DELIVERY: DELIVERY_BYTES_MAX,
     Kind.SERVICE: FRAME_BYTES_MAX,
+    Kind.STORED: FRAME_BYTES_MAX,
     Kind.WELCOME: _CONTROL,
     Kind.GOODBYE: _CONTROL,
     Kind.PING: HEAD_BYTES,

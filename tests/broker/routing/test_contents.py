@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.broker.routing.interests import Interests, Voice, snapshot_of, widen
+from heliograph.broker.routing.interests import AdvertisedInterests, Interests, snapshot_of, widen
 from heliograph.errors import ProtocolError
 from heliograph.machine import Peer
 from heliograph.model.subscription import Conditional
@@ -149,17 +149,17 @@ def test_of_a_condition_that_a_broker_cannot_read_the_filter_stands() -> None:
 
 
 def test_too_many_conditions_are_told_as_their_filters_and_told_again_when_there_are_few() -> None:
-    voice = Voice(7, False, 1, filters_max=16)
+    advertised = AdvertisedInterests(7, False, 1, filters_max=16)
     wanted = [Conditional(b"hosts/h%d" % n, "predicates", f"disk = {n}") for n in range(16)]
-    voice.change(wanted)
-    assert list(voice.filters) == wanted
+    advertised.change(wanted)
+    assert list(advertised.filters) == wanted
     more = Conditional(b"rooms", "predicates", "t > 1")
-    voice.change([more])
-    assert voice.widened
-    assert len(voice.filters) <= 16
-    assert all(isinstance(told, bytes) for told in voice.filters)
-    voice.change([], [more, *wanted[8:]])
-    assert list(voice.filters) == wanted[:8]
+    advertised.change([more])
+    assert advertised.widened
+    assert len(advertised.filters) <= 16
+    assert all(isinstance(told, bytes) for told in advertised.filters)
+    advertised.change([], [more, *wanted[8:]])
+    assert list(advertised.filters) == wanted[:8]
 
 
 def test_a_long_condition_is_told_as_its_filter() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from heliograph.broker.routing.leadership import coarse
 from heliograph.broker.routing.ports import Neighbour
-from heliograph.broker.routing.speaker import coarse
 from tests.broker.routing.mesh import Mesh
 
 pytestmark = pytest.mark.req("N4")

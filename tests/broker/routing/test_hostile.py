@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heliograph.broker.config import BrokerConfig, LimitsConfig, LinkConfig, ListenerConfig, NetworkConfig
-from heliograph.broker.routing import exchange, interests, life, waves
+from heliograph.broker.routing import barriers, exchange, incarnation, interests
 from heliograph.broker.routing import map as network_map
 from heliograph.errors import Reason
 from heliograph.machine import Peer
@@ -201,8 +201,8 @@ def test_two_brokers_of_one_name_do_not_outbid_each_other_without_end() -> None:
     twin = mesh.nodes["twin"] = Node(mesh, "twin", BrokerConfig(name="a", network=network), 5)
     twin.take()
     mesh.pass_time(5_000)
-    lives = [node.broker._routing.view.map.me.incarnation for node in (mesh["a"], twin)]
-    assert max(lives) < 5 + 2 * 5_000 * 1_000_000 // life.RENEW_NS + 5
+    incarnations = [node.broker._routing.view.map.me.incarnation for node in (mesh["a"], twin)]
+    assert max(incarnations) < 5 + 2 * 5_000 * 1_000_000 // incarnation.RENEW_NS + 5
     assert any(isinstance(note, NameContested) for note in mesh["a"].notes)
 
 
@@ -230,7 +230,7 @@ def test_an_interest_that_no_broker_would_tell_ends_its_link(lie: dict[str, Any]
 
 
 def test_interests_beyond_the_room_for_all_are_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interests, "WISHES_BYTES_MAX", 100 * interests.WISH_BYTES)
+    monkeypatch.setattr(interests, "INTERESTS_BYTES_MAX", 100 * interests.INTEREST_BYTES)
     mesh, hostile, heard = beset()
     for owner in range(1, 20):
         hostile.interest(owner=owner, add=[f"{owner}/{number}" for number in range(50)])
@@ -302,7 +302,7 @@ def test_a_neighbour_that_never_reads_loses_its_link_and_holds_nobody() -> None:
 
 @pytest.mark.req("N5")
 def test_waves_without_end_by_way_of_one_neighbour_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waves, "WAVES_PER_NEIGHBOUR_MAX", 10)
+    monkeypatch.setattr(barriers, "BARRIERS_PER_NEIGHBOUR_MAX", 10)
     mesh, hostile, heard = beset()
     for broker in range(1, 50):
         hostile.say(Kind.WAVE, {"broker": broker, "number": 1, "wide": True, "told": [5, 1, 1]})

@@ -8,8 +8,8 @@ from heliograph.broker.routing.interests import (
     OWNER_FILTERS_MAX,
     OWNERS_MAX,
     SETTLED_AT_ONCE,
+    AdvertisedInterests,
     Interests,
-    Voice,
     snapshot_of,
     widen,
 )
@@ -33,52 +33,52 @@ def learned(known: Interests, interest: Interest) -> list[bytes]:
 def test_who_hears_every_change_knows_at_least_what_is_wanted(
     patterns: list[bytes], limit: int, data: st.DataObject
 ) -> None:
-    voice = Voice(7, wide=False, incarnation=1, filters_max=limit)
+    advertised = AdvertisedInterests(7, wide=False, incarnation=1, filters_max=limit)
     known = Interests()
-    for body in voice.snapshot():
+    for body in advertised.snapshot():
         known.learn(body)
     kept: list[bytes] = []
     for pattern in patterns:
         if kept and data.draw(st.integers(0, 2)) == 0:
-            change = voice.change(remove=[kept.pop(data.draw(st.integers(0, len(kept) - 1)))])
+            change = advertised.change(remove=[kept.pop(data.draw(st.integers(0, len(kept) - 1)))])
         else:
             kept.append(pattern)
-            change = voice.change(add=[pattern])
+            change = advertised.change(add=[pattern])
         if change is not None:
-            for body in voice.bodies(change):
+            for body in advertised.bodies(change):
                 assert known.learn(body) is not None
         told = [wish.owner.broker for wish in known.match(b"a/b")]
         assert bool(told) >= any(matches(pattern, b"a/b") for pattern in kept)
     for topic in every_topic:
         wanted = any(matches(pattern, topic) for pattern in kept)
         heard = bool(known.match(topic))
-        assert heard == wanted or (heard and voice.widened)
+        assert heard == wanted or (heard and advertised.widened)
     fresh = Interests()
-    for body in voice.snapshot():
+    for body in advertised.snapshot():
         fresh.learn(body)
     for topic in every_topic:
         assert bool(fresh.match(topic)) == bool(known.match(topic))
 
 
 def test_a_covered_filter_is_not_told_and_comes_back_when_the_covering_one_goes() -> None:
-    voice = Voice(7, wide=False, incarnation=1, filters_max=10)
-    assert voice.change(add=[b"a/#"]) is not None
-    assert voice.change(add=[b"a/b"]) is None
-    change = voice.change(remove=[b"a/#"])
+    advertised = AdvertisedInterests(7, wide=False, incarnation=1, filters_max=10)
+    assert advertised.change(add=[b"a/#"]) is not None
+    assert advertised.change(add=[b"a/b"]) is None
+    change = advertised.change(remove=[b"a/#"])
     assert change is not None
     assert (change.came, change.went) == ([b"a/b"], [b"a/#"])
 
 
-def test_a_voice_over_its_limit_stays_cheap_and_becomes_exact_again() -> None:
-    voice = Voice(7, wide=False, incarnation=1, filters_max=100)
+def test_advertised_interests_over_their_limit_stay_cheap_and_become_exact_again() -> None:
+    advertised = AdvertisedInterests(7, wide=False, incarnation=1, filters_max=100)
     patterns = [b"s/%d/%d" % (number % 50, number) for number in range(5_000)]
-    told = [voice.change(add=[pattern]) for pattern in patterns]
-    assert len(voice.filters) == 50
+    told = [advertised.change(add=[pattern]) for pattern in patterns]
+    assert len(advertised.filters) == 50
     assert sum(change is not None for change in told) < 200, "a filter that a wide one stands for is not told"
     for pattern in patterns[50:]:
-        voice.change(remove=[pattern])
-    assert sorted(voice.filters) == sorted(patterns[:50])
-    assert not voice.widened
+        advertised.change(remove=[pattern])
+    assert sorted(advertised.filters) == sorted(patterns[:50])
+    assert not advertised.widened
 
 
 def test_a_change_that_does_not_follow_is_not_believed() -> None:
@@ -117,13 +117,13 @@ def test_a_forgotten_owner_wants_nothing() -> None:
 
 
 def test_groups_are_told_once_however_many_members_they_have() -> None:
-    voice = Voice(7, wide=False, incarnation=1, filters_max=10)
-    first = voice.change(add_groups=[(b"a", "g")])
+    advertised = AdvertisedInterests(7, wide=False, incarnation=1, filters_max=10)
+    first = advertised.change(add_groups=[(b"a", "g")])
     assert first is not None
     assert first.groups_came == [(b"a", "g")]
-    assert voice.change(add_groups=[(b"a", "g")]) is None
-    assert voice.change(remove_groups=[(b"a", "g")]) is None
-    last = voice.change(remove_groups=[(b"a", "g")])
+    assert advertised.change(add_groups=[(b"a", "g")]) is None
+    assert advertised.change(remove_groups=[(b"a", "g")]) is None
+    last = advertised.change(remove_groups=[(b"a", "g")])
     assert last is not None
     assert last.groups_went == [(b"a", "g")]
 
@@ -165,12 +165,12 @@ def test_there_is_room_for_so_many_owners_and_no_more() -> None:
 
 
 def test_what_a_departed_filter_covered_is_told_in_slices_and_before_it_goes() -> None:
-    voice = Voice(7, wide=False, incarnation=1, filters_max=10_000)
-    voice.change(add=[b"#"])
+    advertised = AdvertisedInterests(7, wide=False, incarnation=1, filters_max=10_000)
+    advertised.change(add=[b"#"])
     for number in range(5 * SETTLED_AT_ONCE):
-        assert voice.change(add=[b"a/%d" % number]) is None
-    slices = [voice.change(remove=[b"#"])]
-    while not voice.is_settled:
-        slices.append(voice.change())
+        assert advertised.change(add=[b"a/%d" % number]) is None
+    slices = [advertised.change(remove=[b"#"])]
+    while not advertised.is_settled:
+        slices.append(advertised.change())
     told = [(len(one.came), one.went) for one in slices if one is not None]
     assert told == [(SETTLED_AT_ONCE, [])] * 4 + [(SETTLED_AT_ONCE, [b"#"])]

@@ -73,11 +73,11 @@ def test_only_newer_records_are_believed() -> None:
     assert known.paths.costs[2] == 10, "our own direction has our own cost"
 
 
-def test_the_speaker_is_the_lowest_slot_that_can_be_reached_inside() -> None:
+def test_the_leader_is_the_lowest_slot_that_can_be_reached_inside() -> None:
     known = a_map((5, 6, 1), (6, 7, 1), (2, 5, 1), me=6)
-    assert known.paths.speaker == 2
+    assert known.paths.leader == 2
     known.learn(a_member(2, {}, number=2))
-    assert known.paths.speaker == 5
+    assert known.paths.leader == 5
 
 
 def a_network() -> NetworkMap:

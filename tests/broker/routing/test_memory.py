@@ -92,10 +92,10 @@ def test_who_has_forgotten_what_a_neighbour_still_remembers_is_told_when_it_come
     assert heard.payloads == [b"one"]
 
 
-def test_a_gateway_that_is_none_any_more_and_a_speaker_that_is_silent_are_forgotten_elsewhere() -> None:
+def test_a_gateway_that_is_none_any_more_and_a_leader_that_is_silent_are_forgotten_elsewhere() -> None:
     clusters = {"a": "x", "b": "x", "f": "x", "c": "y"}
     mesh = Mesh({"b": ["a", "c"], "a": ["c", "f"]}, clusters, **TIMES)
-    assert mesh.report("c", "map")["clusters"][0]["speaker"] == "a"
+    assert mesh.report("c", "map")["clusters"][0]["leader"] == "a"
     mesh["a"].broker._peering.drop(LinkConfig(host="c"))
     mesh["a"].take()
     mesh.pass_time(2_000)

@@ -143,7 +143,7 @@ def test_what_a_broker_wants_is_known_along_a_line_and_leads_to_its_next_hop() -
     assert b"x/#" in net["a"].forgotten
 
 
-def test_another_cluster_hears_of_it_from_the_speaker() -> None:
+def test_another_cluster_hears_of_it_from_the_leader() -> None:
     net = Net("ab bc cd", a="left", b="left", c="right", d="right")
     net["d"].want(b"x")
     net.pass_time()

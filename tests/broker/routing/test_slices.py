@@ -8,7 +8,7 @@ import pytest
 
 from heliograph.broker.broker import Broker
 from heliograph.broker.routing.interests import SETTLED_AT_ONCE
-from heliograph.matching.interests import Interest, InterestSet
+from heliograph.matching.covering import ConditionedFilter, InterestSet
 from tests.broker.routing.mesh import Mesh
 
 pytestmark = pytest.mark.req("N5", "N9")
@@ -42,7 +42,7 @@ class Steps:
 
 
 def a_mesh() -> Mesh:
-    """A client at a wants many things; a publisher is in another cluster, which hears of them from a speaker."""
+    """A client at a wants many things; a publisher is in another cluster, which hears of them from a leader."""
     mesh = Mesh({"a": ["b"], "b": ["c"]}, {"a": "near", "b": "near", "c": "far"})
     mesh.client("a", 1)
     mesh.client("c", 2)
@@ -86,7 +86,7 @@ def test_a_filter_that_comes_back_before_it_is_gone_covers_what_it_covered() -> 
     before = interests_of_the_cluster(mesh)
     mesh["a"].unsubscribe(1, MANY)
     mesh.run()
-    assert Interest(b"a/#") in mesh["a"].broker._routing.advertising.voice._covers.roots
+    assert ConditionedFilter(b"a/#") in mesh["a"].broker._routing.advertising.own._covers.roots
     mesh.subscribe("a", 1, "a/#", MANY)
     mesh.pass_time(1_000)
     assert interests_of_the_cluster(mesh) == before

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from heliograph.broker.routing.leadership import coarse
 from heliograph.broker.routing.map import Edges, NetworkMap, shortest
-from heliograph.broker.routing.speaker import coarse
 from heliograph.wire.network import Gateway, Member
 
 pytestmark = pytest.mark.req("N4", "N5")
@@ -67,7 +67,7 @@ class Graph:
             maps[one] = NetworkMap(members[one])
             for other in self.groups[self.cluster[one]]:
                 maps[one].learn(members[other])
-        speakers = {one: maps[one].paths.speaker for one in self.brokers}
+        speakers = {one: maps[one].paths.leader for one in self.brokers}
         for one in sorted(self.gateways):
             others = [other for other in self.inner[one] if other in self.gateways and other != one]
             inside = {other: coarse(self.inner[one][other]) for other in others}
@@ -82,7 +82,7 @@ class Graph:
         links, here = [], start
         while here != target:
             paths = self.maps[here].paths
-            entry = target if target in paths.cluster else paths.parts[self.maps[target].paths.speaker]
+            entry = target if target in paths.cluster else paths.parts[self.maps[target].paths.leader]
             links.append((here, paths.steps[entry]))
             here = paths.steps[entry]
         return links

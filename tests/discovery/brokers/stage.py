@@ -23,7 +23,7 @@ from heliograph.discovery.brokers.config import (
     MulticastConfig,
     ResponderConfig,
 )
-from heliograph.discovery.brokers.messages import DiscoveryRequest, Kind, Message
+from heliograph.discovery.brokers.messages import DiscoveryRequest, Message, MessageKind
 from heliograph.discovery.brokers.remembered import Remembered
 from heliograph.discovery.brokers.result import SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
@@ -212,7 +212,7 @@ class Stranger:
     def cookie(self, to: tuple[str, int], request: DiscoveryRequest) -> bytes:
         """The cookie that a party wants to see with this request."""
         (challenge,) = self.send(to, messages.write(request))
-        assert challenge.kind is Kind.CHALLENGE
+        assert challenge.kind is MessageKind.CHALLENGE
         return challenge.cookie
 
 

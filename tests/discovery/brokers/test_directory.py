@@ -25,8 +25,8 @@ from heliograph.discovery.brokers.messages import (
     Acknowledgement,
     BrokerAdvertisement,
     DiscoveryRequest,
-    Kind,
     Message,
+    MessageKind,
     Ping,
     Pong,
     Relay,
@@ -81,7 +81,7 @@ class Talk:
         address = (f"host-of-{name}", DEFAULT_PORT)
         body = advertisement(name, island=island, **more)
         ((to, ping),) = self.hear(address, messages.write(body, name.encode().ljust(16, b"!")))
-        assert (to, ping.kind) == (address, Kind.PING)
+        assert (to, ping.kind) == (address, MessageKind.PING)
         before, self.now = self.now, self.now + round_trip_ms * 1_000_000
         self.hear(address, messages.write(Pong(messages.decode(Ping, ping.body).sent_ns, name), ping.cookie))
         self.now = before
@@ -105,7 +105,7 @@ def advertisement(name: str, **more: Any) -> BrokerAdvertisement:
 
 
 def injected(said: list[tuple[tuple[str, int], Message]]) -> list[str]:
-    return sorted(to[0].removeprefix("host-of-") for to, message in said if message.kind is Kind.SPREAD)
+    return sorted(to[0].removeprefix("host-of-") for to, message in said if message.kind is MessageKind.SPREAD)
 
 
 @pytest.mark.req("B5")
@@ -114,8 +114,8 @@ def test_a_request_is_acknowledged_at_once_and_a_repeat_of_it_changes_nothing() 
     talk.register("b0")
     first, again = talk.ask(), talk.ask()
 
-    assert [message.kind for _, message in first] == [Kind.ACKNOWLEDGEMENT, Kind.SPREAD]
-    assert [message.kind for _, message in again] == [Kind.ACKNOWLEDGEMENT]
+    assert [message.kind for _, message in first] == [MessageKind.ACKNOWLEDGEMENT, MessageKind.SPREAD]
+    assert [message.kind for _, message in again] == [MessageKind.ACKNOWLEDGEMENT]
     assert first[0] == again[0]
     said = messages.decode(Acknowledgement, first[0][1].body)
     assert (said.id, said.directory, said.brokers, said.asked, said.reason) == (ID, "bdn", 1, 1, 0)
@@ -127,10 +127,10 @@ def test_an_address_that_did_not_show_its_cookie_gets_only_that() -> None:
     talk = Talk()
     talk.register("b0")
     said = talk.hear(("192.0.2.7", 5), messages.write(REQUEST))
-    assert [message.kind for _, message in said] == [Kind.CHALLENGE]
+    assert [message.kind for _, message in said] == [MessageKind.CHALLENGE]
     stolen = said[0][1].cookie
     said = talk.hear(("192.0.2.8", 5), messages.write(REQUEST, stolen))
-    assert [message.kind for _, message in said] == [Kind.CHALLENGE]
+    assert [message.kind for _, message in said] == [MessageKind.CHALLENGE]
 
 
 @pytest.mark.req("B6")
@@ -320,7 +320,7 @@ def test_a_pong_that_nobody_asked_for_measures_nothing() -> None:
 def test_a_broker_that_stops_answering_pings_gets_no_more_requests_until_it_answers() -> None:
     talk = Talk(DirectoryConfig(ping_ms=1_000))
     talk.register("b0", lifetime_s=600)
-    pings = [message for _, message in talk.wait(6) if message.kind is Kind.PING]
+    pings = [message for _, message in talk.wait(6) if message.kind is MessageKind.PING]
     assert len(pings) >= 4
     assert injected(talk.ask()) == []
     sent_ns = messages.decode(Ping, pings[-1].body).sent_ns
@@ -415,7 +415,7 @@ def test_a_request_over_a_link_needs_no_cookie_and_gets_its_answers_there() -> N
     talk.directory.receive(9, service(b"bdn", messages.write(request, pad=False), 0), talk.now)
     effects = talk.directory.take()
     ((_, chunks),) = effects.writes
-    assert messages.unpack(Frame(chunks[0]).payload, padded=False).kind is Kind.ACKNOWLEDGEMENT
+    assert messages.unpack(Frame(chunks[0]).payload, padded=False).kind is MessageKind.ACKNOWLEDGEMENT
     spread = messages.decode(Spread, messages.unpack(effects.datagrams[0][2]).body)
     assert (spread.host, spread.port, spread.relay) == ("192.0.2.7", 40_000, "topic")
 
@@ -436,7 +436,7 @@ def test_a_broker_can_register_over_a_link() -> None:
     (broker,) = talk.directory.report("brokers")
     assert (broker["broker"], broker["datagrams"]) == ("b0", f"192.0.2.7:{DEFAULT_PORT}")
     (ping,) = frames(talk, 9)
-    assert ping.kind is Kind.PING
+    assert ping.kind is MessageKind.PING
     pong = messages.write(Pong(messages.decode(Ping, ping.body).sent_ns, "b0"), pad=False)
     talk.directory.receive(9, service(b"bdn", pong, 0), talk.now)
     assert talk.directory.report("overview")["measured"] == 1
@@ -514,7 +514,7 @@ def test_noise_gets_no_answer(noise: list[bytes], by_link: bool) -> None:
 
 @given(st.sampled_from(EXAMPLES), st.integers(0, 3), st.binary(max_size=200))
 def test_no_message_with_any_flags_makes_it_say_more_than_it_heard(
-    body: messages.Body, flags: int, chain: bytes
+    body: messages.MessageBody, flags: int, chain: bytes
 ) -> None:
     talk = Talk()
     data = messages.pack(Message(messages.KINDS[type(body)], flags, bytes(16), messages.encode(body), chain))

@@ -14,7 +14,7 @@ from heliograph.discovery.brokers.messages import (
     Challenge,
     DiscoveryRequest,
     DiscoveryResponse,
-    Kind,
+    MessageKind,
     mark_of,
 )
 from heliograph.discovery.brokers.search import BrokerSearch
@@ -65,7 +65,9 @@ class Talk:
 
     def pinged(self) -> list[str]:
         sent = self.search.take().datagrams
-        return [to[0].removeprefix("host-of-") for _, to, data in sent if messages.unpack(data).kind is Kind.PING]
+        return [
+            to[0].removeprefix("host-of-") for _, to, data in sent if messages.unpack(data).kind is MessageKind.PING
+        ]
 
 
 @pytest.mark.req("B1")

@@ -20,8 +20,8 @@ from heliograph.discovery.brokers.messages import (
     Acknowledgement,
     Challenge,
     DiscoveryRequest,
-    Kind,
     Landmarks,
+    MessageKind,
     Ping,
     Pong,
     Spread,
@@ -128,9 +128,9 @@ def test_a_directory_of_many_brokers_names_landmarks_and_hands_the_request_to_ne
     for _ in range(1_000):  # brokers answer pings, and measure their distances when they are told of landmarks
         for to, message in talk.wait(0.05):
             name = to[0].removeprefix("host-of-")
-            if message.kind is Kind.PING:
+            if message.kind is MessageKind.PING:
                 talk.hear(to, messages.write(Pong(messages.decode(Ping, message.body).sent_ns, name), message.cookie))
-            elif message.kind is Kind.LANDMARKS:
+            elif message.kind is MessageKind.LANDMARKS:
                 cookie = name.encode().ljust(16, b"!")
                 assert message.cookie == cookie  # it is their directory
                 numbers[name] += 1
@@ -141,20 +141,22 @@ def test_a_directory_of_many_brokers_names_landmarks_and_hands_the_request_to_ne
     marks = talk.directory.report("overview")["landmarks"]
     assert len(marks) == LANDMARKS_MAX
     first = talk.ask(DiscoveryRequest(b"1" * 16, 1, measures=True, budget=20))
-    ack = next(messages.decode(Acknowledgement, one.body) for _, one in first if one.kind is Kind.ACKNOWLEDGEMENT)
+    ack = next(
+        messages.decode(Acknowledgement, one.body) for _, one in first if one.kind is MessageKind.ACKNOWLEDGEMENT
+    )
     assert ack.landmarks == marks
     assert {f"host-of-{name}:4717" for name in injected(first)} == set(marks)
 
     place = (30.0, 30.0)
     second = talk.ask(DiscoveryRequest(b"1" * 16, 2, budget=5, distances=distances(place, marks)))
-    spreads = [messages.decode(Spread, one.body) for _, one in second if one.kind is Kind.SPREAD]
+    spreads = [messages.decode(Spread, one.body) for _, one in second if one.kind is MessageKind.SPREAD]
     assert len(spreads) == 5
     assert all(spread.last for spread in spreads)
     assert min(places, key=lambda name: dist(places[name], place)) in injected(second)
     assert not any(
         messages.decode(Spread, one.body).last
         for _, one in talk.ask(DiscoveryRequest(b"2" * 16, 1, budget=20))
-        if one.kind is Kind.SPREAD
+        if one.kind is MessageKind.SPREAD
     )  # whoever does not measure is served as ever
 
 
@@ -251,9 +253,9 @@ def test_landmarks_that_a_directory_invents_cost_a_search_little() -> None:
     for _ in range(600):
         talk.wait(1)
         said = talk.said()
-        pings += sum(message.kind is Kind.PING and to[0] == "203.0.113.1" for to, message in said)
+        pings += sum(message.kind is MessageKind.PING and to[0] == "203.0.113.1" for to, message in said)
         for to, message in said:
-            if message.kind is Kind.PING and to[0] != "203.0.113.1":
+            if message.kind is MessageKind.PING and to[0] != "203.0.113.1":
                 talk.hear(to, messages.write(Pong(messages.decode(Ping, message.body).sent_ns), message.cookie))
     assert pings == 8 * PINGS
     assert talk.search.result is not None
@@ -266,4 +268,4 @@ def test_a_stranger_in_the_group_cannot_make_a_search_ping_others() -> None:
     talk.hear(stranger, messages.write(Challenge(talk.id), b"c" * 16))
     talk.hear(stranger, messages.write(Acknowledgement(talk.id, 1, landmarks=["203.0.113.1:53"])))
     talk.wait(10)
-    assert [to for to, message in talk.said() if message.kind is Kind.PING] == []
+    assert [to for to, message in talk.said() if message.kind is MessageKind.PING] == []

@@ -22,16 +22,16 @@ from heliograph.discovery.brokers.messages import (
     SHORTEST,
     Acknowledgement,
     Announcement,
-    Body,
     BrokerAdvertisement,
     Certificate,
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
     DiscoveryResponse,
-    Kind,
     Landmarks,
     Message,
+    MessageBody,
+    MessageKind,
     Ping,
     Pong,
     Relay,
@@ -44,7 +44,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "discovery.md"
 ID = bytes(range(16))
 COOKIE = bytes(range(16, 32))
 LONG, WORD = "n" * 128, "w" * 64
-EXAMPLES: list[Body] = [
+EXAMPLES: list[MessageBody] = [
     BrokerAdvertisement(
         *("b1", 7, 3, 30, "b1.example", {"tcp": 4717, "udp": 4717}, "main/1", "00f1", 5, "EU", "ACME"), network="plant"
     ),
@@ -73,19 +73,19 @@ EXAMPLES: list[Body] = [
 
 
 def test_there_is_an_example_of_every_kind() -> None:
-    assert [KINDS[type(body)] for body in EXAMPLES] == list(Kind)
-    assert set(BODIES) == set(Kind)
+    assert [KINDS[type(body)] for body in EXAMPLES] == list(MessageKind)
+    assert set(BODIES) == set(MessageKind)
 
 
 @pytest.mark.parametrize("body", EXAMPLES, ids=lambda body: type(body).__name__)
-def test_a_message_comes_back_as_it_was(body: Body) -> None:
+def test_a_message_comes_back_as_it_was(body: MessageBody) -> None:
     message = messages.unpack(messages.write(body, COOKIE))
     assert message.cookie == COOKIE
     assert messages.decode(type(body), message.body) == body
 
 
 @pytest.mark.parametrize("body", EXAMPLES, ids=lambda body: type(body).__name__)
-def test_the_page_shows_the_bytes_of_every_kind(body: Body) -> None:
+def test_the_page_shows_the_bytes_of_every_kind(body: MessageBody) -> None:
     listed = dict(re.findall(r"^\| \d+ \| ([A-Z_]+) \|.*\| `([0-9a-f]+)` \|$", PAGE.read_text("utf-8"), re.MULTILINE))
     assert listed[KINDS[type(body)].name] == messages.write(body, COOKIE, pad=False).hex()
 
@@ -114,7 +114,7 @@ def test_whatever_asks_for_an_answer_is_at_least_as_long_as_the_longest_answer()
     envelope_and_seal = 97 + 82
     assert len(messages.write(response)) + envelope_and_seal <= DATAGRAM_BYTES_MAX
     assert len(messages.write(Acknowledgement(ID, 64, LONG, 1 << 62, 1 << 62, 1 << 62, "t" * 200))) <= 1_232
-    assert SHORTEST[Kind.CERTIFICATE_REQUEST] == GROUP_BYTES == DATAGRAM_BYTES_MAX
+    assert SHORTEST[MessageKind.CERTIFICATE_REQUEST] == GROUP_BYTES == DATAGRAM_BYTES_MAX
     assert len(messages.write(Challenge(ID, COOKIE))) <= len(messages.write(DiscoveryRequest(ID, 1)))
     assert len(messages.write(Pong(1 << 62, LONG))) <= len(messages.write(Ping(1 << 62)))
     advertisement = messages.write(BrokerAdvertisement("b", 1, 1, 30))
@@ -126,21 +126,21 @@ def test_a_request_without_padding_is_refused_as_a_datagram_and_taken_from_a_lin
     with pytest.raises(ProtocolError) as caught:
         messages.unpack(bare)
     assert caught.value.reason is Reason.FRAME_TOO_SHORT
-    assert messages.unpack(bare, padded=False).kind is Kind.REQUEST
+    assert messages.unpack(bare, padded=False).kind is MessageKind.REQUEST
 
 
 def test_what_travels_on_has_neither_cookie_nor_padding() -> None:
     message = messages.unpack(messages.write(DiscoveryRequest(ID, 1), COOKIE))
     onward = messages.bare(message)
-    assert len(onward) < SHORTEST[Kind.REQUEST]
+    assert len(onward) < SHORTEST[MessageKind.REQUEST]
     assert messages.unpack(onward, padded=False) == Message(message.kind, 0, NO_COOKIE, message.body)
 
 
 def test_a_chain_travels_in_the_room_that_padding_leaves_and_is_left_out_where_there_is_none() -> None:
     body = messages.encode(DiscoveryRequest(ID, 1))
-    fits = messages.pack(Message(Kind.REQUEST, 1, NO_COOKIE, body, bytes(900)))
+    fits = messages.pack(Message(MessageKind.REQUEST, 1, NO_COOKIE, body, bytes(900)))
     assert messages.unpack(fits).chain == bytes(900)
-    assert messages.unpack(messages.pack(Message(Kind.REQUEST, 1, NO_COOKIE, body, bytes(1_200)))).chain == b""
+    assert messages.unpack(messages.pack(Message(MessageKind.REQUEST, 1, NO_COOKIE, body, bytes(1_200)))).chain == b""
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_noise_is_refused_and_nothing_else_happens(data: bytes, padded: bool) ->
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-def test_a_message_with_any_bytes_changed_is_read_or_refused(body: Body, data: st.DataObject) -> None:
+def test_a_message_with_any_bytes_changed_is_read_or_refused(body: MessageBody, data: st.DataObject) -> None:
     whole = bytearray(messages.write(body, COOKIE, pad=False))
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -184,7 +184,7 @@ def test_a_message_with_any_bytes_changed_is_read_or_refused(body: Body, data: s
 
 
 @given(st.sampled_from(EXAMPLES), st.recursive(st.integers() | st.text() | st.binary(), st.lists, max_leaves=5))
-def test_a_body_with_a_wrong_field_is_refused(body: Body, wrong: object) -> None:
+def test_a_body_with_a_wrong_field_is_refused(body: MessageBody, wrong: object) -> None:
     fields = msgspec.to_builtins(body, builtin_types=(bytes,))
     for name in fields:
         try:
@@ -192,7 +192,7 @@ def test_a_body_with_a_wrong_field_is_refused(body: Body, wrong: object) -> None
         except OverflowError:
             continue
         with suppress(ProtocolError):
-            assert isinstance(messages.decode(type(body), data), Body)
+            assert isinstance(messages.decode(type(body), data), MessageBody)
 
 
 def test_a_head_has_26_bytes() -> None:

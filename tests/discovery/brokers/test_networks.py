@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.candidate import Candidate
 from heliograph.discovery.brokers.config import DirectoryConfig, DiscoveryConfig, MulticastConfig, ResponderConfig
-from heliograph.discovery.brokers.messages import Acknowledgement, DiscoveryRequest, DiscoveryResponse, Kind
+from heliograph.discovery.brokers.messages import Acknowledgement, DiscoveryRequest, DiscoveryResponse, MessageKind
 from heliograph.discovery.brokers.networks import by_network
 from heliograph.discovery.brokers.status import BEFORE_NS, LINKING_NS, NS_PER_S, BrokerStatus
 from heliograph.errors import Reason
@@ -181,7 +181,9 @@ def test_a_directory_lists_to_a_requester_the_brokers_of_its_network_only() -> N
     talk.register("c1", "bb", network="office")
     request = DiscoveryRequest(bytes(range(16)), 1, network="office")
     said = [
-        messages.decode(Acknowledgement, one.body) for _, one in talk.ask(request) if one.kind is Kind.ACKNOWLEDGEMENT
+        messages.decode(Acknowledgement, one.body)
+        for _, one in talk.ask(request)
+        if one.kind is MessageKind.ACKNOWLEDGEMENT
     ]
     assert [(one.brokers, one.listed) for one in said] == [(1, messages.mark_of("c1"))]
 

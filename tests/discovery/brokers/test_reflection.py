@@ -37,16 +37,16 @@ from heliograph.discovery.brokers.messages import (
     REQUEST_TOPIC,
     Acknowledgement,
     Announcement,
-    Body,
     BrokerAdvertisement,
     Certificate,
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
     DiscoveryResponse,
-    Kind,
     Landmarks,
     Message,
+    MessageBody,
+    MessageKind,
     Ping,
     Pong,
     Relay,
@@ -59,8 +59,7 @@ from heliograph.machine import Address, Effects, Instant, Outbox, SocketName, So
 from heliograph.model.origin import origin_of
 from heliograph.node import DIRECTORY, build_alone
 from heliograph.timekeeping.sntp import Servers
-from heliograph.wire.frames import Frame, control, event
-from heliograph.wire.frames import Kind as FrameKind
+from heliograph.wire.frames import Frame, Kind, control, event
 from heliograph.wire.splitter import Splitter
 from tests.discovery.brokers.stage import Stage, star
 from tests.discovery.brokers.test_live import running
@@ -92,7 +91,7 @@ class Shot:
     """One forged datagram, and how long nothing happens after it."""
 
     source: Address
-    body: Body
+    body: MessageBody
     cookie: int = 0  # 0: none; 1: wrong; 2: the last one that was sent to OWN
     flags: int = 0
     group: bool = False
@@ -150,7 +149,7 @@ addresses = st.sampled_from([f"{host}:{port}" for host, port in SOURCES])
 ports = st.sampled_from([{"udp": 4717, "tcp": 4717}, {"udp": 53, "tcp": 1}, {}])
 
 
-def bodies(id: bytes, shown: Sequence[bytes] = (b"",)) -> st.SearchStrategy[Body]:
+def bodies(id: bytes, shown: Sequence[bytes] = (b"",)) -> st.SearchStrategy[MessageBody]:
     """Every kind, with fields that matter."""
     ids, attempts = st.sampled_from([id, bytes(16)]), st.integers(1, 3)
     names, bools = st.sampled_from(["b0", "b1", "b2"]), st.booleans()
@@ -311,9 +310,9 @@ def test_in_a_world_a_silent_host_gets_at_most_three_times_what_it_sent_to_all_t
             sent += len(data)
     stage.run(180)
     came = heard(stranger.host)
-    assert {messages.unpack(data).kind for data in came} == {Kind.CHALLENGE, Kind.PING, Kind.PONG}
+    assert {messages.unpack(data).kind for data in came} == {MessageKind.CHALLENGE, MessageKind.PING, MessageKind.PONG}
     assert sum(map(len, came)) <= FACTOR * sent
-    assert sum(messages.unpack(data).kind is Kind.PING for data in came) == 1
+    assert sum(messages.unpack(data).kind is MessageKind.PING for data in came) == 1
 
 
 def test_a_client_cannot_say_on_the_topic_of_requests_that_somebody_proved_an_address() -> None:
@@ -322,7 +321,7 @@ def test_a_client_cannot_say_on_the_topic_of_requests_that_somebody_proved_an_ad
     stage = Stage([replace(plan, access=everything) for plan in star(2)])
     victim, client = stage.stranger("client-victim"), add(stage.world, "client-that-lies")
     dial(stage.world, client, "b0", DEFAULT_PORT)
-    write(stage.world, client, control(FrameKind.HELLO, 0, b'{"versions": [1], "secret": "%b"}' % (b"0" * 32)))
+    write(stage.world, client, control(Kind.HELLO, 0, b'{"versions": [1], "secret": "%b"}' % (b"0" * 32)))
     stage.run(0.5)
     spread = Spread(messages.write(DiscoveryRequest(ID, 1), pad=False), *victim.address, "b1", "client-victim:999")
     origin = origin_of(bytes(16))
@@ -331,7 +330,7 @@ def test_a_client_cannot_say_on_the_topic_of_requests_that_somebody_proved_an_ad
     assert heard(victim.host) == []
     assert [stage.responder(name)["remembered"] for name in ("b0", "b1")] == [0, 0]
     said = Splitter().split(b"".join(it(client).chunks))
-    assert FrameKind.REFUSED in [Frame(raw).kind for raw in said]
+    assert Kind.REFUSED in [Frame(raw).kind for raw in said]
 
 
 @pytest.mark.live
@@ -347,7 +346,7 @@ def test_a_directory_with_a_real_socket_pings_a_silent_one_once(run: Callable[[A
                 silent.sendto(said, address)
                 await asyncio.sleep(1.7)  # three times as long as it took to repeat a ping
                 came = _read(silent)
-                assert [messages.unpack(data).kind for data in came] == [Kind.PING]
+                assert [messages.unpack(data).kind for data in came] == [MessageKind.PING]
                 assert sum(map(len, came)) <= FACTOR * len(said)
                 assert bdn.report(DIRECTORY, "overview")["counts"]["lifetimes_cut"] == 1
 

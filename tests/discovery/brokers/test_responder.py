@@ -18,8 +18,8 @@ from heliograph.discovery.brokers.messages import (
     BrokerAdvertisement,
     DiscoveryRequest,
     DiscoveryResponse,
-    Kind,
     Message,
+    MessageKind,
     Ping,
     Pong,
     Spread,
@@ -29,8 +29,7 @@ from heliograph.discovery.brokers.status import BrokerStatus, UsageSample
 from heliograph.errors import UsageError
 from heliograph.machine import SocketOpened
 from heliograph.node import BROKER, DISCOVERY
-from heliograph.wire.frames import Kind as FrameKind
-from heliograph.wire.frames import control
+from heliograph.wire.frames import Kind, control
 from tests.discovery.brokers.stage import GIB, NO_MULTICAST, Plan, Stage, Stranger, star
 from tests.discovery.brokers.test_messages import EXAMPLES
 from tests.sim.machines import add, dial, write
@@ -45,7 +44,9 @@ def ask(stranger: Stranger, request: DiscoveryRequest, to: tuple[str, int] = B0)
     """Show the cookie, and hear who answers."""
     cookie = stranger.cookie(to, request)
     answers = stranger.send(to, messages.write(request, cookie))
-    return [messages.decode(DiscoveryResponse, answer.body) for answer in answers if answer.kind is Kind.RESPONSE]
+    return [
+        messages.decode(DiscoveryResponse, answer.body) for answer in answers if answer.kind is MessageKind.RESPONSE
+    ]
 
 
 @pytest.mark.req("B10")
@@ -54,7 +55,7 @@ def test_a_stranger_gets_a_cookie_and_nothing_spreads() -> None:
     stranger = stage.stranger()
     answers = stranger.send(B0, *[messages.write(REQUEST)] * 3)
 
-    assert [answer.kind for answer in answers] == [Kind.CHALLENGE] * 3
+    assert [answer.kind for answer in answers] == [MessageKind.CHALLENGE] * 3
     assert all(len(messages.pack(answer)) <= len(messages.write(REQUEST)) for answer in answers)
     assert stage.responder("b0")["counts"] == {"advertised": 2, "challenged": 3}
     assert stage.responder("b1")["remembered"] == 0
@@ -66,7 +67,7 @@ def test_the_cookie_of_one_address_is_worth_nothing_at_another() -> None:
     honest, thief = stage.stranger("client-a"), stage.stranger("client-b")
     stolen = honest.cookie(B0, REQUEST)
     answers = thief.send(B0, messages.write(REQUEST, stolen))
-    assert [answer.kind for answer in answers] == [Kind.CHALLENGE]
+    assert [answer.kind for answer in answers] == [MessageKind.CHALLENGE]
 
 
 @pytest.mark.req("B7")
@@ -124,7 +125,7 @@ def test_a_broker_whose_time_is_not_synchronised_says_so() -> None:
 def test_a_ping_comes_back_with_its_own_timestamp_and_cookie() -> None:
     stage = Stage(star(1))
     (pong,) = stage.stranger().send(B0, messages.write(Ping(12_345), bytes(range(16))))
-    assert pong.kind is Kind.PONG
+    assert pong.kind is MessageKind.PONG
     assert pong.cookie == bytes(range(16))
     assert messages.decode(Pong, pong.body) == Pong(12_345, "b0")
 
@@ -134,9 +135,9 @@ def test_a_multicast_is_challenged_by_all_and_spread_by_the_one_that_sees_its_co
     stage = Stage(star(3))
     stranger = stage.stranger()
     challenges = stranger.send((GROUP, GROUP_PORT), messages.write(REQUEST).ljust(GROUP_BYTES, b"\0"))
-    assert [challenge.kind for challenge in challenges] == [Kind.CHALLENGE] * 3
+    assert [challenge.kind for challenge in challenges] == [MessageKind.CHALLENGE] * 3
     answers = stranger.send(B0, messages.write(REQUEST, challenges[0].cookie))
-    assert [answer.kind for answer in answers] == [Kind.RESPONSE] * 3
+    assert [answer.kind for answer in answers] == [MessageKind.RESPONSE] * 3
 
 
 @pytest.mark.req("B14")
@@ -164,7 +165,7 @@ def test_a_broker_that_drains_sends_nobody_to_itself() -> None:
     stage = Stage(star(2))
     host, client = stage.world.hosts["b0"], add(stage.world, "client-that-stays")
     dial(stage.world, client, *B0)
-    write(stage.world, client, control(FrameKind.HELLO, 0, b'{"versions": [1], "secret": "%b"}' % (b"0" * 32)))
+    write(stage.world, client, control(Kind.HELLO, 0, b'{"versions": [1], "secret": "%b"}' % (b"0" * 32)))
     stage.run(1.5)
     assert [response.usage.connections for response in ask(stage.stranger("client-a"), REQUEST)] == [1, 0]
     host.tell(host.seat(BROKER), Drain(grace_ms=60_000))
@@ -246,7 +247,7 @@ def test_noise_gets_no_answer(noise: list[bytes]) -> None:
 
 @given(st.sampled_from(EXAMPLES), st.integers(0, 3), st.binary(max_size=200), st.booleans())
 def test_no_message_of_any_kind_with_any_flags_makes_it_raise_or_say_more_than_it_heard(
-    body: messages.Body, flags: int, chain: bytes, right: bool
+    body: messages.MessageBody, flags: int, chain: bytes, right: bool
 ) -> None:
     responder, source = a_responder(), ("192.0.2.1", 5)
     responder.receive_datagram(SOCKET, source, messages.write(REQUEST), 1)

@@ -18,8 +18,8 @@ from heliograph.discovery.brokers.messages import (
     Challenge,
     DiscoveryRequest,
     DiscoveryResponse,
-    Kind,
     Message,
+    MessageKind,
     Ping,
     Pong,
     Relay,
@@ -76,7 +76,7 @@ class Talk:
         self.hear(address, messages.write(DiscoveryResponse(self.id, **fields)))
 
     def pings(self) -> list[tuple[tuple[str, int], Message]]:
-        return [(to, message) for to, message in self.said() if message.kind is Kind.PING]
+        return [(to, message) for to, message in self.said() if message.kind is MessageKind.PING]
 
     def pong(self, source: tuple[str, int], ping: Message) -> None:
         self.hear(source, messages.write(Pong(messages.decode(Ping, ping.body).sent_ns), ping.cookie))
@@ -304,7 +304,7 @@ def test_a_challenge_is_answered_once_and_only_for_its_own_request() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(EXAMPLES), st.integers(0, 3), st.binary(max_size=60)), max_size=10))
 def test_no_messages_make_it_raise_or_send_more_than_it_would(
-    heard: list[tuple[messages.Body, int, bytes]],
+    heard: list[tuple[messages.MessageBody, int, bytes]],
 ) -> None:
     talk = Talk()
     for body, flags, chain in heard:

@@ -19,7 +19,7 @@ from heliograph.discovery.brokers.config import (
     MulticastConfig,
     ResponderConfig,
 )
-from heliograph.discovery.brokers.messages import GROUP_BYTES, BrokerAdvertisement, DiscoveryRequest, Kind
+from heliograph.discovery.brokers.messages import GROUP_BYTES, BrokerAdvertisement, DiscoveryRequest, MessageKind
 from heliograph.discovery.brokers.result import SearchResult
 from heliograph.machine import Address, Instant, Socket, SocketOpened
 from heliograph.node import Node
@@ -54,8 +54,8 @@ class Flooder(Recorder):
     def receive_datagram(self, socket: str, source: Address, data: bytes, now: Instant) -> None:
         self.heard_bytes += len(data)
         message = messages.unpack(data)
-        self.answers += message.kind is Kind.RESPONSE
-        if message.kind is Kind.CHALLENGE and self.hears and source not in self._shown:
+        self.answers += message.kind is MessageKind.RESPONSE
+        if message.kind is MessageKind.CHALLENGE and self.hears and source not in self._shown:
             self._shown.append(source)
             self._say(source, messages.write(self._request, message.cookie))
 

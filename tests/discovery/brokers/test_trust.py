@@ -21,8 +21,8 @@ from heliograph.discovery.brokers.config import (
 from heliograph.discovery.brokers.messages import (
     DiscoveryRequest,
     DiscoveryResponse,
-    Flag,
-    Kind,
+    MessageFlag,
+    MessageKind,
     Ping,
     Pong,
 )
@@ -142,7 +142,7 @@ def test_sealed_answers_are_for_the_requester_only() -> None:
     assert own is not None
     recipient = broker.learn(own.chain, WALL_NS)
     message = Signing(broker, required=True).message(DiscoveryResponse(ID, 1, "b0"), recipient=recipient)
-    assert message.flags == Flag.SIGNED | Flag.SEALED
+    assert message.flags == MessageFlag.SIGNED | MessageFlag.SEALED
     assert b"b0" not in message.body
     response, holder = Signing(client, required=True).read(message, DiscoveryResponse, WALL_NS, Role.BROKER)
     assert response.broker == "b0"
@@ -197,11 +197,11 @@ class Rogue(Recorder):
     def receive_datagram(self, socket: str, source: Address, data: bytes, now: Instant) -> None:
         super().receive_datagram(socket, source, data, now)
         message = messages.unpack(data)
-        if message.kind is Kind.REQUEST:
+        if message.kind is MessageKind.REQUEST:
             id = Signing(None, required=False).glance(message, DiscoveryRequest).id
             response = DiscoveryResponse(id, 1, "rogue", ports={"tcp": 4717, "udp": 4717})
             self.outbox.datagrams.append((SOCKET, source, messages.pack(self._signing.message(response))))
-        elif message.kind is Kind.PING:
+        elif message.kind is MessageKind.PING:
             pong = messages.write(Pong(messages.decode(Ping, message.body).sent_ns, "rogue"), message.cookie)
             self.outbox.datagrams.append((SOCKET, source, pong))
 
@@ -250,8 +250,8 @@ def test_a_rogue_learns_nothing_secret() -> None:
     told = {name: value for name, value in zip(body.__struct_fields__, _values(body), strict=True) if value}
     assert set(told) == {"id", "attempt", "role", "port", "transports", "budget", "issued_ms"}
     assert not [field.name for field in fields(DiscoveryConfig) if "token" in field.name or "password" in field.name]
-    for kind in Kind:
-        if kind is not Kind.REQUEST:
+    for kind in MessageKind:
+        if kind is not MessageKind.REQUEST:
             with pytest.raises(ProtocolError):
                 ring_that_knows(keyring).verify(domain_of(kind), request.body, WALL_NS)
 
@@ -263,7 +263,7 @@ def ring_that_knows(other: Keyring) -> Keyring:
     return keyring
 
 
-def _values(body: messages.Body) -> list[Any]:
+def _values(body: messages.MessageBody) -> list[Any]:
     return [getattr(body, name) for name in body.__struct_fields__]
 
 

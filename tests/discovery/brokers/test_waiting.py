@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.client.discover import Discover
 from heliograph.discovery.brokers.config import SOCKET, DiscoveryConfig
-from heliograph.discovery.brokers.messages import Kind, Usage
+from heliograph.discovery.brokers.messages import MessageKind, Usage
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.errors import Reason
 from heliograph.machine import Effects, Peer, SocketOpened
@@ -99,7 +99,7 @@ def test_if_all_are_busy_and_one_that_is_known_stays_silent_it_is_asked_for_once
         talk.wait(10)
         waited += 10
         said = [message.kind for _, message in talk.said()]
-        asked += said.count(Kind.REQUEST)
-        pinged = Kind.PING in said
+        asked += said.count(MessageKind.REQUEST)
+        pinged = MessageKind.PING in said
     assert asked == 1
     assert waited == 2 * talk.config.fallback_ms

@@ -8,10 +8,9 @@ from heliograph.broker.commands import Drain
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.advertisement import DirectoriesFound, Withdraw
 from heliograph.discovery.brokers.config import DirectoryConfig, DiscoveryConfig, ResponderConfig
-from heliograph.discovery.brokers.messages import DiscoveryRequest, Kind
+from heliograph.discovery.brokers.messages import DiscoveryRequest, MessageKind
 from heliograph.node import BROKER, DISCOVERY
-from heliograph.wire.frames import Kind as FrameKind
-from heliograph.wire.frames import control
+from heliograph.wire.frames import Kind, control
 from tests.discovery.brokers.stage import NO_MULTICAST, Plan, Stage
 from tests.discovery.brokers.test_directory import ID, Talk, advertisement, injected
 from tests.discovery.brokers.test_responder import B0, ask
@@ -74,7 +73,7 @@ def test_a_drain_withdraws_at_once_without_waiting_for_the_next_sample() -> None
     stage = Stage([Plan("b0", 5, (), AT_BDN)], directories=[DirectoryConfig(host="bdn")])
     host, client = stage.world.hosts["b0"], add(stage.world, "client-that-stays")
     dial(stage.world, client, *B0)
-    write(stage.world, client, control(FrameKind.HELLO, 0, b'{"versions": [1], "secret": "%b"}' % (b"0" * 32)))
+    write(stage.world, client, control(Kind.HELLO, 0, b'{"versions": [1], "secret": "%b"}' % (b"0" * 32)))
     stage.run(1.5)
     host.tell(host.seat(BROKER), Drain(grace_ms=60_000))
     stage.run(0.1)
@@ -116,5 +115,5 @@ def test_a_broker_that_looks_for_whom_to_join_does_not_find_itself() -> None:
 def test_a_withdrawal_looks_like_an_advertisement_on_the_wire() -> None:
     body = advertisement("b0", withdrawn=True)
     message = messages.unpack(messages.write(body))
-    assert message.kind is Kind.ADVERTISEMENT
+    assert message.kind is MessageKind.ADVERTISEMENT
     assert messages.decode(messages.BrokerAdvertisement, message.body) == body

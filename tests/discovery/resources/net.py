@@ -56,7 +56,6 @@ class Node:
             self.timers,
             network_time=lambda now: now + SECOND * 1_000,
             send=self._send,
-            direct=lambda request, found: False,
             state=lambda state: None,
             told=lambda id, state: net.told(self, id, state),
             stirred=lambda id: net.stirred(self, id),

@@ -52,7 +52,7 @@ def test_malformed_headers_read_as_none(headers: bytes) -> None:
 def test_a_language_is_loaded_when_it_is_spoken() -> None:
     """RE2 and lxml cost tens of milliseconds to load, and ``heliograph --help`` needs neither."""
     program = (
-        "import sys, heliograph.matching.interests; from heliograph.matching.languages import compile; "
+        "import sys, heliograph.matching.covering; from heliograph.matching.languages import compile; "
         "compile('predicates', 'a > 1'); print([name for name in ('lxml', 're2') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

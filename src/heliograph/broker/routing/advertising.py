@@ -1,15 +1,15 @@
-"""Advertising: what this broker tells others that its clients want.
+"""Advertising: tells other brokers what this broker's clients want.
 
 In:    our clients' subscriptions as they come and go.
-Out:   Interest bodies to the neighbours of our cluster and, while this broker speaks for it, to the network.
-State: our own advertised interests; the speaker's are its own.
-Not here: what others want (interests.py), what is said for the cluster (speaker.py).
+Out:   Interest bodies to the neighbours in our cluster and, while this broker leads its part of it, to the network.
+State: our own advertised interests. Those of our part of the cluster are in leadership.py.
+Not here: what others want (interests.py), what is told for the cluster (leadership.py).
 """
 
 from __future__ import annotations
 
-from heliograph.broker.routing.interests import Difference, Voice
-from heliograph.broker.routing.speaker import Speaker, inbox_of
+from heliograph.broker.routing.interests import AdvertisedInterests, Difference
+from heliograph.broker.routing.leadership import Leadership, inbox_of
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
@@ -17,20 +17,20 @@ from heliograph.model.subscription import Subscription
 
 
 class Advertising:
-    """Tells what our clients want, and what our part of the cluster wants."""
+    """Advertises what our clients want, and what our part of the cluster wants."""
 
     def __init__(self, view: View, teller: Teller, interests_max: int, timers: Timers) -> None:
         self._view = view
         self._teller = teller
         self._timers = timers
         self.inbox = inbox_of(view.me)
-        self.voice = Voice(view.me, False, view.map.me.incarnation, interests_max)
-        self.voice.change([self.inbox + b"/#"])  # one interest for the inboxes of all our sessions
-        self.speaker = Speaker(view, teller, self.voice, interests_max, self._look_whether_settled)
+        self.own = AdvertisedInterests(view.me, False, view.map.me.incarnation, interests_max)
+        self.own.change([self.inbox + b"/#"])  # one interest for the inboxes of all our sessions
+        self.leadership = Leadership(view, teller, self.own, interests_max, self._look_whether_settled)
 
     def local_change(self, came: list[Subscription], went: list[Subscription]) -> None:
         """Our own clients' subscriptions changed."""
-        change = self.voice.change(
+        change = self.own.change(
             [one.wanted for one in came if not one.group],
             [one.wanted for one in went if not one.group],
             [(one.wanted, one.group) for one in came if one.group],
@@ -39,24 +39,24 @@ class Advertising:
         self._tell_change(change)
 
     def renew(self, incarnation: int) -> None:
-        """We have a newer incarnation: what was said under the old one is said again."""
-        self.voice.renew(incarnation)
-        self._teller.tell_interests(self.voice.snapshot())
-        self.speaker.outlive(incarnation)
+        """We have a newer incarnation: advertise everything again under it."""
+        self.own.renew(incarnation)
+        self._teller.tell_interests(self.own.snapshot())
+        self.leadership.outlive(incarnation)
 
     def _tell_change(self, change: Difference | None) -> None:
         if change is not None:
-            self._teller.tell_interests(self.voice.bodies(change))
-            self.speaker.hear(self._view.me, change)
+            self._teller.tell_interests(self.own.bodies(change))
+            self.leadership.hear(self._view.me, change)
         self._look_whether_settled()
 
     def _look_whether_settled(self) -> None:
-        """If what we want, or what our cluster wants, is not told to its end, the rest waits for the next wake."""
-        if not (self.voice.is_settled and self.speaker.is_settled):
+        """If our own interests or our part's are not told in full, tell the rest at the next wake."""
+        if not (self.own.is_settled and self.leadership.is_settled):
             self._timers.set("interests", 0, self._tell_more)
 
     def _tell_more(self, now: Instant) -> None:
-        if self.voice.is_settled:
-            self.speaker.tell_more()
+        if self.own.is_settled:
+            self.leadership.tell_more()
         else:
-            self._tell_change(self.voice.change())
+            self._tell_change(self.own.change())

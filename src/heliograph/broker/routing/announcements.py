@@ -3,7 +3,7 @@
 In:    changes of our links, slot or address.
 Out:   our Member record, told to the neighbours of our cluster.
 State: whether something is untold, and when it may be told.
-Not here: links to other clusters (speaker.py), interests (advertising.py).
+Not here: links to other clusters (leadership.py), interests (advertising.py).
 
 Bad news is told at once. Good news waits for more of its kind (pace.py) and is told when routing settles.
 """
@@ -28,7 +28,7 @@ class Announcements:
         self._is_untold = False  # our links are not as we told them
 
     def announce_soon(self) -> None:
-        """Our links are better than was told: that can wait for more of its kind."""
+        """Our links are better than we told. That can wait for more news."""
         self._is_untold = True
         self._view.map.touch()
 
@@ -40,19 +40,19 @@ class Announcements:
             self._view.look_again(self._pace.next_at)
 
     def announce(self, now: Instant, anew: bool = False) -> None:
-        """Tell what is new about ourselves; ``anew``: or what others have to hear once more."""
+        """Tell what is new about ourselves; with ``anew``, also what has not changed."""
         self._is_untold = False
         view = self._view
         me = view.map.me
         links = view.linked(inside=True)
-        record = replace(me, links=links, lives=view.lives(links))
+        record = replace(me, links=links, lives=view.incarnations_of(links))
         if record == me and not anew:
             view.map.touch()  # links to other clusters may have changed
             return
         record = replace(record, number=me.number + 1)
         self._pace.told(now)
         self._teller.tell_record(record, None)
-        view.map.learn(record)  # links to other clusters are told when routing settles, behind a new speaker's words
+        view.map.learn(record)  # links to other clusters are told when routing settles, after a new leader's interests
 
     def listen(self, address: str, now: Instant) -> None:
         """Clients can dial us there."""

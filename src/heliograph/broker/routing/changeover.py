@@ -1,22 +1,22 @@
-"""The changeover: how one way to a destination is left for another without anything being overtaken.
+"""The changeover: moves a destination from one path to another without reordering anything.
 
-In:    ``begin`` (the ways were worked out anew), ``release_all`` (a link is gone, here or elsewhere), ``arrive`` (a
-       MARK has reached us), ``receive`` (a MARKED); what ``Plans`` sends to the detour (holds.py).
+In:    ``begin`` (new paths were computed), ``release_all`` (a link is gone, here or elsewhere), ``arrive`` (a MARK has
+       reached us), ``receive`` (a MARKED); what ``Plans`` sends to the detour (holds.py).
 Out:   holds, while a destination has to wait; MARK and MARKED frames; what was held back, sent on.
 State: what is held back; the marks that members of our cluster must answer.
-Not here: which way is shortest (map.py), what goes where (plans.py), parcels (parcels.py).
+Not here: which path is shortest (map.py), what goes where (plans.py), parcels (parcels.py).
 Paper: [grid] §1.2; N11, publisher order.
 
 A destination is a member of our cluster, or another part of a cluster. When its next hop changes, a MARK goes down the
-old way, behind the last parcel, and what follows for this destination is held back. The destination answers with
-MARKED; a broker where a part is entered first passes a MARK on to those of its members that it sent something to. Then
-everything that went the old way has arrived, and what was held back follows by the new way. Brokers on the way do the
-same for themselves, and MARKs are held back like publications, so that changes at several places add up.
+old path, behind the last parcel, and everything that follows for this destination is held back. The destination answers
+with MARKED. A broker at which a part is entered first passes the MARK on to those of its members that it sent something
+to. The answer shows that everything on the old path has arrived, so what was held back follows on the new one. Brokers
+on the path do the same for themselves, and MARKs are held back like publications, so changes at several places add up.
 
-Where brokers have different views for a moment, they may wait for each other. Not held back is therefore what has been
-here before, which is older than what is held back, and what comes from the old next hop. What is left of such cycles,
-and MARKs that got lost, end by time. When a link is gone nobody waits: what was marked may never arrive, and what it
-costs in order is counted where it is delivered (``late``).
+While brokers have different views for a moment, they may wait for each other. So two things are never held back:
+parcels that have been here before, which are older than what is held back, and parcels from the old next hop. Cycles
+that remain, and MARKs that were lost, end by a time limit. When a link is gone nothing waits: the MARK may never
+arrive, and publications that are delivered out of order because of that are counted there (``late``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from heliograph.broker.routing.holds import Hold, Holds
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.plans import TTL, Plans
 from heliograph.broker.routing.ports import HopSink, LinkWriter, Port, Sink
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.errors import ProtocolError, Reason
@@ -38,11 +38,11 @@ from heliograph.wire.frames import Frame, Kind, control
 
 HOLD_NS = 5_000_000_000  # nothing is held back for longer. A busy computer answers after a second or two, and a shorter
 # time than that would let publications overtake; a MARK is lost only where an overloaded link drops what waits for it.
-GATHER_NS = 5_000_000  # after a first answer others are waited for, so that what is for many leaves in one parcel
+GATHER_NS = 5_000_000  # after a first answer, wait for others, so that a run for many destinations is one parcel
 HELD_BYTES_MAX = 8 << 20  # held back for all destinations, as much as for one slow link; then it is sent on …
 HELD_RUNS_MAX = 16_384  # … or at so many runs, which take a hundredth of a second or two to send
 GATHERS_MAX = 4_096  # MARKs that wait for our members: one of every broker of a large network …
-GATHERS_PER_NEIGHBOUR_MAX = 1_024  # … of which one neighbour cannot take all
+GATHERS_PER_NEIGHBOUR_MAX = 1_024  # … of which one neighbour may use so many
 
 
 class Gather:
@@ -52,7 +52,7 @@ class Gather:
 
     def __init__(self, mark: wire.Mark, number: int, way: list[int], source: Port, waiting: dict[int, None]) -> None:
         self.mark = mark
-        self.number = number  # of the asker
+        self.number = number  # as the asker counts
         self.way = way
         self.source = source
         self.waiting = waiting  # members
@@ -70,7 +70,7 @@ class Changeover:
         self._teller = teller
         self._links = links
         self._timers = timers
-        self._held: list[Run] = []
+        self._held: list[TargetedRun] = []
         self._held_bytes = 0
         self._marked: dict[int, int] = {}  # number of a MARK of ours -> destination
         self._gathers: dict[int, Gather] = {}  # number of the MARK to our members -> what it is for
@@ -95,17 +95,17 @@ class Changeover:
     # -- a way is changed -------------------------------------------------------------------------------------------
 
     def begin(self, before: Paths, now: Instant) -> None:
-        """Ways changed, and none of them is lost: mark those that were in use."""
+        """Paths changed and none of them is lost: mark the old paths that were in use."""
         paths = self._view.paths
         for broker, member in paths.cluster.items():
             if broker in before.cluster and broker != self._view.me:
                 self._change(broker, broker, Targets(1 << member.slot), before.steps[broker], now)
-        for speaker, gateway in paths.parts.items():
-            name = speaker if speaker in before.parts else before.speakers.get(gateway, speaker)
-            self._change(speaker, name, Targets(0, (name,)), before.next_to_part(name), now)
+        for leader, gateway in paths.parts.items():
+            name = leader if leader in before.parts else before.leaders.get(gateway, leader)
+            self._change(leader, name, Targets(0, (name,)), before.next_to_part(name), now)
 
     def _change(self, destination: int, name: int, targets: Targets, old: int | None, now: Instant) -> None:
-        """Mark the old way of a destination, which may have had another name, if there is something on it."""
+        """Mark the old path of a destination, which may have had another name, if something is on it."""
         view = self._view
         step = self._step_to(destination)
         neighbour = None if old is None else view.neighbours.get(old)
@@ -132,26 +132,26 @@ class Changeover:
 
     def _mark(self, number: int) -> bytes:
         view = self._view
-        return control(Kind.MARK, number, wire.encode(wire.Mark(view.me, view.paths.speaker)))
+        return control(Kind.MARK, number, wire.encode(wire.Mark(view.me, view.paths.leader)))
 
     # -- holding back ---------------------------------------------------------------------------------------------
 
     def hold_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
-        """Keep a run for those of its targets that have to wait; a sink may be older than the end of their hold."""
+        """Keep a run for those of its targets that have to wait. The sink may be older than the end of their hold."""
         assert isinstance(sink, HopSink)
         self._send(sink.run(frames, self._view.me), now)
         if self._held_bytes > HELD_BYTES_MAX or len(self._held) > HELD_RUNS_MAX:
             self._release([each for each in self._holds.changing if self._holds.waits(each)], "overflowed", now)
 
-    def _send(self, run: Run, now: Instant) -> None:
+    def _send(self, run: TargetedRun, now: Instant) -> None:
         """Send a run to its targets, but keep it for those that have to wait."""
         waiting, free = self._plans.sort(run.targets, self._holds.waits)
         if waiting is not None:
-            self._held.append(Run(waiting, run.ttl, run.trace, run.frames))
+            self._held.append(TargetedRun(waiting, run.ttl, run.trace, run.frames))
             self._held_bytes += len(run.frames)
             self._held_bytes_most = max(self._held_bytes_most, self._held_bytes)
         if free is not None:
-            run = Run(free, run.ttl, run.trace, run.frames)
+            run = TargetedRun(free, run.ttl, run.trace, run.frames)
             self._unroutable += self._plans.send(run, self._holds.detour.link, now)
 
     # -- the end of a hold ----------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Changeover:
             self._release(answered, "answered", now)
 
     def release_all(self, now: Instant) -> None:
-        """A link is gone: go by the ways that are left, at once, and let nobody else wait for our members."""
+        """A link is gone: use the paths that are left, at once, and let no other broker wait for our members."""
         for hold in self._holds.changing.values():
             hold.lose()
         if self._holds.changing:
@@ -179,7 +179,7 @@ class Changeover:
             self._end_gather(number)
 
     def _release(self, destinations: list[int], how: str, now: Instant) -> None:
-        """These need not wait any longer. What was held back goes first; then their ways may be changed again."""
+        """These need not wait any longer. What was held back goes first; then their paths may change again."""
         for destination in destinations:
             hold = self._holds.changing[destination]
             hold.end()
@@ -209,7 +209,8 @@ class Changeover:
     # -- marks of others ------------------------------------------------------------------------------------------
 
     def arrive(self, link: Port, frame: Frame, inside: bool, trace: tuple[int, ...], now: Instant) -> None:
-        """A MARK has arrived; ``inside``: from another cluster, so that our members must have what came before it."""
+        """A MARK has arrived; ``inside``: it came from another cluster, so our members must first get what came before
+        it."""
         try:
             mark = wire.decode_mark(frame.payload)
         except ProtocolError as error:  # the neighbour that relayed it is not to blame
@@ -228,7 +229,7 @@ class Changeover:
         self._gathers[number] = Gather(mark, frame.sequence, way, link, waiting)
         self._timers.set(("gather", number), now + HOLD_NS, lambda _: self._drop_gather(number))
         mask = sum(1 << view.paths.cluster[broker].slot for broker in waiting)
-        self._send(Run(Targets(mask), TTL, (), self._mark(number)), now)
+        self._send(TargetedRun(Targets(mask), TTL, (), self._mark(number)), now)
 
     def _has_too_many(self, link: Port) -> bool:
         if len(self._gathers) < GATHERS_PER_NEIGHBOUR_MAX:
@@ -237,7 +238,7 @@ class Changeover:
         return len(self._gathers) >= GATHERS_MAX or of_link >= GATHERS_PER_NEIGHBOUR_MAX
 
     def _drop_gather(self, number: int) -> None:
-        """A member has not answered. Whoever asked us has stopped to wait by now."""
+        """A member has not answered. The asker has stopped waiting by now."""
         self._gathers.pop(number, None)
 
     def _end_gather(self, number: int) -> None:
@@ -249,7 +250,7 @@ class Changeover:
         self._pass_on(wire.Marked(mark.broker, mark.speaker, self._view.me, TTL, way), number)
 
     def _pass_on(self, answer: wire.Marked, number: int) -> None:
-        """Send an answer back as its MARK came or, where that is not known or the link is gone, by the map."""
+        """Send an answer back the way its MARK came or, if that is unknown or the link is gone, along the map."""
         view, way = self._view, list(answer.way)
         back = way.pop() if way else 0
         if answer.broker in view.neighbours:
@@ -265,7 +266,7 @@ class Changeover:
             self._links.put(neighbour.link, control(Kind.MARKED, number, wire.encode(body)))
 
     def receive(self, link: Port, frame: Frame, now: Instant) -> None:
-        """A MARKED, for us or on its way. One that nobody waits for any more is nothing."""
+        """A MARKED, for us or to be passed on. One that no hold waits for any more is ignored."""
         answer = wire.decode_marked(frame.payload)
         if answer.broker != self._view.me:
             self._pass_on(answer, frame.sequence)

@@ -1,8 +1,8 @@
-"""Destinations: whom a topic concerns besides a broker's own clients, and which neighbours lead to them.
+"""Destinations: where a topic goes besides a broker's own clients, and which neighbours lead there.
 
-In:    topics, and interests that a publication's content has met.
-Out:   targets; the sinks of their next hops; who has members of groups that share a topic.
-State: none; the view has the interests and the ways.
+In:    topics, and remote interests whose conditions a publication meets.
+Out:   targets; the sinks of their next hops; which owners have members of the groups that share a topic.
+State: none; the view has the interests and the paths.
 Not here: what is sent there (forwarding.py, parcels.py), our own clients (broker/subscriptions.py).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from heliograph.broker.routing.interests import Owner, Wish
+from heliograph.broker.routing.interests import Owner, RemoteInterest
 from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink
 from heliograph.broker.routing.targets import Targets
@@ -31,43 +31,43 @@ class Elsewhere:
     """Where a topic goes besides a broker's own clients."""
 
     hops: tuple[HopSink, ...] = ()
-    shares: dict[int, list[Targets]] = field(default_factory=dict)  # group -> who has members, nearest first
+    shares: dict[int, list[Targets]] = field(default_factory=dict)  # group -> owners with members, nearest first
 
 
 class Destinations:
-    """Finds out where a topic goes."""
+    """Finds where a topic goes."""
 
     def __init__(self, view: View, plans: Plans) -> None:
         self._view = view
         self._plans = plans
 
-    def elsewhere(self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()) -> Elsewhere:
-        """Where a topic goes besides our own clients, together with those who want it for its content."""
+    def elsewhere(self, topic: bytes, inside: bool, conditional: Sequence[RemoteInterest] = ()) -> Elsewhere:
+        """Where a topic goes besides our own clients; ``conditional``: interests that match by its content."""
         if not self._view.interests:
             return Elsewhere()
-        targets, groups = self.targets_of(topic, inside, wishes)
+        targets, groups = self.targets_of(topic, inside, conditional)
         shares = {share: [self._share(share, owner) for owner in owners] for share, owners in groups.items()}
         return Elsewhere(tuple(self._plans.hops(targets)), shares)
 
     def targets_of(
-        self, topic: bytes, inside: bool, wishes: Sequence[Wish] = ()
+        self, topic: bytes, inside: bool, conditional: Sequence[RemoteInterest] = ()
     ) -> tuple[Targets, dict[int, list[Owner]]]:
-        """Whom a topic concerns besides our own clients, and who has members of which groups that share it.
+        """The targets of a topic besides our own clients, and for each group that shares it the owners with members.
 
-        ``inside``: it came from another cluster, whose broker has seen to all clusters; ours is left.
+        ``inside``: it came from another cluster, whose broker has served all clusters; only ours is left.
         """
         members = 0
         parts: dict[int, None] = {}
         groups: dict[int, list[Owner]] = {}
         paths = self._view.paths
-        for wish in [*self._view.interests.match(topic), *wishes]:
-            owner = wish.owner
+        for interest in [*self._view.interests.match(topic), *conditional]:
+            owner = interest.owner
             if owner.wide and (inside or owner.broker not in paths.parts):
                 continue
             if not owner.wide and (owner.broker not in paths.cluster or owner.broker == self._view.me):
                 continue
-            if wish.group is not None:
-                owners = groups.setdefault(group_id(wish.wanted, wish.group), [])
+            if interest.group is not None:
+                owners = groups.setdefault(group_id(interest.wanted, interest.group), [])
                 if owner not in owners:
                     owners.append(owner)
             elif owner.wide:

@@ -1,17 +1,17 @@
-"""Eddies: parcels whose next hop is where they came from wait until somebody has changed its mind.
+"""Eddies: parcels whose next hop is where they came from wait until the brokers agree on the paths.
 
-In:    what ``Plans`` sends to the eddy (holds.py): parcels that would turn back, and what follows them.
-Out:   the same parcels, sent on by the ways that there are then.
-State: what waits.
-Not here: when a parcel turns back (plans.py), changes in order (changeover.py).
+In:    what ``Plans`` sends to the eddy (holds.py): parcels that would turn back, and those that follow them.
+Out:   the same parcels, sent on along the paths of that later moment.
+State: the parcels that wait.
+Not here: when a parcel turns back (plans.py), orderly changes (changeover.py).
 
-While a cost spreads, brokers have different views for some hundredths of a second, and two of them may each take the
-other for the next hop. What goes to and fro between them is overtaken, and would be out of hops before they agree. So
-it waits, and everything else for its destination behind it, until our own way changes; or until a MARK comes, which
-says that a broker before us takes another way and holds back what is newer: then what waits can go back to it. Where
-neither happens it goes back after a while.
+While a new cost spreads, brokers have different views for some hundredths of a second, and two of them may each take
+the other for the next hop. Parcels that go to and fro between them would be overtaken, and would run out of hops before
+the brokers agree. So they wait, and everything else for their destination behind them, until our own path changes; or
+until a MARK comes, which says that a broker before us takes another path and holds back what is newer, so that the
+parcels can go back to it. Otherwise they go back after a while.
 
-After a loss nothing waits as long as that: a parcel may have to turn back because a link on its way is gone.
+After a loss they wait for a much shorter time: a parcel may have to turn back because a link on its path is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from heliograph.broker.routing.holds import Holds
 from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink, Sink
-from heliograph.broker.routing.targets import Run
+from heliograph.broker.routing.targets import TargetedRun
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.wire.frames import Kind
@@ -28,7 +28,7 @@ from heliograph.wire.scan import frames_of
 WAIT_NS = 2_000_000_000  # views agree after half a second on an idle computer (pace.py), but a busy one takes longer
 WAIT_TROUBLED_NS = 50_000_000  # after a loss
 BYTES_MAX = 8 << 20  # that wait, as much as for one slow link; then they are sent on
-KIND = 4  # where a frame has its kind
+KIND = 4  # the offset of a frame's kind
 
 
 class Eddies:
@@ -39,12 +39,12 @@ class Eddies:
         self._holds = holds
         self._plans = plans
         self._timers = timers
-        self._runs: list[Run] = []
+        self._runs: list[TargetedRun] = []
         self._bytes = 0
         self._counts = dict.fromkeys(("waited", "timed_out", "overflowed", "unroutable"), 0)
 
     def report(self) -> dict[str, int]:
-        """How many runs had to wait, how often that ended by time or size, and for how many there was no way then."""
+        """How many runs had to wait, how often that ended by time or size, and for how many there was no path then."""
         return {**self._counts, "waiting_bytes": self._bytes}
 
     def take(self, sink: Sink, frames: bytes, now: Instant) -> None:
@@ -60,7 +60,7 @@ class Eddies:
         self._bytes += len(frames)
         self._counts["waited"] += 1
         if new:
-            self._plans.forget_ways(self._view.paths, now)  # what follows has to wait, too
+            self._plans.forget_ways(self._view.paths, now)  # what follows has to wait too
         if self._bytes > BYTES_MAX:
             self._counts["overflowed"] += 1
             self.release(now)
@@ -88,13 +88,13 @@ class Eddies:
         for run in runs:
             self._send(run, now)
 
-    def _send(self, run: Run, now: Instant) -> None:
+    def _send(self, run: TargetedRun, now: Instant) -> None:
         waiting, free = self._plans.sort(run.targets, self._holds.turning.__contains__)
         if waiting is not None:
-            self._runs.append(Run(waiting, run.ttl, run.trace, run.frames))
+            self._runs.append(TargetedRun(waiting, run.ttl, run.trace, run.frames))
             self._bytes += len(run.frames)
         if free is not None:
-            run = Run(free, run.ttl, run.trace, run.frames)
+            run = TargetedRun(free, run.ttl, run.trace, run.frames)
             self._counts["unroutable"] += self._plans.send(run, self._holds.eddy.link, now, turns_back=True)
 
 

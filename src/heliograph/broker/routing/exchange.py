@@ -1,17 +1,17 @@
-"""The exchange: how two neighbours come to know the same.
+"""The exchange: two neighbours tell each other what one of them lacks.
 
-In:    neighbours whose link counts from now on, things that came back into reach; SYNC frames.
-Out:   SYNC frames: what we have, what we want; MAP and INTEREST frames with what was wanted.
+In:    neighbours whose link has begun to count; things that came back into reach; SYNC frames.
+Out:   SYNC frames (what we have, what we ask for); MAP and INTEREST frames with what was asked for.
 State: what neighbours asked for and were not told yet.
 Not here: what is learned and passed on meanwhile (routing.py), how long things are kept (memory.py).
 Paper: [grid] §1.2; N8, a healed partition merges.
 
-A broker offers what is in reach, by owner and number; the other side asks for what it lacks. So what is out of reach
-goes nowhere, with one exception: who offers something older than what is known here is sent the newer word, because
-it may be about itself, from an earlier life with a later clock.
+A broker offers what is in reach, by owner and number; the other side asks for what it lacks. So what is out of reach is
+not spread, with one exception: if a neighbour offers something older than what we know, we send it the newer version,
+because it may be about that neighbour itself, from an earlier incarnation with a later clock.
 
-A short question may have a long answer, so answers are given in portions, to neighbours in turn; who asks for the same
-twice, before it was answered, is answered once.
+A short question may have a long answer. So answers are given in portions, to neighbours in turn, and a question that is
+repeated before it was answered is answered once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from heliograph.wire import network as wire
 from heliograph.wire.frames import Frame, Kind
 from heliograph.wire.network import SYNC_PER_BODY_MAX, Sync, What
 
-TOLD_AT_ONCE = 16_384  # records and interests, in answers: a few hundredths of a second
+TOLD_AT_ONCE = 16_384  # records and interests in answers: a few hundredths of a second
 
 
 class Exchange:
@@ -41,7 +41,7 @@ class Exchange:
         self._owed: dict[Neighbour, dict[Item, None]] = {}
 
     def greet(self, neighbour: Neighbour) -> None:
-        """The link counts from now on: offer everything that is in reach."""
+        """The link has begun to count: offer everything that is in reach."""
         known = self._catalogue.known()
         self._offer(neighbour, [item for item in known if self._catalogue.in_reach(*item)])
 
@@ -65,7 +65,7 @@ class Exchange:
             self._say(neighbour, Sync(wants=items))
 
     def receive(self, link: Port, frame: Frame, now: Instant) -> None:
-        """What a neighbour has, or wants."""
+        """What a neighbour has, or asks for."""
         neighbour = link.neighbour
         assert neighbour is not None
         sync = wire.decode_sync(frame.payload)
@@ -108,7 +108,7 @@ class Exchange:
         return what not in INNER or neighbour.cluster == self._view.map.me.cluster
 
     def send(self, neighbour: Neighbour, what: What, broker: int) -> int:
-        """Tell the newest word about it, if there is one; how much that is."""
+        """Tell the newest version of an item, if there is one. Returns how much that is."""
         if what in ("member", "gateway"):
             records = self._view.map.members if what == "member" else self._view.map.gateways
             if broker in records:

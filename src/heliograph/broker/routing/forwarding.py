@@ -1,8 +1,8 @@
-"""Forwarding: frames that leave this broker for their targets, and once more where a neighbour was lost.
+"""Forwarding: sends frames from this broker to their targets, and again after a neighbour was lost.
 
 In:    frames with their targets; COUNT frames; neighbours that are gone, suspected or do not hear us.
 Out:   parcels to the next neighbours.
-State: counters; what is not confirmed is with each neighbour.
+State: counters. Unconfirmed parcels are kept with each neighbour.
 Not here: which neighbours those are (plans.py), parcels that come from neighbours (parcels.py).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant
 from heliograph.wire.frames import Frame
@@ -44,7 +44,7 @@ class Forwarding:
         link.neighbour.confirm(frame.sequence)
 
     def plan_again(self, neighbour: Neighbour, now: Instant) -> int:
-        """A neighbour is gone or suspected: what it had not confirmed goes another way, under the same ids."""
+        """A neighbour is gone or suspected: send what it has not confirmed another way, under the same ids."""
         waiting = self._links.abandon(neighbour.link)
         sent = neighbour.take_back()
         for _, _, chunks, sink in sent:
@@ -55,5 +55,5 @@ class Forwarding:
         self.replanned += len(sent) + len(waiting)
         return len(sent) + len(waiting)
 
-    def _plan(self, gone: Neighbour, run: Run, now: Instant) -> None:
+    def _plan(self, gone: Neighbour, run: TargetedRun, now: Instant) -> None:
         self.forward(gone.link, run.targets, run.frames, run.ttl, run.trace, now)

@@ -1,12 +1,12 @@
 """Holds: the destinations for which parcels wait here, and the stand-ins that take those parcels.
 
-In:    destinations whose way is being changed (changeover.py), or for which a parcel would turn back (eddies.py).
-Out:   the neighbour that leads to a destination, or a stand-in while what goes there has to wait.
+In:    destinations whose path is being changed (changeover.py), or for which a parcel would turn back (eddies.py).
+Out:   the neighbour that leads to a destination, or a stand-in while parcels for it have to wait.
 State: the holds; the destinations of parcels that would turn back.
 Not here: when something waits, for how long, and what becomes of it (changeover.py, eddies.py).
 
-A stand-in is a neighbour that is nobody. Plans name it like any other, and what is delivered to it is taken by whoever
-keeps it. So sinks, routes and ways need not know that something waits.
+A stand-in is a neighbour without a broker. Plans name it like any other, and what is delivered to it goes to the part
+that keeps it. So sinks, routes and ways need not know that something waits.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from heliograph.machine import Instant
 
 
 class Hold:
-    """A destination whose way is being changed."""
+    """A destination whose path is being changed."""
 
     __slots__ = ("is_answered", "is_over", "number", "old", "since", "step")
 
     def __init__(self, number: int, old: int, step: int, since: Instant) -> None:
         self.number = number  # of our MARK
         self.old = old  # the neighbour by which it was reached until now
-        self.step = step  # the one that follows, even if another would be shorter by then
+        self.step = step  # its next neighbour, even if another would be shorter by then
         self.since = since
         self.is_answered = False
         self.is_over = False  # what was held back leaves now
 
     def answer(self) -> None:
-        """Everything that went the old way has arrived."""
+        """Everything on the old path has arrived."""
         self.is_answered = True
 
     def end(self) -> None:
@@ -38,7 +38,7 @@ class Hold:
         self.is_over = True
 
     def lose(self) -> None:
-        """A link is gone: neither the old way nor the one that was to follow counts any more."""
+        """A link is gone: neither the old path nor the planned one counts any more."""
         self.step = self.old = 0
 
 
@@ -53,7 +53,7 @@ class Holds:
         self.eddy = stand_in(turn_back)  # … and the stand-in for where it would go
 
     def way_to(self, destination: int, step: int | None, trace: tuple[int, ...]) -> Neighbour | None:
-        """The neighbour that leads there for a parcel with this trace, where ``step`` would be the shortest."""
+        """The neighbour for a parcel with this trace, where ``step`` would be the shortest."""
         if destination in self.turning:
             return self.eddy
         neighbours = self._view.neighbours
@@ -66,11 +66,11 @@ class Holds:
         return None if step is None else neighbours.get(step)
 
     def waits(self, destination: int) -> bool:
-        """True if what goes there is held back because its way is being changed."""
+        """True if what goes there is held back because its path is being changed."""
         hold = self.changing.get(destination)
         return hold is not None and not hold.is_over
 
     def forget_sinks(self) -> None:
-        """The ways change: nothing went to the stand-ins."""
+        """The paths change: nothing went to the stand-ins."""
         self.detour.forget_sinks()
         self.eddy.forget_sinks()

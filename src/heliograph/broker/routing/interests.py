@@ -1,14 +1,14 @@
-"""Interests: what other brokers and clusters want, and what we tell them that we want.
+"""Interests: what other brokers and clusters want, and what we advertise that we want.
 
 In:    our clients' filters as they come and go; other owners' interests as they are told.
-Out:   Wishes: whom a topic concerns; Interest bodies to tell.
+Out:   remote interests that match a topic; Interest bodies to tell.
 State: per owner what it wants and the number of its last change; two covering sets, our own and our cluster's.
-Not here: which way to an owner (map.py), telling neighbours (advertising.py), local subscriptions (subscriptions.py).
+Not here: the path to an owner (map.py), telling neighbours (advertising.py), local subscriptions (subscriptions.py).
 Paper: [grid] §1.2, destinations from interests; [resources] §3.2, covering.
 
 An owner is a broker of our cluster, or another part of a cluster. What a broker tells its cluster is reduced by
-covering; what the speaker of a cluster tells the network is the union of its members' interests, reduced again. An
-aggregate that is over its limit is widened, never cut: first conditions are left away, then one filter stands for many.
+covering; what the leader of a cluster tells the network is the union of its members' interests, reduced again. An
+aggregate that is over its limit is widened, never cut: first conditions are left out, then one filter stands for many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from heliograph.errors import ProtocolError, Reason
-from heliograph.matching import interests as matching
+from heliograph.matching import covering
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable, Field
@@ -28,25 +28,25 @@ from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
 from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
-OWNER_FILTERS_MAX = 100_000  # of one owner; a good one has widened long before, of another the rest is not kept
-WISHES_BYTES_MAX = 512 << 20  # of all owners: about a million interests; beyond it, what comes is not kept …
-WISH_BYTES = 600  # … where each takes so much besides its filter and condition
-PENDING_BYTES_MAX = 128 << 20  # of snapshots that have not come in full: more than the largest one …
-TOLD_BYTES = 64  # … where each interest takes so much besides its text
-SETTLED_AT_ONCE = 16  # interests that find a new place because another came or went: about a millisecond
+OWNER_FILTERS_MAX = 100_000  # of one owner. A correct one widens long before; of a faulty one the rest is not kept
+INTERESTS_BYTES_MAX = 512 << 20  # of all owners: about a million interests; beyond it, new ones are not kept …
+INTEREST_BYTES = 600  # … each takes this much besides its filter and condition
+PENDING_BYTES_MAX = 128 << 20  # of snapshots that have not arrived in full: more than the largest one …
+TOLD_BYTES = 64  # … each interest takes this much besides its text
+SETTLED_AT_ONCE = 16  # interests that move in the covering set because another came or went: about a millisecond
 GROUP_NAME_MAX = 128
-AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which everything is told as it is wanted
+AS_IT_IS = TOPIC_LEVELS_MAX + 1  # a depth at which every filter is told unchanged
 T = TypeVar("T")
 
-TOLD_BYTES_MAX = 4_096  # a longer condition is not told: its filter alone is
-BODY_BYTES_MAX = 128 << 10  # of filters and conditions in one body: to read them takes a few tenths of a second
+TOLD_BYTES_MAX = 4_096  # a longer condition is not told: only its filter is
+BODY_BYTES_MAX = 128 << 10  # of filters and conditions in one body: reading them takes a few tenths of a second
 
 Group = tuple[Wanted, str]
-"""What is wanted, and the name of the group that shares it."""
+"""A filter, with or without a condition, and the name of the group that shares it."""
 
 
 class Owner:
-    """One broker or part of a cluster that wants something. In tables it stands for itself."""
+    """One broker or part of a cluster that wants something. Compared by identity."""
 
     __slots__ = ("age", "broker", "filters", "groups", "pending", "wide")
 
@@ -56,16 +56,16 @@ class Owner:
         self.age = (0, 0)
         self.filters: dict[Wanted, None] = {}
         self.groups: dict[Group, None] = {}
-        self.pending: list[Interest] = []  # the parts of a snapshot that has not come in full
+        self.pending: list[Interest] = []  # the parts of a snapshot that has not arrived in full
 
     @property
     def key(self) -> tuple[int, bool]:
-        """Who it is."""
+        """Identifies the owner."""
         return (self.broker, self.wide)
 
 
-class Wish:
-    """What stands in the tables: an owner, what it wants, and the group if the interest is shared."""
+class RemoteInterest:
+    """An entry of the tables: an owner, what it wants, and the group if the interest is shared."""
 
     __slots__ = ("condition", "group", "owner", "wanted")
 
@@ -77,17 +77,17 @@ class Wish:
 
 
 class Difference:
-    """How an owner's wishes changed."""
+    """How an owner's interests changed."""
 
     __slots__ = ("came", "groups_came", "groups_went", "is_cut", "patterns", "went")
 
     def __init__(self) -> None:
-        self.patterns: dict[bytes, None] = {}  # filters of which cached routes have to be forgotten
+        self.patterns: dict[bytes, None] = {}  # filters whose cached routes have to be forgotten
         self.came: list[Wanted] = []
         self.went: list[Wanted] = []
         self.groups_came: list[Group] = []
         self.groups_went: list[Group] = []
-        self.is_cut = False  # there was no room for all that came
+        self.is_cut = False  # there was no room for everything that came
 
     def __bool__(self) -> bool:
         return bool(self.came or self.went or self.groups_came or self.groups_went)
@@ -103,32 +103,32 @@ class Interests:
 
     def __init__(self) -> None:
         self.owners: dict[tuple[int, bool], Owner] = {}
-        self._topics: TopicTable[Wish] = TopicTable()
-        self._contents: ContentTable[Wish] = ContentTable()
-        self._wishes: dict[tuple[Owner, Wanted, str | None], Wish] = {}
-        self._bytes = 0  # of them
+        self._topics: TopicTable[RemoteInterest] = TopicTable()
+        self._contents: ContentTable[RemoteInterest] = ContentTable()
+        self._remote: dict[tuple[Owner, Wanted, str | None], RemoteInterest] = {}
+        self._bytes = 0  # of all interests
         self._pending_bytes = 0
-        self._pending: dict[Owner, int] = {}  # owners whose snapshot has not come in full, with its bytes so far
+        self._pending: dict[Owner, int] = {}  # owners whose snapshot has not arrived in full, with its bytes so far
 
-    def match(self, topic: bytes) -> list[Wish]:
-        """Whom a topic concerns, whatever else a publication has; an owner may come more than once."""
+    def match(self, topic: bytes) -> list[RemoteInterest]:
+        """The interests that match a topic without looking at content; an owner may occur more than once."""
         return self._topics.match(topic)
 
-    def fields(self, topic: bytes) -> tuple[Field[Wish], ...]:
-        """Where to look for those whom a publication of this topic concerns by what else it has."""
+    def fields(self, topic: bytes) -> tuple[Field[RemoteInterest], ...]:
+        """The fields of this topic: where conditions on a publication's content are looked up."""
         return self._contents.fields(topic)
 
     def age(self, broker: int, wide: bool) -> tuple[int, int] | None:
-        """The number of an owner's last change; None if nothing was heard of it in full."""
+        """The number of an owner's last change; None if nothing is known of it in full."""
         owner = self.owners.get((broker, wide))
         return None if owner is None or owner.age == (0, 0) else owner.age
 
-    def includes(self, speaker: int, topic: bytes) -> bool:
-        """True if the part of a cluster for which this broker speaks wants the topic."""
-        return any(wish.owner.wide and wish.owner.broker == speaker for wish in self.match(topic))
+    def includes(self, leader: int, topic: bytes) -> bool:
+        """True if the part of a cluster that this broker leads wants the topic."""
+        return any(remote.owner.wide and remote.owner.broker == leader for remote in self.match(topic))
 
     def learn(self, interest: Interest) -> Difference | None:
-        """Take in what was told, and say how that changed the owner's wishes; None if a change before it is missing."""
+        """Learn what was told. Returns how the owner's interests changed; None if an earlier change is missing."""
         check(interest)
         owner = self.owners.get((interest.owner, interest.wide))
         if owner is None and len(self.owners) >= OWNERS_MAX:
@@ -147,7 +147,7 @@ class Interests:
         return self._change(owner, interest)
 
     def _replace(self, owner: Owner, interest: Interest) -> Difference | None:
-        """A snapshot: what it does not name is gone. None if parts of it are missing."""
+        """A snapshot: what it does not name is removed. None if parts of it are missing."""
         if owner.pending and owner.pending[0].age != interest.age:
             self._drop_pending(owner)
         is_long = len(owner.pending) * INTERESTS_PER_BODY_MAX > OWNER_FILTERS_MAX
@@ -173,9 +173,10 @@ class Interests:
         return difference
 
     def _add_pending(self, owner: Owner, part: Interest) -> None:
-        """Keep a part of a snapshot. If there is no room, those that have waited longest will be asked for again."""
+        """Keep a part of a snapshot. If there is no room, the oldest pending snapshots are dropped and asked for
+        again."""
         owner.pending.append(part)
-        size = size_of(part) + WISH_BYTES + TOLD_BYTES * (len(part.add) + len(part.add_groups))
+        size = size_of(part) + INTEREST_BYTES + TOLD_BYTES * (len(part.add) + len(part.add_groups))
         self._pending[owner] = self._pending.get(owner, 0) + size
         self._pending_bytes += size
         while self._pending_bytes > PENDING_BYTES_MAX:
@@ -199,16 +200,16 @@ class Interests:
 
     def _keep(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
         key = (owner, wanted, group)
-        if key in self._wishes:
+        if key in self._remote:
             return
-        size = WISH_BYTES + _size(wanted)
-        if len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX or self._bytes + size > WISHES_BYTES_MAX:
+        size = INTEREST_BYTES + _size(wanted)
+        if len(owner.filters) + len(owner.groups) >= OWNER_FILTERS_MAX or self._bytes + size > INTERESTS_BYTES_MAX:
             difference.is_cut = True
             return
         self._bytes += size
         condition = _condition(wanted)
-        wish = self._wishes[key] = Wish(owner, wanted, group, condition)
-        self._enter(wish, difference)
+        remote = self._remote[key] = RemoteInterest(owner, wanted, group, condition)
+        self._enter(remote, difference)
         if group is None:
             owner.filters[wanted] = None
             difference.came.append(wanted)
@@ -216,29 +217,29 @@ class Interests:
             owner.groups[(wanted, group)] = None
             difference.groups_came.append((wanted, group))
 
-    def _enter(self, wish: Wish, difference: Difference) -> None:
-        """Put it into its table; for a condition that finds no room there, its filter stands."""
-        pattern = filter_of(wish.wanted)
-        if wish.condition is not None:
+    def _enter(self, remote: RemoteInterest, difference: Difference) -> None:
+        """Put it into its table. If the index has no room for its condition, only its filter counts."""
+        pattern = filter_of(remote.wanted)
+        if remote.condition is not None:
             try:
-                if self._contents.add(pattern, wish.condition, wish):
+                if self._contents.add(pattern, remote.condition, remote):
                     difference.patterns[pattern] = None
                 return
             except IndexFullError:
-                wish.condition = None
-        self._topics.add(pattern, wish)
+                remote.condition = None
+        self._topics.add(pattern, remote)
         difference.patterns[pattern] = None
 
     def _drop(self, owner: Owner, wanted: Wanted, group: str | None, difference: Difference) -> None:
-        wish = self._wishes.pop((owner, wanted, group), None)
-        if wish is None:
+        remote = self._remote.pop((owner, wanted, group), None)
+        if remote is None:
             return
-        self._bytes -= WISH_BYTES + _size(wanted)
+        self._bytes -= INTEREST_BYTES + _size(wanted)
         pattern = filter_of(wanted)
-        if wish.condition is None:
-            self._topics.remove(pattern, wish)
+        if remote.condition is None:
+            self._topics.remove(pattern, remote)
             difference.patterns[pattern] = None
-        elif self._contents.remove(pattern, wish.condition, wish):
+        elif self._contents.remove(pattern, remote.condition, remote):
             difference.patterns[pattern] = None
         if group is None:
             del owner.filters[wanted]
@@ -260,14 +261,14 @@ class Interests:
         return difference
 
     def __len__(self) -> int:
-        return len(self._wishes)
+        return len(self._remote)
 
 
-class Voice:
-    """What one owner (we ourselves, or our part of the cluster) says that it wants: reduced, numbered, bounded.
+class AdvertisedInterests:
+    """What one owner (we ourselves, or our part of the cluster) tells others that it wants: reduced, numbered, bounded.
 
-    While there is too much to tell, filters are told with their first ``_depth`` levels only, and without conditions;
-    the depth is found anew when the limit is passed again, or when there is so little that it can be told as it is.
+    While there is too much to tell, only the first ``_depth`` levels of filters are told, without conditions. The depth
+    is computed again when the limit is passed again, or when everything fits unchanged.
     """
 
     __slots__ = ("_covers", "_depth", "_filters_max", "_groups", "age", "broker", "filters", "wide")
@@ -276,14 +277,14 @@ class Voice:
         self.broker = broker
         self.wide = wide
         self.age = (incarnation, number)
-        self.filters: dict[Wanted, int] = {}  # as they were told last, and how many each stands for
-        self._covers = matching.InterestSet()
+        self.filters: dict[Wanted, int] = {}  # as last told, and how many each stands for
+        self._covers = covering.InterestSet()
         self._groups: dict[Group, int] = {}
         self._filters_max = filters_max
         self._depth = AS_IT_IS
 
     def renew(self, incarnation: int) -> None:
-        """The same is said from now on under a newer incarnation."""
+        """Use a newer incarnation from now on."""
         self.age = (incarnation, self.age[1])
 
     def number_from(self, number: int) -> None:
@@ -292,12 +293,12 @@ class Voice:
 
     @property
     def is_settled(self) -> bool:
-        """False if there is more to tell: then ``change`` wants to be called again, with nothing."""
+        """False if there is more to tell: then call ``change`` again, without arguments."""
         return self._covers.is_settled
 
     @property
     def widened(self) -> bool:
-        """True if some filters are told in a wider form than they are."""
+        """True if some filters are told in a wider form."""
         return self._depth < AS_IT_IS
 
     def change(
@@ -307,7 +308,8 @@ class Voice:
         add_groups: Iterable[Group] = (),
         remove_groups: Iterable[Group] = (),
     ) -> Difference | None:
-        """Filters and groups came or went; how that changes what is told, if it does, or as far as it does so far."""
+        """Filters and groups came or went. Returns how that changes what is told, as far as it is settled; None if not
+        at all."""
         difference = Difference()
         came, went = self._change_filters(add, remove)
         difference.came, difference.went = list(came), list(went)
@@ -330,8 +332,8 @@ class Voice:
             return self._find_depth(came, went)
         return came, went
 
-    def _count(self, change: matching.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
-        """Add a change of roots to what is to be told; what came and went again need not be told."""
+    def _count(self, change: covering.Change, came: dict[Wanted, None], went: dict[Wanted, None]) -> None:
+        """Add a change of roots to what is to be told. What came and went again need not be told."""
         filters = self.filters
         for root in change[1]:
             told = widen(_wanted(root), self._depth)
@@ -353,7 +355,7 @@ class Voice:
             filters[told] += 1
 
     def _find_depth(self, came: dict[Wanted, None], went: dict[Wanted, None]) -> tuple[dict[Wanted, None], ...]:
-        """Tell as much as the limit lets us. Returns what came and went against what was told before."""
+        """Tell as much as the limit allows. Returns what came and went compared with what was told before."""
         before = dict.fromkeys(wanted for wanted in self.filters if wanted not in came)
         before.update(went)
         depth = AS_IT_IS
@@ -391,7 +393,7 @@ class Voice:
         return list(came), list(went)
 
     def bodies(self, difference: Difference) -> list[Interest]:
-        """The last change as it is told: the change itself or, where that is long, everything anew."""
+        """The last change as bodies: the change itself or, if that is long, a full snapshot."""
         if len(difference.wanted) > INTERESTS_PER_BODY_MAX or sum(map(_size, difference.wanted)) > BODY_BYTES_MAX:
             return self.snapshot()
         return [
@@ -413,7 +415,7 @@ class Voice:
         return list(self._groups)
 
     def snapshot(self) -> list[Interest]:
-        """All of it, for somebody who knows nothing."""
+        """A full snapshot, for a broker that knows nothing of it."""
         return snapshot_of(self.broker, self.wide, self.age, list(self.filters), self.groups)
 
 
@@ -459,15 +461,15 @@ def _size(wanted: Wanted) -> int:
     return len(wanted) if isinstance(wanted, bytes) else len(wanted.filter) + 4 * len(wanted.where)
 
 
-def _asked(wanted: Wanted) -> matching.Interest:
-    """As the covering set knows it."""
+def _asked(wanted: Wanted) -> covering.ConditionedFilter:
+    """In the form of the covering set."""
     if isinstance(wanted, bytes):
-        return matching.Interest(wanted)
-    return matching.Interest(wanted.filter, _condition(wanted) or matching.ANYTHING)
+        return covering.ConditionedFilter(wanted)
+    return covering.ConditionedFilter(wanted.filter, _condition(wanted) or covering.ANYTHING)
 
 
 def _condition(wanted: Wanted) -> Condition | None:
-    """None if there is none, or if it is in words that only newer brokers know: then the filter alone stands."""
+    """None if there is none, or if it is in a language that only newer brokers know: then only the filter counts."""
     if isinstance(wanted, bytes):
         return None
     try:
@@ -476,14 +478,15 @@ def _condition(wanted: Wanted) -> Condition | None:
         return None
 
 
-def _wanted(asked: matching.Interest) -> Wanted:
-    if asked.condition is matching.ANYTHING:
+def _wanted(asked: covering.ConditionedFilter) -> Wanted:
+    if asked.condition is covering.ANYTHING:
         return asked.filter
     return Conditional(asked.filter, asked.condition.language, asked.condition.text)
 
 
 def widen(wanted: Wanted, depth: int) -> Wanted:
-    """What covers this and has at most ``depth`` levels before a '#'; conditions are told only as they are."""
+    """A filter that covers this one and has at most ``depth`` levels before a '#'. Conditions are told unchanged or
+    not at all."""
     if isinstance(wanted, Conditional):
         if depth == AS_IT_IS and 4 * len(wanted.where) <= TOLD_BYTES_MAX:
             return wanted
@@ -497,25 +500,25 @@ def widen(wanted: Wanted, depth: int) -> Wanted:
 
 
 def tell(wanted: Wanted) -> Told:
-    """As it stands on the wire."""
+    """The form on the wire."""
     if isinstance(wanted, bytes):
         return wanted.decode()
     return (wanted.filter.decode(), wanted.language, wanted.where)
 
 
 def heard(told: Told) -> Wanted:
-    """As it is kept."""
+    """The form in the tables."""
     return told.encode() if isinstance(told, str) else Conditional(told[0].encode(), told[1], told[2])
 
 
 def size_of(interest: Interest) -> int:
-    """How much there is in a body, as ``_size`` counts it."""
+    """The size of a body, as ``_size`` counts it."""
     told = [*interest.add, *interest.remove, *(group[0] for group in [*interest.add_groups, *interest.remove_groups])]
     return sum(len(one) if isinstance(one, str) else len(one[0]) + 4 * len(one[2]) for one in told)
 
 
 def check(interest: Interest) -> None:
-    """Refuse what a good broker would not tell."""
+    """Refuse what a correct broker would not tell."""
     if size_of(interest) > 2 * BODY_BYTES_MAX:  # of filters, and as much of groups
         raise ProtocolError(Reason.BODY_MALFORMED, f"more than {2 * BODY_BYTES_MAX} bytes of interests in one body")
     everything = [*interest.add, *interest.remove]

@@ -1,17 +1,17 @@
-"""The network map: which brokers there are, how they are linked, and which way is shortest.
+"""The network map: which brokers there are, how they are linked, and which path is shortest.
 
 In:    records of brokers, our own among them, as links come up and neighbours pass them on.
 Out:   Paths: for each member of our cluster, and for each other cluster, the neighbour to go through and the cost.
-State: the newest record of every broker; paths, worked out when somebody asks after a change.
+State: the newest record of every broker; paths, computed on demand after a change.
 Not here: telling records to neighbours (teller.py), measuring costs (peering.py), interests (interests.py).
 Paper: [grid] §1.1, the broker network map.
 
 Inside its cluster a broker knows every broker and link (Member records, told within the cluster). Of other clusters it
-knows only the gateways, the links between clusters and the cost between gateways of one cluster (Gateway records,
-told everywhere). A link counts only if both ends say that it is there, each in the life that the other is linked to.
-The connected part of a cluster is named after the member with the lowest slot in it, its speaker: a cluster that fell
-apart is two parts with two names, and each is reached through its own gateways. Nothing expires that can still be
-reached, so an idle network says nothing.
+knows only the gateways, the links between clusters and the cost between gateways of one cluster (Gateway records, told
+everywhere). A link counts only if both ends report it, each for the present incarnation of the other. The connected
+part of a cluster is named after its leader, the member with the lowest slot in it: a cluster that fell apart is two
+parts with two names, and each is reached through its own gateways. Nothing that can still be reached expires, so an
+idle network sends no records.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ class Paths:
         "costs",
         "epoch",
         "former",
+        "leader",
+        "leaders",
         "links",
         "members",
         "parts",
-        "speaker",
-        "speakers",
         "steps",
     )
 
     def __init__(self) -> None:
         self.cluster: dict[BrokerId, Member] = {}  # the members that can be reached inside the cluster, us included
-        self.speaker: BrokerId = 0
-        self.epoch = 0  # the highest of anybody in our part of the cluster
+        self.leader: BrokerId = 0
+        self.epoch = 0  # the highest in our part of the cluster
         self.links = 0  # how many were looked at
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
-        self.parts: dict[BrokerId, BrokerId] = {}  # speaker of another part -> its nearest gateway
-        self.speakers: dict[BrokerId, BrokerId] = {}  # gateway of another part -> its speaker
+        self.parts: dict[BrokerId, BrokerId] = {}  # leader of another part -> its nearest gateway
+        self.leaders: dict[BrokerId, BrokerId] = {}  # gateway of another part -> its leader
         self.former: dict[BrokerId, BrokerId] = {}  # as ``parts``, under earlier names, for parcels on their way
 
     def part_named(self, name: BrokerId) -> BrokerId:
-        """The present name of a part that may have had another one; the same if nothing else is known."""
+        """The present name of a part that may have had another one; the same name if nothing else is known."""
         if name in self.parts or name not in self.former:
             return name
-        return self.speakers.get(self.former[name], name)
+        return self.leaders.get(self.former[name], name)
 
     def next_to_part(self, name: BrokerId) -> BrokerId | None:
         """The neighbour through which that part of a cluster is reached."""
@@ -84,7 +84,7 @@ class NetworkMap:
         self._former: dict[BrokerId, BrokerId] = {}  # part -> its gateway when it last had this name
 
     def learn(self, record: Record) -> bool:
-        """Keep a record if it is newer than what is known; False if it tells nothing new."""
+        """Keep a record if it is newer than the known one; False if it has nothing new."""
         known: dict[BrokerId, Any] = self.members if isinstance(record, Member) else self.gateways
         older = known.get(record.broker)
         if older is not None and older.age >= record.age:
@@ -100,7 +100,7 @@ class NetworkMap:
         return True
 
     def has_room(self, record: Record) -> bool:
-        """True if this record, in place of the one that is known, keeps the bounds; ours is always told."""
+        """True if replacing the known record by this one keeps the bounds. Our own is always kept."""
         known: dict[BrokerId, Any] = self.members if isinstance(record, Member) else self.gateways
         older = known.get(record.broker)
         if record.broker == self.me.broker:
@@ -118,14 +118,14 @@ class NetworkMap:
         self._changed()
 
     def names(self, broker: BrokerId, other: BrokerId, incarnation: int) -> bool:
-        """True if a broker, in this life or a later one, says that it has a link to the other."""
+        """True if a broker, in this incarnation or a later one, reports a link to the other."""
         member, gateway = self.members.get(broker), self.gateways.get(broker)
         return (member is not None and other in member.links and member.incarnation >= incarnation) or (
             gateway is not None and other in gateway.outside and gateway.incarnation >= incarnation
         )
 
     def touch(self) -> None:
-        """No way changed, but something that routing has to look at when it settles."""
+        """No path changed, but something that routing has to look at when it settles."""
         self.version += 1
 
     def _changed(self) -> None:
@@ -134,13 +134,13 @@ class NetworkMap:
 
     @property
     def paths(self) -> Paths:
-        """The shortest ways from here, in the present view."""
+        """The shortest paths from here, in the present view."""
         if self._paths is None:
             self._paths = self._work_out()
         return self._paths
 
     def out_of_reach(self) -> list[BrokerId]:
-        """Brokers of which something is known but to which no way leads, in order of their ids."""
+        """Brokers of which something is known but to which there is no path, in order of their ids."""
         costs = self.paths.costs
         gateways = [broker for broker, gateway in self.gateways.items() if gateway.outside]  # others withdrew
         return sorted({broker for broker in [*self.members, *gateways] if broker not in costs})
@@ -151,7 +151,7 @@ class NetworkMap:
         inner = self._inner_edges()
         inner_costs, inner_steps = shortest(me, inner)
         paths.cluster = {broker: self.members[broker] for broker in inner_costs}
-        paths.speaker = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
+        paths.leader = min(paths.cluster.values(), key=lambda member: (member.slot, member.broker)).broker
         paths.epoch = max(member.epoch for member in paths.cluster.values()) & 0xFFFF
         edges = self._outer_edges(paths.cluster)
         for broker, neighbours in inner.items():
@@ -159,8 +159,8 @@ class NetworkMap:
                 edges.setdefault(broker, {}).update(neighbours)
         paths.links = sum(map(len, edges.values()))
         paths.costs, paths.steps = shortest(me, edges)
-        # What is for members stays inside, also where a way through another cluster is shorter: their slots mean
-        # nothing to the brokers there.
+        # Parcels for members stay inside the cluster, even if a path through another is shorter: brokers there do not
+        # know what the slots mean.
         paths.costs.update(inner_costs)
         paths.steps.update(inner_steps)
         for broker, member in sorted(paths.cluster.items()):
@@ -168,7 +168,7 @@ class NetworkMap:
                 paths.members.setdefault(member.slot, broker)
         for broker, gateway in sorted(self.gateways.items()):
             if broker in paths.costs and broker not in paths.cluster and gateway.outside:
-                paths.speakers[broker] = gateway.speaker
+                paths.leaders[broker] = gateway.speaker
                 nearest = paths.parts.get(gateway.speaker)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
                     paths.parts[gateway.speaker] = broker
@@ -188,7 +188,7 @@ class NetworkMap:
         }
 
     def _outer_edges(self, cluster: dict[BrokerId, Member]) -> Edges:
-        """Links between clusters that both ends report, and the ways between gateways of other parts."""
+        """Links between clusters that both ends report, and the paths between gateways of other parts."""
         edges: Edges = {}
         gateways = self.gateways
         for broker, gateway in gateways.items():
@@ -199,10 +199,10 @@ class NetworkMap:
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
-            speaker = gateway.speaker
+            leader = gateway.speaker
             for other, cost in gateway.inside.items():
                 there = gateways.get(other)
-                if there is not None and there.speaker == speaker and cost <= neighbours.get(other, cost):
+                if there is not None and there.speaker == leader and cost <= neighbours.get(other, cost):
                     neighbours[other] = cost
         return edges
 
@@ -215,25 +215,25 @@ def links_in(record: Record | None) -> int:
 
 
 def _is_less(record: Record, older: Record) -> bool:
-    """True if a broker has lost a link, or has begun another life, since it told the older record."""
+    """True if a broker has lost a link, or has a new incarnation, since it told the older record."""
     links, before = (each.links if isinstance(each, Member) else each.outside for each in (record, older))
     return record.incarnation != older.incarnation or not before.keys() <= links.keys()
 
 
 def _agree(one: Record, other: Record) -> bool:
-    """True if neither is of an earlier life than the one that the other is linked to."""
+    """True if each broker's incarnation is at least the one that the other is linked to."""
     return other.incarnation >= one.lives.get(other.broker, 0) and one.incarnation >= other.lives.get(one.broker, 0)
 
 
 def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:
-    """Dijkstra: costs from ``start``, and for each broker the neighbour of ``start`` on the way.
+    """Dijkstra: costs from ``start``, and for each broker the neighbour of ``start`` on the path.
 
-    Of equally short ways the one through the lower neighbour id is taken, so that the choice is stable.
+    Of equally short paths the one through the lower neighbour id is taken, so that the choice is stable.
     """
     costs: dict[BrokerId, Cost] = {}
     steps: dict[BrokerId, BrokerId] = {}
     heap: list[tuple[Cost, BrokerId, BrokerId]] = [(0, start, start)]
-    best: dict[BrokerId, tuple[Cost, BrokerId]] = {}  # of those on the heap: what is worse need not be there
+    best: dict[BrokerId, tuple[Cost, BrokerId]] = {}  # of those on the heap: worse ones need not be there
     while heap:
         cost, step, broker = heappop(heap)
         if broker in costs:

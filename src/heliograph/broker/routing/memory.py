@@ -1,13 +1,14 @@
-"""Memory: what is known of brokers to which no way leads, and of speakers that speak no more; kept for a while only.
+"""Memory: keeps what is out of reach for a while: brokers without a path to them, and leaders that no longer lead.
 
 In:    the catalogue, after each change of the map.
 Out:   what came back into reach; what is forgotten.
-State: since when each thing is out of reach.
+State: since when each item is out of reach.
 Not here: telling neighbours what came back (exchange.py).
 Paper: N4; O9, named limits: names that come and go must not fill a map.
 
-Nothing is handed to a broker that lacks it while it is out of reach here, so nothing that is dead goes round for ever:
-everybody forgets it ``forget_ms`` after its own loss. What lives and comes back is offered anew by whoever has it.
+An item that is out of reach here is not offered to other brokers, so records of dead brokers do not circulate: every
+broker forgets them ``forget_ms`` after it lost the path. What comes back into reach is offered again by the brokers
+that have it.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class Memory:
         self._catalogue = catalogue
         self._teller = teller
         self._timers = timers
-        self._settle = settle  # draw the consequences of what was heard so far
+        self._settle = settle  # settle the map with everything learned so far
         self._forget_item = forget  # drop a record or an interest for good
         self.keep_for(forget_ms)
         self._lost: dict[Item, Instant] = {}
         self._brokers_lost: dict[int, str] = {}
 
     def keep_for(self, forget_ms: int) -> None:
-        """So long, from now on."""
+        """Keep items out of reach for this long from now on."""
         self._forget_ns = forget_ms * NS_PER_MS
 
     @property
@@ -67,7 +68,7 @@ class Memory:
         return came
 
     def _note(self) -> None:
-        """Say which brokers were lost and reached again: partitions, as this broker sees them."""
+        """Note which brokers were lost and reached again: partitions, as this broker sees them."""
         view = self._view
         lost = {broker: view.name_of(broker) for broker in view.map.out_of_reach()}
         went = [name for broker, name in lost.items() if broker not in self._brokers_lost]
@@ -79,8 +80,8 @@ class Memory:
             self._teller.note(BrokersReached(came))
 
     def _forget(self, now: Instant) -> None:
-        """What has long been out of reach need not be kept: if it comes back, somebody offers it."""
-        self._settle(now)  # what was heard just now may have brought it back
+        """What has long been out of reach is forgotten. If it comes back, another broker offers it."""
+        self._settle(now)  # what was learned just now may have brought it back
         old = [item for item, since in self._lost.items() if now - since >= self._forget_ns]
         for item in old:
             del self._lost[item]

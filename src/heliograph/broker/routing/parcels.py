@@ -1,16 +1,16 @@
-"""Parcels: publications on their way between brokers.
+"""Parcels: publications between brokers.
 
 In:    PARCEL frames from neighbours.
 Out:   parcels to the next neighbours; runs for our own clients; COUNT frames.
 State: what is not confirmed yet, in both directions (with each neighbour), and counters.
-Not here: whom a publication is for (destinations.py, where it enters), what leaves from here (forwarding.py), queues
+Not here: the targets of a publication (destinations.py, where it enters), what leaves from here (forwarding.py), queues
           (broker/links.py).
 Paper: [grid] §1.2, dissemination along shortest paths, with traces against echoes.
 
-A broker on the way looks at the prefix only: it splits the targets by next neighbour and sends the frames on as they
-came. The frames are read where they arrive: at a target, for its clients, and at the first broker of another cluster,
-which matches them for the members of that cluster. What a prefix means here (a Way) is worked out once and remembered
-by its bytes until the map changes; so a parcel costs one struct read and one look-up, like a publication.
+A broker on the path reads the prefix only: it splits the targets by next neighbour and sends the frames on unchanged.
+The frames are read where they arrive: at a target, for its clients, and at the first broker of another cluster, which
+matches them for the members of that cluster. What a prefix means here (a Way) is computed once and remembered by its
+bytes until the map changes; so a parcel costs one struct read and one look-up, like a publication.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Way:
         self.groups = groups
         self.trace = trace  # with us
         self.sinks: list[HopSink] = []  # neighbours that get the rest
-        self.joins = False  # what goes on for members and what goes on for other parts leaves in one parcel …
+        self.joins = False  # what goes to members and what goes to other parts leaves in one parcel …
         self.joined: dict[tuple[Sink, ...], tuple[Sink, ...]] = {}  # … to those sinks of a route and these
         self.lost = 0  # targets or neighbours that cannot be reached
 
@@ -84,15 +84,15 @@ class Parcels:
         self._plans = plans
         self._links = links
         self._timers = timers
-        self._ways: dict[tuple[int, int, int, bytes], Way] = {}  # what is of an older map is not found any more
-        self._relieve = relieve  # a suspected neighbour was heard
-        self._arrive = arrive  # read frames that are for us
+        self._ways: dict[tuple[int, int, int, bytes], Way] = {}  # entries of an older map are not found any more
+        self._relieve = relieve  # call it when a suspected neighbour was heard
+        self._arrive = arrive  # reads frames that are for us
         self.forwarded = 0
         self.arrived = 0
         self.unroutable = 0
 
     def read(self, link: Port, neighbour: Neighbour, data: bytes, pos: int, now: Instant) -> int:
-        """Take whole parcels from ``pos`` on: keep what is for us, send the rest on. Where something else begins.
+        """Take whole parcels from ``pos`` on: keep what is for us, send the rest on. Returns where that ends.
 
         This is the hot path between brokers, and flat for that reason. A parcel that is cut off, or whose lengths do
         not fit, is left to the broker, which gathers or refuses it; so one that is too long never comes here whole.
@@ -137,11 +137,11 @@ class Parcels:
         return pos
 
     def known_way(self, word: int, members: int, hops: bytes) -> Way | None:
-        """What a prefix means, if it came before."""
+        """What a prefix means, if it is remembered."""
         return self._ways.get((self._view.settled, word, members, hops))
 
     def _meet(self, frame: Frame) -> Way:
-        """Work out what a prefix means."""
+        """Compute what a prefix means."""
         if len(self._ways) >= WAYS_MAX:
             self._ways.clear()
         view = self._view
@@ -152,7 +152,7 @@ class Parcels:
             inside = any(view.is_here(part) for part in parts)
             parts = tuple(part for part in parts if not view.is_here(part))
         if members and frame.epoch != view.epoch:
-            inside, members = True, 0  # slots have changed hands since: find the members anew
+            inside, members = True, 0  # slots have changed hands since: compute the members again
         bit = 1 << view.map.me.slot
         way = Way(inside or bool(members & bit), inside, groups, (*trace, view.me)[-TRACE_MAX:])
         members &= ~bit
@@ -170,13 +170,13 @@ class Parcels:
         self.arrived += 1
 
     def forget_ways(self) -> None:
-        """The ways changed, or what is held back on them."""
+        """The paths changed, or what is held back on them."""
         self._ways.clear()
 
     # -- confirmation ---------------------------------------------------------------------------------------------
 
     def _confirm_later(self, neighbour: Neighbour, now: Instant) -> None:
-        """A timer that runs is left alone, so that there is one per neighbour and CONFIRM_MS, not one per count."""
+        """A running timer is left alone, so that there is one per neighbour and CONFIRM_MS, not one per count."""
         neighbour.wait_to_confirm()
         at = now + CONFIRM_MS * NS_PER_MS
         self._timers.set(("confirm", neighbour.link.id), at, lambda _: self._confirm_timed(neighbour))

@@ -1,13 +1,14 @@
-"""Peering: how two brokers come to be neighbours, and how one notices that the other is gone.
+"""Peering: how two brokers become neighbours, and how one notices that the other is gone.
 
 In:    addresses to dial; LINK, LINKED and PROOF frames; PONGs; time.
-Out:   neighbours that are up, suspected, relieved or down (told to routing.py); dials, retried.
+Out:   neighbours that are up, suspected, relieved or down (told to routing.py); dials, retried; round trips, for the
+       cost of a link (Neighbour.measure in ports.py).
 State: dials under way, handshakes under way, heartbeats.
 Not here: what neighbours tell each other (routing.py), clients' handshakes (broker/sessions.py).
 Paper: [grid] §1.2, links and brokers that failed or are failure-suspected.
 
-A broker proves itself by a certificate with the role broker, or by the network key: each side answers the other's
-nonce with an HMAC, so the key itself never travels. Only then are hop prefixes, maps and interests read from it (N18).
+A broker proves itself by a certificate with the role broker, or by the network key: each side answers the other's nonce
+with an HMAC, so the key itself never travels. Only then are hop prefixes, maps and interests read from it (N18).
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from hmac import compare_digest
 from hmac import new as hmac
 from random import Random
 
-from heliograph.broker.routing.ports import GONE, READY, WORDS_MAX, LinkWriter, Neighbour, Port, in_words
+from heliograph.broker.routing.ports import END_TEXT_MAX, GONE, READY, LinkWriter, Neighbour, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS
 from heliograph.broker.routing.settings import LinkConfig, NetworkConfig
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
-from heliograph.model.identity import Role, network_in_words
+from heliograph.model.identity import Role, describe_network
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Frame, Kind, control
@@ -44,9 +45,9 @@ class Aim:
 
     def __init__(self, config: LinkConfig) -> None:
         self.config = config
-        self.broker = 0  # who answers there, once known
+        self.broker = 0  # the broker that answers there, once known
         self.link: Port | None = None
-        self.refused: tuple[Reason, str] | None = None  # why the broker there would not have us, the last time
+        self.refused: tuple[Reason, str] | None = None  # why the broker there refused us, the last time
         self.retry_ms = RETRY_MS
         self.reason = ""  # why there was no link the last time
 
@@ -83,7 +84,7 @@ class Peering:
         down: Callable[[Neighbour, Instant], None],
     ) -> None:
         self._config = config
-        self._myself = myself  # who we are now, with an empty nonce
+        self._myself = myself  # our own record, with an empty nonce
         self._seed = seed.to_bytes(32, "little", signed=True)
         self._nonces = 0
         self._random = Random(seed)
@@ -93,21 +94,21 @@ class Peering:
         self._aims: dict[tuple[str, int], Aim] = {}
         self._dials: dict[Ticket, Aim] = {}
         self._greetings: dict[Port, Greeting] = {}
-        self._neighbours = neighbours  # routing's table of them, which is kept here
-        self._is_full = is_full  # there is no place in its cluster for a broker, or none for us
-        self._proven = proven  # told of a link that a broker is at the other end of
+        self._neighbours = neighbours  # routing's table of neighbours, which is kept here
+        self._is_full = is_full  # the cluster has no slot for that broker, or none for us
+        self._proven = proven  # called when a broker has proven itself on a link
         self._up = up
-        self._changed = changed  # it costs more or less than was told, is suspected, or no longer
+        self._changed = changed  # its cost changed, it is suspected, or no longer
         self._down = down
 
     def start(self, now: Instant) -> None:
-        """Dial whom we are to be linked to."""
+        """Dial the configured links."""
         for target in self._config.links:
             self.aim(target, now)
 
     def reload(self, config: NetworkConfig, now: Instant) -> None:
-        """Links of new settings are dialled, those that are no longer in them are ended. A new key counts for new
-        links, new times from the next heartbeat on."""
+        """Dial links that are new in the settings, end those that are no longer there. A new key counts for new links,
+        new times from the next heartbeat on."""
         before, self._config = self._config, config
         for target in before.links:
             if target not in config.links:
@@ -231,10 +232,10 @@ class Peering:
         """The broker that we dialled refuses this link: why is told with the failed dial, once the link is gone."""
         goodbye = bodies.decode(bodies.Goodbye, frame.payload)
         reason = bodies.reason_of(goodbye.code)
-        link.say_why(in_words(reason.word, goodbye.text))
+        link.say_why(describe_end(reason.word, goodbye.text))
         greeting = self._greetings.get(link)
         if greeting is not None and greeting.aim is not None:
-            greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:WORDS_MAX]}")
+            greeting.aim.refused = (reason, f"the broker there says: {goodbye.text[:END_TEXT_MAX]}")
         self._links.hang_up(link, Reason.GOODBYE)
 
     def receive_proof(self, link: Port, frame: Frame, now: Instant) -> None:
@@ -257,18 +258,18 @@ class Peering:
             raise ProtocolError(Reason.NAME_TAKEN, f"both brokers are called {other.name[:64]!r}")
         if len(self._neighbours) >= LINKS_PER_BROKER_MAX and other.broker not in self._neighbours:
             raise ProtocolError(Reason.LINKS_OVER_LIMIT, f"this broker has {LINKS_PER_BROKER_MAX} neighbours")
-        if self._is_full(other, now):  # before either side tells anybody that there is a link
+        if self._is_full(other, now):  # before either side tells others that there is a link
             raise ProtocolError(Reason.CLUSTER_FULL, f"a cluster has at most {MEMBERS_MAX} brokers")
 
     def _check_network(self, other: LinkUp) -> None:
-        """Both sides check, so that each one's log says why there is no link."""
+        """Both sides check, so that both logs say why there is no link."""
         ours, theirs = self._myself().network, other.network
         if ours == theirs:
             return
         raise ProtocolError(
             Reason.NETWORK_OTHER,
-            f"{other.name[:64]} belongs to {network_in_words(theirs)}, {self._myself().name[:64]} to "
-            f"{network_in_words(ours)}; to link them, set the same network.name at both",
+            f"{other.name[:64]} belongs to {describe_network(theirs)}, {self._myself().name[:64]} to "
+            f"{describe_network(ours)}; to link them, set the same network.name at both",
         )
 
     def _rise(self, link: Port, other: LinkUp, dialled: bool, now: Instant) -> None:
@@ -285,7 +286,7 @@ class Peering:
             self._links.hang_up(known.link, Reason.TAKEN_OVER, "a newer link between these brokers")
         greeting = self._greetings.pop(link)
         neighbour = Neighbour(link, other.broker, other.name, other.cluster, other.incarnation, dialled)
-        if now > greeting.asked_at:  # the answer to our greeting shows the way's length before the first pong does
+        if now > greeting.asked_at:  # the answer to our greeting gives a round-trip time before the first pong
             self._measure(neighbour, now - greeting.asked_at)
             neighbour.tell_cost()
         link.rise(neighbour)
@@ -345,10 +346,10 @@ class Peering:
         """An echo of our own ping: how long it took is what the link costs."""
         round_trip = now - sent_at
         if not 0 <= round_trip < self._config.suspect_ms * NS_PER_MS:
-            return  # an answer after a pause says nothing of the way
+            return  # after a pause the time of an answer says nothing about the link
         for aim in self._aims.values():
             if aim.link is neighbour.link:
-                aim.retry_ms = RETRY_MS  # the link stands: if it breaks, it is worth while to try again soon
+                aim.retry_ms = RETRY_MS  # the link is up: if it breaks, it is worth trying again soon
         first = not neighbour.round_trip_ns
         if self._measure(neighbour, round_trip) or first:
             self._changed(neighbour, now)
@@ -384,14 +385,14 @@ class Peering:
             self._dial_later(aim, why, now, detail)
 
     def lose(self, link: Port, now: Instant) -> None:
-        """A neighbour's link is gone, or about to be: nothing goes that way any more."""
+        """A neighbour's link is gone, or about to be: nothing takes it any more."""
         neighbour = link.neighbour
         if neighbour is not None and self._neighbours.get(neighbour.broker) is neighbour:
             del self._neighbours[neighbour.broker]
             self._down(neighbour, now)
 
     def report(self) -> list[dict[str, str]]:
-        """The addresses that links are kept to, and why there is none to one of them."""
+        """The addresses that links are kept to, and for each missing link why it is missing."""
         return [
             {"address": aim.config.address, "state": LINKED, "broker": neighbour.name, "reason": ""}
             if (neighbour := self._neighbours.get(aim.broker)) is not None

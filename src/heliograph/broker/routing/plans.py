@@ -1,13 +1,13 @@
-"""Plans: which neighbours get a parcel, and what each of them is to do with it.
+"""Plans: which neighbours get a parcel, and which targets each of them serves.
 
 In:    targets, with the time to live and the trace of the parcel that has to reach them.
 Out:   a sink per neighbour; how many targets cannot be reached.
-State: splits of targets that were asked for, until the ways change; which destinations were in use lately.
-Not here: which way is shortest (map.py), how one way is left for another (changeover.py), what is sent (forwarding.py,
-          parcels.py).
+State: splits of targets that were asked for, until the paths change; which destinations were in use lately.
+Not here: which path is shortest (map.py), how a destination changes its path (changeover.py), what is sent
+          (forwarding.py, parcels.py).
 
-Everything for one destination (a member of our cluster, or a part of another) goes to one neighbour, whoever else
-wants it: this is what publisher order rests on.
+Everything for one destination (a member of our cluster, or a part of another) goes to one neighbour, whatever other
+destinations it has: publisher order depends on this.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from collections.abc import Callable
 from heliograph.broker.routing.holds import Holds
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.ports import HopSink, LinkWriter, Neighbour, Port
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.wire.limits import CLUSTERS_MAX, TRACE_MAX
 
-TTL = 64  # hops; a trace and the shortest way end a loop long before
+TTL = 64  # hops; a trace and the shortest path end a loop long before
 PLANS_MAX = 16_384  # remembered splits of targets
 VISITS_MAX = 1  # where views differ while a change spreads, a parcel would turn back: it waits (eddies.py) …
-VISITS_TROUBLED_MAX = 3  # … but not so soon after a loss, when it may have to; nor for ever
-TROUBLED_NS = 2_000_000_000  # after a loss; by then everybody knows, and what was on its way has arrived
-IN_USE_NS = 2_000_000_000  # what was sent longer ago has arrived, unless a link on its way has failed
+VISITS_TROUBLED_MAX = 3  # … but not so soon after a loss, when turning back may be right; nor for ever
+TROUBLED_NS = 2_000_000_000  # after a loss; by then all brokers know, and what was under way has arrived
+IN_USE_NS = 2_000_000_000  # what was sent longer ago has arrived, unless a link on its path has failed
 
 Split = list[tuple[Neighbour, Targets]]
 
@@ -42,10 +42,10 @@ class Plans:
         self._holds = holds
         self._links = links
         self._timers = timers
-        self._forget_all = forget_all  # every route and way that was worked out leads elsewhere
+        self._forget_all = forget_all  # every computed route and way may lead elsewhere
         self.is_troubled = False  # a link was lost a short while ago
         self._splits: dict[object, Split] = {}
-        self._used: dict[int, Instant] = {}  # destination -> when it last was in use, of ways that were forgotten
+        self._used: dict[int, Instant] = {}  # destination -> when it last was in use, of paths that were forgotten
 
     def hops(self, targets: Targets) -> list[HopSink]:
         """The sinks of a publication that enters the network here."""
@@ -55,7 +55,7 @@ class Plans:
     def next_hops(
         self, targets: Targets, ttl: int, trace: tuple[int, ...], turns_back: bool = False
     ) -> tuple[list[HopSink], int]:
-        """The sinks of a parcel that has passed these brokers, and how many ways are closed."""
+        """The sinks of a parcel that has passed these brokers, and how many targets have no path."""
         view = self._view
         visits_max = VISITS_TROUBLED_MAX if self.is_troubled else VISITS_MAX
         passed = (*trace, view.me)[-TRACE_MAX:]
@@ -77,9 +77,9 @@ class Plans:
         return sinks, lost
 
     def split(self, targets: Targets, trace: tuple[int, ...] = ()) -> Split:
-        """Targets by the neighbour that leads to them. Those that nobody leads to are left out."""
+        """Targets by the neighbour that leads to them. Those without a path are left out."""
         if trace and self._holds.changing:
-            return self._split(targets, trace)  # by where it was: some parcels are not held
+            return self._split(targets, trace)  # depends on the trace: some parcels are not held
         split = self._splits.get(targets.key)
         if split is None:
             if len(self._splits) >= PLANS_MAX:
@@ -133,8 +133,8 @@ class Plans:
         free = Targets(targets.members & ~members, others, targets.groups)
         return Targets(members, parts, targets.groups), free if free.members or others else None
 
-    def send(self, run: Run, source: Port, now: Instant, turns_back: bool = False) -> int:
-        """Send a run on as it is planned now. Returns how many ways are closed."""
+    def send(self, run: TargetedRun, source: Port, now: Instant, turns_back: bool = False) -> int:
+        """Send a run on as it is planned now. Returns how many targets have no path."""
         sinks, lost = self.next_hops(run.targets, run.ttl, run.trace, turns_back)
         for sink in sinks:
             self._links.deliver(source, sink, run.frames, now)
@@ -152,12 +152,12 @@ class Plans:
         self.forget_ways(self._view.paths, now)
 
     def forget_ways(self, before: Paths, now: Instant) -> None:
-        """The ways, or what is held back on them, are others from now on than they were ``before``."""
+        """The paths, or what is held back on them, are no longer those of ``before``."""
         self._forget(before.members, now)
         self._forget_all()
 
     def _forget(self, members: dict[int, int], now: Instant) -> None:
-        """The ways change. ``members``: which broker had which slot until now."""
+        """The paths change. ``members``: which broker had which slot until now."""
         self._splits.clear()
         used = {each: at for each, at in self._used.items() if now - at < IN_USE_NS}
         for neighbour in self._view.neighbours.values():
@@ -183,5 +183,5 @@ class Plans:
         }
 
     def is_used(self, destination: int, now: Instant) -> bool:
-        """True if something that went by ways since forgotten may still be on its way there."""
+        """True if something that was sent on forgotten paths may still be under way there."""
         return now - self._used.get(destination, -IN_USE_NS) < IN_USE_NS

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Protocol
 
-from heliograph.broker.routing.targets import Run, Targets
+from heliograph.broker.routing.targets import TargetedRun, Targets
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Peer
 from heliograph.model.identity import ANONYMOUS, Identity
@@ -26,17 +26,17 @@ from heliograph.wire.limits import DELIVERY_BYTES, PARCEL_BYTES_MAX
 
 NEW, PROVING, READY, GONE = range(4)  # states: before Hello, while a job checks its token, in use, after our hangup
 NOTE_EVERY_NS = 1_000_000_000
-VOIDS_MAX = 64  # empty entries in a backlog before it is swept
-WORDS_MAX = 200  # characters that are kept of why a link ended
+VOIDS_MAX = 64  # empty entries in a backlog before they are removed
+END_TEXT_MAX = 200  # characters that are kept of why a link ended
 UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
-UNMEASURED_COST = 1_000  # until the first pong
+UNMEASURED_COST = 1_000  # until a round trip was timed
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
 SMOOTHING = 8  # a new round trip counts for one part in eight
 SINKS_MAX = 4_096  # remembered per neighbour
 FIXED = Struct("<BBHQ")  # of a hop prefix: kind, ttl, epoch, members
 VARYING = Struct("<I12sQ")  # its length, what is fixed, its number
-OUTLIER = 4  # a round trip counts as at most so many times what is usual: after a stall, one or two are long
-NOTICED = 4  # a cost that changed by less than a quarter is not told to anybody
+OUTLIER = 4  # a round trip counts as at most this many times the usual one: after a stall, one or two are long
+NOTICED = 4  # a cost that changed by less than a quarter is not told
 
 _pack_length = LENGTH.pack
 
@@ -56,7 +56,7 @@ class Waiting:
         self.start = 0
 
     def drop_first(self, end: int) -> int:
-        """Drop its first frame, which ends there; how many bytes that were."""
+        """Drop its first frame, which ends there. Returns its size in bytes."""
         size = end - self.start
         self.start = end
         self.frames -= 1
@@ -112,7 +112,7 @@ class Port:
         self.state = NEW
         self.identity: Identity = ANONYMOUS
         self.name = ""
-        self.ended = ""  # why, by whoever ended it first
+        self.ended = ""  # why, from the side that ended it first
         self.heard_at = now
         self.told: dict[bytes, None] = {}  # topics on which this peer heard a refusal
         self.neighbour: Neighbour | None = None  # the broker at the other end, once proven
@@ -156,7 +156,7 @@ class Port:
         self.progress_at = now
 
     def progress(self, now: Instant) -> None:
-        """From now on it is watched whether it takes something."""
+        """Start to watch whether the link takes anything."""
         self.progress_at = now
 
     def queue(self, waiting: Waiting) -> None:
@@ -166,7 +166,7 @@ class Port:
         self.backlog_frames += waiting.frames
 
     def unqueue(self) -> Waiting | None:
-        """The next that waits; None if it is one of which everything was dropped."""
+        """The next entry that waits; None if all of it was dropped."""
         waiting = self.backlog.popleft()
         if not waiting.frames:
             self.voids -= 1
@@ -184,7 +184,7 @@ class Port:
         self.backlog_bytes = self.backlog_frames = 0
 
     def take_back(self) -> list[tuple[Sink, bytes]]:
-        """The runs that wait, so that they can go another way; control frames stay."""
+        """Take out the runs that wait, so that they can go another way; control frames stay."""
         runs = [
             (waiting.sink, waiting.chunk[waiting.start :])
             for waiting in self.backlog
@@ -197,7 +197,7 @@ class Port:
         return runs
 
     def is_over(self, bytes_max: int, frames_max: int) -> bool:
-        """True if more waits than may."""
+        """True if more waits than is allowed."""
         return self.backlog_bytes > bytes_max or self.backlog_frames > frames_max
 
     def drop_oldest(self, ends: list[int], bytes_max: int, frames_max: int) -> tuple[int, int]:
@@ -221,13 +221,13 @@ class Port:
         return frames, size
 
     def sweep(self) -> None:
-        """Take out entries of which everything was dropped, once they are many."""
+        """Remove entries of which everything was dropped, once there are many."""
         if self.voids > VOIDS_MAX and 2 * self.voids > len(self.backlog):
             self.backlog = deque(waiting for waiting in self.backlog if waiting.frames)
             self.voids = 0
 
     def unnoted_drops(self, now: Instant) -> tuple[int, int] | None:
-        """What was dropped since that was last noted: publications and bytes; None if there is nothing to note yet."""
+        """What was dropped since the last note: publications and bytes; None if there is nothing to note yet."""
         lost = self.dropped - self.noted_dropped
         if not lost or now - self.noted_at < NOTE_EVERY_NS:
             return None
@@ -239,7 +239,7 @@ class Port:
     # -- its end and its uses
 
     def end(self, why: str) -> None:
-        """It is over; why, unless the other side said so before."""
+        """The link has ended; keep why, unless the other side gave a reason before."""
         self.ended = self.ended or why
 
     def forget_output(self) -> None:
@@ -254,7 +254,7 @@ class Port:
         self.deliveries += 1
 
     def say_why(self, why: str) -> None:
-        """Why it ends, in the words of whoever ends it."""
+        """The reason why it ends, from the side that ends it."""
         self.ended = why
 
     def rise(self, neighbour: Neighbour) -> None:
@@ -286,7 +286,7 @@ class Sink:
         self._length = BODY_BYTES + len(numbers)
 
     def prefix(self, size: int, chunks: list[bytes]) -> bytes:
-        """What stands before these chunks of whole frames, ``size`` bytes together, on the wire."""
+        """The prefix on the wire for these chunks of whole frames, ``size`` bytes together."""
         dropped = self.link.dropped
         if dropped != self._dropped:
             self._dropped = dropped
@@ -295,7 +295,7 @@ class Sink:
 
 
 class LinkWriter(Protocol):
-    """What routing asks of whoever writes to links (broker/links.py)."""
+    """What routing needs from the part that writes to links (broker/links.py)."""
 
     def put(self, link: Port, frame: bytes) -> None:
         """Send a control frame, in order with the deliveries."""
@@ -353,7 +353,7 @@ class Neighbour:
         self.incarnation = incarnation
         self.dialled = dialled
         self.suspected = False
-        self.counts = False  # whether both ends say that the link is there
+        self.counts = False  # whether both ends report the link
         self.cost = self.told_cost = UNMEASURED_COST
         self.round_trip_ns = 0
         self.sent_at: Instant = 0
@@ -362,14 +362,14 @@ class Neighbour:
         self.sent_bytes = 0
         self.given_up = 0  # parcels that would not be planned again
         self.heard_in = 0  # the number of the last parcel that came
-        self.owed = 0  # what has come since the last count that we sent, as parcels.py counts it
+        self.owed = 0  # received since the last count that we sent, as parcels.py counts it
         self.is_timed = False  # a timer runs, after which we confirm
         self.sinks: dict[tuple[object, ...], HopSink] = {}  # until the ways change
         self.aimed_members = 0  # slots and parts for which there was a sink, since then
         self.aimed_parts: dict[int, None] = {}
 
     def suspect(self) -> None:
-        """It is silent: ways around it are taken."""
+        """It is silent: paths around it are taken."""
         self.suspected = True
 
     def relieve(self) -> None:
@@ -377,11 +377,11 @@ class Neighbour:
         self.suspected = False
 
     def tell_cost(self) -> None:
-        """What it costs now is what others are told."""
+        """Others are told the present cost."""
         self.told_cost = self.cost
 
     def begins_or_ends(self, names_us: bool) -> bool:
-        """True if the link begins or ends to count; ``names_us``: the other end says that it is there."""
+        """True if the link begins or stops to count; ``names_us``: the other end reports it."""
         counts = names_us and not self.suspected
         if counts == self.counts:
             return False
@@ -389,7 +389,7 @@ class Neighbour:
         return True
 
     def heard(self, number: int, size: int) -> int:
-        """Parcels up to this number came in one read; returns what is owed since the last count that we sent."""
+        """Parcels up to this number came in one read. Returns what is owed since the last count that we sent."""
         self.heard_in = number
         self.owed += size
         return self.owed
@@ -404,7 +404,7 @@ class Neighbour:
         return bool(self.owed)
 
     def count(self) -> int:
-        """We confirm what came: up to which number that is."""
+        """We confirm what came. Returns up to which number."""
         self.owed = 0
         return self.heard_in
 
@@ -428,7 +428,7 @@ class Neighbour:
             self.given_up += 1
 
     def measure(self, round_trip_ns: int, outside: bool) -> bool:
-        """A pong came; True if the cost is now so different that others should know."""
+        """A round trip was timed; True if the cost differs so much that others should know."""
         if self.round_trip_ns:
             self.round_trip_ns += (min(round_trip_ns, OUTLIER * self.round_trip_ns) - self.round_trip_ns) // SMOOTHING
         else:
@@ -437,7 +437,7 @@ class Neighbour:
         return abs(self.cost - self.told_cost) * NOTICED > max(self.told_cost, 200)
 
     def sink(self, targets: Targets, ttl: int, epoch: int, trace: tuple[int, ...]) -> HopSink:
-        """The sink for what goes to these targets this way; what has come the same way shares one."""
+        """The sink for these targets this way; parcels with the same past share one."""
         key = (targets.key, ttl, trace)
         sink = self.sinks.get(key)
         if sink is None:
@@ -449,7 +449,7 @@ class Neighbour:
         return sink
 
     def forget_sinks(self) -> tuple[int, dict[int, None]]:
-        """The ways change: let nothing new take an old sink. Returns for whom there was one: slots and parts."""
+        """The paths change: nothing new may use an old sink. Returns the slots and parts for which there was one."""
         aimed = (self.aimed_members, self.aimed_parts)
         self.sinks.clear()
         self.aimed_members, self.aimed_parts = 0, {}
@@ -457,7 +457,7 @@ class Neighbour:
 
 
 class HopSink(Sink):
-    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first: broker links hold nobody."""
+    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first; publishers are not held."""
 
     __slots__ = ("_fixed", "_hops", "neighbour", "targets", "trace", "ttl")
     bytes_max = PARCEL_BYTES_MAX
@@ -483,14 +483,14 @@ class HopSink(Sink):
             neighbour.give_up()
         return VARYING.pack(self._length + size, self._fixed, number) + self._hops
 
-    def run(self, frames: bytes, me: int) -> Run:
-        """These frames, to be planned anew at this broker."""
+    def run(self, frames: bytes, me: int) -> TargetedRun:
+        """These frames, to be planned again at this broker."""
         trace = self.trace
-        return Run(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
+        return TargetedRun(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
 
 
 def stand_in(taker: Taker) -> Neighbour:
-    """A neighbour that is nobody: its link is always pressed, so that all that is sent there comes to the taker."""
+    """A neighbour without a broker: its link is always pressed, so everything that is sent there comes to the taker."""
     link = Port(0, Peer("stand-in", ""), 0)
     link.state = READY
     link.pressed = True
@@ -499,9 +499,9 @@ def stand_in(taker: Taker) -> Neighbour:
 
 
 Sent = tuple[int, int, list[bytes], HopSink]
-"""A parcel that a neighbour has not confirmed: its number, its size, its frames, and whom it is for."""
+"""A parcel that a neighbour has not confirmed: its number, size, frames and targets."""
 
 
-def in_words(reason: str, text: str) -> str:
-    """Why a link ended, for people. The other side may have chosen the words, so there are not too many."""
-    return (f"{reason}: {text}" if text else reason)[:WORDS_MAX]
+def describe_end(reason: str, text: str) -> str:
+    """Why a link ended, for people. The other side may have written the text, so its length is limited."""
+    return (f"{reason}: {text}" if text else reason)[:END_TEXT_MAX]

@@ -1,13 +1,13 @@
-"""Routing: this broker as one of many. It keeps a map of the network and says where a topic goes from here.
+"""Routing: keeps a map of the network and answers where a topic goes from this broker.
 
 In:    neighbours that come, change and go; their frames (MAP, INTEREST, SYNC, WAVE, MARKED, COUNT; MARKs in parcels);
        what our own clients want; time.
-Out:   frames to neighbours; word to the route cache when a filter or all ways are to be forgotten; where a topic goes;
-       reports.
+Out:   frames to neighbours; calls to the route cache when a filter or all paths are to be forgotten; where a topic
+       goes; reports.
 State: the view, and what each part keeps.
-Not here: making links (peering.py), reading parcels (parcels.py), and the parts: announcements, advertising and its
-          speaker (what we tell), exchange and memory (what each side lacks, what is forgotten), slots, life, waves,
-          plans, changeover and eddies (which way parcels take), forwarding, destinations.
+Not here: making links (peering.py), reading parcels (parcels.py), and the parts: announcements, advertising and
+          leadership (what we tell), exchange and memory (what each side lacks, what is forgotten), slots, incarnation,
+          barriers, plans, changeover and eddies (which path parcels take), forwarding, destinations.
 Paper: [grid] §1.1 and §1.2.
 
 What is learned is passed on at once, as the bytes that came, to every neighbour but the one it came from: Member
@@ -22,6 +22,7 @@ from typing import Any
 
 from heliograph.broker.routing.advertising import Advertising
 from heliograph.broker.routing.announcements import Announcements
+from heliograph.broker.routing.barriers import Barriers
 from heliograph.broker.routing.catalogue import Catalogue
 from heliograph.broker.routing.changeover import Changeover
 from heliograph.broker.routing.destinations import Destinations
@@ -29,8 +30,8 @@ from heliograph.broker.routing.eddies import Eddies
 from heliograph.broker.routing.exchange import Exchange
 from heliograph.broker.routing.forwarding import Forwarding
 from heliograph.broker.routing.holds import Holds
-from heliograph.broker.routing.interests import Wish
-from heliograph.broker.routing.life import Life
+from heliograph.broker.routing.incarnation import Incarnation
+from heliograph.broker.routing.interests import RemoteInterest
 from heliograph.broker.routing.map import Paths
 from heliograph.broker.routing.memory import Memory
 from heliograph.broker.routing.plans import Plans
@@ -39,7 +40,6 @@ from heliograph.broker.routing.settings import NetworkConfig
 from heliograph.broker.routing.slots import Slots
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
-from heliograph.broker.routing.waves import Waves
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.contents import Field
@@ -49,13 +49,13 @@ from heliograph.wire import network as wire
 from heliograph.wire.frames import VERSION, Frame, Kind
 from heliograph.wire.network import MEMBERS_MAX, LinkUp, Member, Record, What, broker_id
 
-SETTLE_NS = 2_000_000  # changes that come so soon after others wait, so that consequences are drawn once for all …
-SETTLE_EACH_NS = 10_000  # … or, where more is known, so soon for each link: nobody thinks more than it works
-COSTS_NS = 50_000_000  # … and where only costs changed, so soon: no way is closed, and none is new
+SETTLE_NS = 2_000_000  # changes that follow others this soon wait, so that the map is settled once for all of them …
+SETTLE_EACH_NS = 10_000  # … or this long for each known link: bounds the time spent recomputing routes
+COSTS_NS = 50_000_000  # … and this long where only costs changed: no path is closed, and none is new
 
 
 class Routing:
-    """This broker as one of many."""
+    """The routing of one broker."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Routing:
     ) -> None:
         me = broker_id(name)
         slot = config.slot if config.slot is not None else me % MEMBERS_MAX
-        self.network_name = config.name  # another one needs a restart
+        self.network_name = config.name  # changing it needs a restart
         self._timers = timers
-        self._settled = settled  # the ways of the newest map are in force
+        self._settled = settled  # called when the paths of the newest map are in force
         self._forget_pattern = forget  # what a filter matches may go elsewhere from now on
         view = self.view = View(Member(me, name, config.cluster, slot, 0, incarnation, 1, {}), timers)
         teller = self._teller = Teller(view, links, outbox)
@@ -85,29 +85,29 @@ class Routing:
         self.memory = Memory(view, self.catalogue, teller, timers, config.forget_ms, self.settle, self._forget)
         self._exchange = Exchange(view, self.catalogue, teller, timers)
         self._slots = Slots(view, self.announcements, teller, timers, stand_back)
-        self._life = Life(view, self.advertising, self.announcements, self._exchange, teller, timers)
+        self._incarnation = Incarnation(view, self.advertising, self.announcements, self._exchange, teller, timers)
         self._holds = Holds(view, self._hold_back, self._turn_back)
         self.plans = Plans(view, self._holds, links, timers, forget_all)
         self.changeover = Changeover(view, self._holds, self.plans, teller, links, timers)
         self.eddies = Eddies(view, self._holds, self.plans, timers)
-        self.waves = Waves(view, self.advertising.speaker, teller, timers)
+        self.barriers = Barriers(view, self.advertising.leadership, teller, timers)
         self.forwarding = Forwarding(view, self.plans, links)
         self.destinations = Destinations(view, self.plans)
         self._settle_at: Instant = 0  # not before, unless it is urgent
         self._settle_timer: Instant | None = None
-        self._costs_version = -1  # of the map, if nothing but costs changed since it was settled …
+        self._costs_version = -1  # of the map, if only costs changed since it was settled …
         self._costs_at: Instant = 0  # … and when that is to be settled
         self._ways: tuple[object, ...] = ()
-        self._losses = 0  # of the map, when the ways were worked out
+        self._losses = 0  # of the map, when the paths were computed
         self._updates_heard = 0
         self._times_settled = 0
-        self._times_changed = 0  # the ways
+        self._times_changed = 0  # of the paths
         self.handlers: dict[int, Callable[[Port, Frame, Instant], None]] = {  # of frames from neighbours
             Kind.COUNT: self.forwarding.receive_count,
             Kind.MAP: self._receive_map,
             Kind.INTEREST: self._receive_interest,
             Kind.SYNC: self._exchange.receive,
-            Kind.WAVE: self.waves.receive,
+            Kind.WAVE: self.barriers.receive,
             Kind.MARKED: self.changeover.receive,
         }
 
@@ -116,7 +116,7 @@ class Routing:
         self.memory.keep_for(config.forget_ms)
 
     def myself(self) -> LinkUp:
-        """Who we are now, with an empty nonce."""
+        """Our own LINK body, with an empty nonce."""
         me = self.view.map.me
         return LinkUp([VERSION], me.broker, me.name, me.cluster, me.incarnation, "", network=self.network_name)
 
@@ -130,10 +130,10 @@ class Routing:
 
     def when_known(self, done: Callable[[Instant], None], now: Instant) -> None:
         """Call ``done`` once every broker in reach knows what we told before this."""
-        self.waves.when_known(done, now)
+        self.barriers.when_known(done, now)
 
-    def fields(self, topic: bytes) -> tuple[Field[Wish], ...]:
-        """Where to look for those elsewhere whom a publication of this topic concerns by what else it has."""
+    def fields(self, topic: bytes) -> tuple[Field[RemoteInterest], ...]:
+        """The fields of this topic: where remote conditions on a publication's content are looked up."""
         return self.view.interests.fields(topic)
 
     def addresses(self, count: int) -> list[str]:
@@ -150,7 +150,7 @@ class Routing:
         return list(found)[:count]
 
     def refuse(self, reason: Reason) -> None:
-        """Count that something that came from other brokers was not believed."""
+        """Count something from another broker that was not believed."""
         self._teller.refuse(reason)
 
     def _hold_back(self, sink: Sink, frames: bytes, now: Instant) -> None:
@@ -162,12 +162,12 @@ class Routing:
     # -- neighbours -----------------------------------------------------------------------------------------------
 
     def neighbour_up(self, neighbour: Neighbour, now: Instant) -> None:
-        """A neighbour is there: tell everybody, soon."""
+        """A neighbour is there: tell the others, soon."""
         self._teller.note(NeighbourLinked(neighbour.link.id, neighbour.name, neighbour.cluster))
         self.announcements.announce_soon()
 
     def neighbour_changed(self, neighbour: Neighbour, now: Instant) -> None:
-        """A neighbour costs more or less than was told, is suspected, or no longer."""
+        """A neighbour's cost changed, it is suspected, or no longer."""
         neighbour.tell_cost()
         if neighbour.suspected:
             self.announcements.announce(now)
@@ -177,9 +177,9 @@ class Routing:
             self.announcements.announce_soon()
 
     def neighbour_down(self, neighbour: Neighbour, now: Instant) -> None:
-        """A neighbour is gone: tell the others, let no wave wait for it, and send what it had another way."""
+        """A neighbour is gone: tell the others, let no barrier wait for it, and send what it had another way."""
         self.announcements.announce(now)
-        self.waves.look_again(neighbour, now)
+        self.barriers.look_again(neighbour, now)
         self.settle(now)
         replanned = self.forwarding.plan_again(neighbour, now)
         self._teller.note(NeighbourLost(neighbour.name, replanned))
@@ -191,7 +191,7 @@ class Routing:
         self.handlers[frame.kind](link, frame, now)
 
     def _receive_map(self, link: Port, frame: Frame, now: Instant) -> None:
-        """A record of somebody's links."""
+        """A record of a broker's links."""
         record = wire.decode_record(frame.payload)
         known = self.view.map
         self._updates_heard += 1
@@ -202,7 +202,7 @@ class Routing:
             if record.cluster != known.me.cluster:
                 raise ProtocolError(Reason.BODY_MALFORMED, "a member of another cluster")
         if record.broker == self.view.me:
-            self._life.hear_record(record, link, now)
+            self._incarnation.hear_record(record, link, now)
             return
         if not known.has_room(record):
             self._teller.refuse(Reason.BROKERS_OVER_LIMIT)
@@ -214,12 +214,12 @@ class Routing:
             self._teller.tell_record(record, link, frame.payload)
 
     def _check_inside(self, link: Port) -> None:
-        """What a cluster says among itself is heard from its own brokers only."""
+        """Records and interests of a cluster's members are accepted from its own brokers only."""
         if link.neighbour is None or link.neighbour.cluster != self.view.map.me.cluster:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "this is for members of the cluster to say")
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "only members of the cluster may send this")
 
     def _is_cost(self, record: Record) -> bool:
-        """True if nothing but costs would be new, by this record and since the map was settled."""
+        """True if only costs would be new, by this record and since the map was settled."""
         known = self.view.map
         if known.version not in (self.view.settled, self._costs_version):
             return False
@@ -234,14 +234,14 @@ class Routing:
         )
 
     def _receive_interest(self, link: Port, frame: Frame, now: Instant) -> None:
-        """What somebody wants."""
+        """The interests of a broker or a cluster."""
         interest = wire.decode_interest(frame.payload)
-        view, speaker = self.view, self.advertising.speaker
+        view, leadership = self.view, self.advertising.leadership
         self._updates_heard += 1
         if not interest.wide:
             self._check_inside(link)
         if interest.owner == view.me:
-            self._life.hear_interest(interest, now)
+            self._incarnation.hear_interest(interest, now)
             return
         before = view.interests.age(interest.owner, interest.wide)
         if before is not None and interest.age <= before:
@@ -258,14 +258,14 @@ class Routing:
             self._forget_pattern(pattern)
         self._teller.pass_on(interest.wide, frame.payload, link)
         if interest.wide:
-            self.waves.look_again(None, now)
+            self.barriers.look_again(None, now)
         else:
-            speaker.hear(interest.owner, difference)
-        if before is None or (interest.wide and speaker.broker != view.paths.speaker):
-            view.map.touch()  # no way changed, but somebody may be ready to speak, or has to be forgotten one day
+            leadership.hear(interest.owner, difference)
+        if before is None or (interest.wide and leadership.leader != view.paths.leader):
+            view.map.touch()  # no path changed, but a broker may be ready to lead, or has to be forgotten later
 
     def _forget(self, what: What, broker: int) -> None:
-        """It is out of reach for good."""
+        """An item is out of reach for good."""
         if what == "member" or what == "gateway":
             self.view.map.forget(what, broker)
             return
@@ -275,7 +275,7 @@ class Routing:
     # -- after a change of the map --------------------------------------------------------------------------------
 
     def settle_soon(self, now: Instant) -> None:
-        """Something changed. Draw the consequences at once or, where that was done just now, together with others'."""
+        """Something changed: settle at once or, if that was done just now, together with later changes."""
         at = self._settle_at
         if self.view.map.version == self._costs_version:
             at = max(at, self._costs_at)
@@ -286,8 +286,8 @@ class Routing:
             self._timers.set("settle", at, self.settle)
 
     def settle(self, now: Instant) -> None:
-        """Draw the consequences of what changed in the map since the last time."""
-        view, speaker = self.view, self.advertising.speaker
+        """Act on everything that changed in the map since the last time."""
+        view, leadership = self.view, self.advertising.leadership
         self._settle_timer = None
         self._times_settled += 1
         before = view.paths_so_far
@@ -295,8 +295,8 @@ class Routing:
         while not view.is_settled:
             view.settle()
             self._slots.settle(now)
-            speaker.settle()
-            speaker.announce_gateway(now)
+            leadership.settle()
+            leadership.announce_gateway(now)
         paths = view.paths
         self._settle_at = now + max(SETTLE_NS, SETTLE_EACH_NS * paths.links)
         self._costs_at = now + COSTS_NS
@@ -306,11 +306,11 @@ class Routing:
             self._change_ways(before, now)
         self._look_at_links(now)
         self._exchange.offer(self.memory.look(now))
-        self.waves.look_again(None, now)
+        self.barriers.look_again(None, now)
         self._settled()
 
     def _change_ways(self, before: Paths | None, now: Instant) -> None:
-        """A way that is lost is left at once, and nobody waits for what was on it; others are left in order."""
+        """A lost path is left at once, and nothing waits for what was on it; other paths are changed in order."""
         self._times_changed += 1
         is_lossy, self._losses = self._losses != self.view.map.losses, self.view.map.losses
         if is_lossy:
@@ -323,8 +323,9 @@ class Routing:
         self.eddies.release(now)
 
     def _look_at_links(self, now: Instant) -> None:
-        """A link that begins to count brings news to both sides. One that ends to count need not be broken: its
-        neighbour says that it does not hear us, and what it has not confirmed does not wait until the link ends."""
+        """A link that begins to count brings news to both sides. A link may stop counting without having failed: its
+        neighbour reports that it does not hear us, and what it has not confirmed is sent another way without
+        waiting for the link to end."""
         view = self.view
         for neighbour in list(view.neighbours.values()):
             names_us = view.map.names(neighbour.broker, view.me, neighbour.incarnation)
@@ -336,7 +337,7 @@ class Routing:
                 self.forwarding.plan_again(neighbour, now)
 
     def report(self) -> dict[str, Any]:
-        """How much was heard and told, and how often that had consequences."""
+        """How much was heard and told, and how often the map was settled and the paths changed."""
         return {
             "updates_heard": self._updates_heard,
             "updates_told": self._teller.told,
@@ -346,6 +347,6 @@ class Routing:
 
 
 def _shape(record: Record, links: dict[int, int]) -> tuple[object, ...]:
-    """What a record says beside costs."""
+    """A record without its costs."""
     place = (record.slot, record.epoch) if isinstance(record, Member) else (record.speaker,)
     return (record.incarnation, record.address, record.lives, links.keys(), *place)

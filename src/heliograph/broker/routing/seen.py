@@ -45,7 +45,7 @@ class Seen:
         self.gaps_closed = 0
 
     def admit(self, sequence: int) -> bool:
-        """True if this number is new; from now on it is not. ``accepted`` and ``duplicates`` count."""
+        """True if this number is new, and remember it. ``accepted`` and ``duplicates`` count."""
         if sequence >= self.next:
             if sequence > self.next:
                 self._open_gap(self.next, sequence)
@@ -59,7 +59,7 @@ class Seen:
         return True
 
     def take_back(self, count: int) -> None:
-        """The last numbers were not worked off: they are new if they come again."""
+        """The last numbers were not processed: they are new if they come again."""
         self.next -= count
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field
 
-from heliograph.model.identity import NETWORK_WORDS, entity_is_valid, network_is_valid
+from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 from heliograph.model.settings import PLAIN_NAME, PORT_MAX, Problem, check, setting, wrong
 
 DEFAULT_PORT = 4717
@@ -23,12 +23,12 @@ class LinkConfig:
     host: str = setting(MISSING, "another broker, to which a link is kept", allowed="an address or host name")
     port: int = setting(DEFAULT_PORT, "the other broker's port", least=1, most=PORT_MAX)
     secure: bool = setting(
-        False, "dial it with TLS 1.3; with tls.certificate brokers prove themselves without a network key"
+        False, "dial it with TLS 1.3; with tls.certificate, brokers prove themselves without a network key"
     )
 
     @property
     def address(self) -> str:
-        """As people write it."""
+        """The address as people write it."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def problems(self, path: str) -> list[Problem]:
@@ -39,13 +39,13 @@ class LinkConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """This broker as one of many."""
+    """The settings of a broker in a network."""
 
     name: str = setting(
         "",
         "the network to which this broker belongs; brokers of other networks do not link to it, and clients ask for it "
         "by this name",
-        allowed="empty (a network without a name), or " + NETWORK_WORDS,
+        allowed="empty (a network without a name), or " + NETWORK_RULE,
         reloads=False,
     )
     cluster: str = setting(
@@ -56,19 +56,19 @@ class NetworkConfig:
     )
     slot: int | None = setting(
         None,
-        "the broker's place in its cluster; without one a free place is taken and settled with the others",
+        "the broker's place in its cluster; without one, a free place is taken and agreed on with the others",
         least=0,
         most=63,
-        note="each broker of a cluster its own",
+        note="each broker of a cluster needs its own",
         reloads=False,
     )
     key_file: str = setting(
         "",
-        "the network key, made by `heliograph network key`: brokers that have it let each other in",
+        "the network key, made by `heliograph network key`: brokers that have it accept each other",
         allowed="a path, relative to the settings file; readable by its owner only",
         is_file=True,
     )
-    key: bytes = field(default=b"", repr=False)  # what is in the file: brokers without certificates prove themselves
+    key: bytes = field(default=b"", repr=False)  # the content of the file, for brokers without certificates
     join: bool = setting(
         False,
         "look for another broker by broker discovery, link to it, and look again when no link is left",
@@ -78,23 +78,23 @@ class NetworkConfig:
     certified: bool = False  # it has a certificate, its key and an authority, and proves itself by them on secure links
     dials_secure: bool = False  # it has something of [tls], without which no secure link is dialled
     links: tuple[LinkConfig, ...] = ()
-    heartbeat_ms: int = setting(500, "how often brokers say on a link that they are there", allowed="above 0")
+    heartbeat_ms: int = setting(500, "how often brokers send a heartbeat on a link", allowed="above 0")
     suspect_ms: int = setting(
         2_000,
-        "a linked broker that is silent for so long is suspected, and ways around it are taken",
+        "a linked broker that is silent for this long is suspected, and paths around it are taken",
         allowed="above network.heartbeat_ms",
     )
     dead_ms: int = setting(
-        10_000, "a linked broker that is silent for so long loses its link", allowed="above network.suspect_ms"
+        10_000, "a linked broker that is silent for this long loses its link", allowed="above network.suspect_ms"
     )
     forget_ms: int = setting(
         60_000,
-        "what is known of brokers that are out of reach for so long is forgotten",
+        "brokers that are out of reach for this long are forgotten",
         allowed="above network.dead_ms",
     )
     interests_max: int = setting(
         10_000,
-        "how many filters a broker, or a cluster, tells others that it wants; beyond it they are widened",
+        "how many filters a broker or a cluster advertises; beyond it they are widened",
         least=16,
         reloads=False,
     )
@@ -103,7 +103,7 @@ class NetworkConfig:
         """Everything wrong with it."""
         found = [] if entity_is_valid(self.cluster) else [wrong(f"{path}.cluster", self.cluster, "not a plain name")]
         if self.name and not network_is_valid(self.name):
-            found.append(wrong(f"{path}.name", self.name, NETWORK_WORDS))
+            found.append(wrong(f"{path}.name", self.name, NETWORK_RULE))
         found += check(self, path)
         if not 0 < self.heartbeat_ms < self.suspect_ms < self.dead_ms:
             keys = (f"{path}.heartbeat_ms", f"{path}.suspect_ms", f"{path}.dead_ms")
@@ -114,7 +114,7 @@ class NetworkConfig:
         return found
 
     def link_problems(self, path: str = "network") -> list[Problem]:
-        """Everything wrong with the links that are to be kept. Each reason is told once, for the first of them."""
+        """Everything wrong with the links that are to be kept. Each reason is given once, for the first of them."""
         found: list[Problem] = []
         known: dict[tuple[str, int], None] = {}
         faults: dict[str, str] = {}
@@ -130,7 +130,7 @@ class NetworkConfig:
         return found + [Problem(key, f": {fault}") for fault, key in faults.items()]
 
     def link_fault(self, link: LinkConfig, *, keyed: bool) -> str | None:
-        """Why no broker would ever be linked at this address, whoever answers; None if one could be."""
+        """Why no broker could ever be linked at this address; None if one could be."""
         if not keyed and not (link.secure and self.certified):
             return (
                 "brokers prove themselves to each other; set network.key_file (`heliograph network key` makes it), "

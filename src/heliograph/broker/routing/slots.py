@@ -1,13 +1,14 @@
-"""Slots: which place this broker has in its cluster, and what happens where two claim one or all are taken.
+"""Slots: which place this broker has in its cluster, and what happens if two claim one or all are taken.
 
 In:    the members of our part of the cluster, after each change of the map; brokers that want a link.
-Out:   a new slot for this broker, told to everybody; its links inside the cluster ended, if there is no slot for it.
+Out:   a new slot for this broker, told to all members; its links inside the cluster ended, if there is no slot for it.
 State: until when a broker that found no slot stays outside.
 Not here: what slots are for (parcels.py), the map (map.py).
 Paper: N4; slots before self-organisation.
 
-Who is longest there keeps its slot. The others take the free ones in the same order: so those who know the same never
-take the same one, and a cluster whose brokers all began at once needs one round, not one for each of them.
+The member that has been there longest keeps its slot. The others take the free ones in the same order. So brokers that
+know the same never take the same slot, and a cluster whose brokers all start at once needs one round, not one for each
+of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from heliograph.machine import Instant, Timers
 from heliograph.notes import SlotChanged
 from heliograph.wire.network import MEMBERS_MAX, LinkUp, Member
 
-OUTSIDE_MS = 60_000  # who found no slot comes back after so long: each time costs every member some updates
+OUTSIDE_MS = 60_000  # a broker without a slot tries again after this: each attempt costs every member some updates
 
 
 class Slots:
@@ -46,7 +47,7 @@ class Slots:
         self._outside_until: Instant = 0
 
     def is_full(self, other: LinkUp, now: Instant) -> bool:
-        """True if this one must not become a member with us: there is no room for it, or none for us."""
+        """True if this broker must not become a member with us: there is no room for it, or none for us."""
         if other.cluster != self._view.map.me.cluster:
             return False
         cluster = self._view.paths.cluster
@@ -59,7 +60,7 @@ class Slots:
         if slot == me.slot:
             return
         if slot is None:
-            self._timers.set("stand back", now, self._stand_back)  # not while consequences are drawn
+            self._timers.set("stand back", now, self._stand_back)  # not while the map is being settled
             return
         self._teller.note(SlotChanged(me.slot, slot))
         epoch = (known.paths.epoch + 1) & 0xFFFF
@@ -67,7 +68,7 @@ class Slots:
         self._announcements.announce(now, anew=True)
 
     def _due(self) -> int | None:
-        """The slot that is ours, as things are."""
+        """The slot that is ours in the present view."""
         me, cluster = self._view.map.me, self._view.map.paths.cluster
         return shared_out(cluster.values())[me.broker]
 
@@ -78,7 +79,7 @@ class Slots:
 
 
 def shared_out(members: Iterable[Member]) -> dict[int, int | None]:
-    """Who is to have which slot; None for those who came when all were taken."""
+    """Which member is to have which slot; None for those that came when all were taken."""
     slots: dict[int, int | None] = {}
     taken: dict[int, None] = {}
     by_age = sorted(members, key=lambda member: (member.incarnation, member.broker))

@@ -1,16 +1,17 @@
-"""Targets: whom publications on their way between brokers are for.
+"""Targets: the destinations of publications between brokers.
 
 In:    slots of this cluster, parts of clusters, groups.
 Out:   values that plans, sinks and parcels share.
 State: none.
-Not here: which way leads to them (plans.py), the prefix in which they travel (ports.py).
+Not here: which path leads to them (plans.py), the prefix in which they travel (ports.py).
 """
 
 from __future__ import annotations
 
 
 class Targets:
-    """Whom a parcel is for: slots of this cluster, parts of clusters, and the groups that alone may have it."""
+    """The destinations of a parcel: slots of this cluster, parts of clusters, and the groups to which it is
+    restricted."""
 
     __slots__ = ("groups", "key", "members", "parts")
 
@@ -21,7 +22,7 @@ class Targets:
         self.key = (members, parts, groups)  # equal targets have equal keys
 
 
-class Run:
+class TargetedRun:
     """Frames that have the same targets, and how far they have come."""
 
     __slots__ = ("frames", "targets", "trace", "ttl")

@@ -1,6 +1,6 @@
-"""The teller: how this broker tells its neighbours something.
+"""The teller: sends something to the neighbours that it concerns.
 
-In:    records, interests and other bodies, and whom they concern.
+In:    records, interests and other bodies, and the neighbours that they concern.
 Out:   frames on neighbours' links; notes; counts of what was refused.
 State: how many updates were told.
 Not here: what is told, and when (all other parts of routing).
@@ -34,7 +34,7 @@ class Teller:
         self._links.put(neighbour.link, control(kind, 0, body))
 
     def tell_record(self, record: Record, source: Port | None, raw: bytes = b"") -> None:
-        """Tell everybody whom it concerns, but not the one it came from."""
+        """Tell all neighbours that it concerns, but not the one it came from."""
         raw = raw or wire.encode(record)
         inner = isinstance(record, Member)
         for neighbour in self._view.neighbours.values():
@@ -47,7 +47,7 @@ class Teller:
         self.put(neighbour, Kind.MAP, raw)
 
     def tell_interests(self, bodies: list[Interest], only: Neighbour | None = None) -> None:
-        """Tell one neighbour, or everybody whom it concerns."""
+        """Tell one neighbour, or all that it concerns."""
         for body in bodies:
             raw = wire.encode(body)
             if only is not None:
@@ -57,7 +57,7 @@ class Teller:
                 self.pass_on(body.wide, raw, None)
 
     def pass_on(self, wide: bool, raw: bytes, source: Port | None) -> None:
-        """Tell an interest to everybody whom it concerns, but not to the one it came from."""
+        """Tell an interest to all neighbours that it concerns, but not to the one it came from."""
         cluster = self._view.map.me.cluster
         for neighbour in self._view.neighbours.values():
             if neighbour.link is not source and (wide or neighbour.cluster == cluster):
@@ -69,5 +69,5 @@ class Teller:
         self._outbox.note(note)
 
     def refuse(self, reason: Reason) -> None:
-        """Count that something was not done, or not believed."""
+        """Count something that was refused or not believed."""
         self._links.count(reason)

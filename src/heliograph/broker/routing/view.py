@@ -1,12 +1,12 @@
 """The view: what one broker knows of the network, shared by all parts of routing.
 
 In:    records and interests that the parts learn; neighbours that peering makes and loses.
-Out:   the map, the interests of others, the neighbours, and the ways in force.
+Out:   the map, the interests of others, the neighbours, and the paths in force.
 State: all of that; no part keeps a copy.
-Not here: telling others (teller.py), drawing conclusions (routing.py, settle), shortest ways (map.py).
+Not here: telling others (teller.py), acting on changes (routing.py, settle), shortest paths (map.py).
 
-The map may be newer than the ways in force: ``settle`` puts the ways of the newest map in force, so that all parts
-change over together. Parts read the view as they like. They change it by its methods and by those of what it holds.
+The map may be newer than the paths in force: ``settle`` puts the paths of the newest map in force, so that all parts
+change over together. Parts read the view freely. They change it by its methods and by those of what it holds.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ class View:
         self.map = NetworkMap(me)
         self.interests = Interests()
         self.neighbours: dict[int, Neighbour] = {}  # linked brokers by id; peering.py puts them in and takes them out
-        self.settled = -1  # the version of the map whose ways are in force
+        self.settled = -1  # the version of the map whose paths are in force
         self._paths: Paths | None = None
         self._timers = timers
 
     @property
     def is_settled(self) -> bool:
-        """True if nothing changed in the map since its ways were put in force."""
+        """True if the map did not change since its paths were put in force."""
         return self.settled == self.map.version
 
     @property
     def paths(self) -> Paths:
-        """The ways in force."""
+        """The paths in force."""
         if self._paths is None:
             self._paths = self.map.paths
         return self._paths
 
     @property
     def paths_so_far(self) -> Paths | None:
-        """The same; None if nobody has asked for any yet."""
+        """The same; None if none were computed yet."""
         return self._paths
 
     def settle(self) -> None:
-        """Put the ways of the newest map in force."""
+        """Put the paths of the newest map in force."""
         self.settled = self.map.version
         self._paths = self.map.paths
 
     def look_again(self, at: Instant) -> None:
-        """Settle at that time, whatever comes: something waits to be told."""
+        """Settle at that time in any case: something waits to be told."""
         self._timers.set(("look again", at), at, self._look_again)
 
     def _look_again(self, _: Instant) -> None:
@@ -63,11 +63,11 @@ class View:
 
     @property
     def epoch(self) -> int:
-        """The slots' present meaning: the highest epoch of anybody in our part of the cluster."""
+        """The present meaning of the slots: the highest epoch in our part of the cluster."""
         return self.paths.epoch
 
     def linked(self, inside: bool) -> dict[int, int]:
-        """Our neighbours of our own cluster, or of others, and what they cost."""
+        """Our neighbours in our own cluster, or in others, and their costs."""
         cluster = self.map.me.cluster
         return {
             neighbour.broker: neighbour.told_cost
@@ -75,8 +75,8 @@ class View:
             if not neighbour.suspected and (neighbour.cluster == cluster) is inside
         }
 
-    def lives(self, linked: dict[int, int]) -> dict[int, int]:
-        """In which lives these neighbours are."""
+    def incarnations_of(self, linked: dict[int, int]) -> dict[int, int]:
+        """The incarnations of these neighbours."""
         return {broker: self.neighbours[broker].incarnation for broker in linked}
 
     def gateways_here(self) -> dict[int, Gateway]:
@@ -90,6 +90,6 @@ class View:
         return f"{broker:016x}" if record is None else record.name
 
     def is_here(self, part: int) -> bool:
-        """True if a parcel for this part of a cluster has arrived: it is ours, or was when it was sent."""
-        # A part is named after its speaker. If that one has left, parcels are still on their way under its name.
+        """True if a parcel for this part of a cluster has arrived: the part is ours, or was when it was sent."""
+        # A part is named after its leader. If that broker has left, parcels are still under way with its name.
         return part in self.paths.cluster or (part in self.map.members and part not in self.paths.parts)

@@ -39,8 +39,8 @@ from heliograph.discovery.brokers.messages import (
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    Kind,
     Message,
+    MessageKind,
     Pong,
 )
 from heliograph.discovery.brokers.questions import NAME as QUESTIONS_NAME
@@ -80,7 +80,7 @@ RENEWALS = 3
 
 @dataclass(frozen=True, slots=True)
 class ReloadDirectory:
-    """Told to a directory: keep what these settings want, and dial whom they name."""
+    """Told to a directory: keep what these settings ask for, and dial the brokers that they name."""
 
     config: DirectoryConfig
 
@@ -110,26 +110,26 @@ class Directory:
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """Anything from anybody."""
+        """A datagram from any sender."""
         try:
             message = messages.unpack(data)
-            if message.kind is not Kind.PONG and not self._buckets.may(source[0], now):
+            if message.kind is not MessageKind.PONG and not self._buckets.may(source[0], now):
                 raise ProtocolError(Reason.RATE_OVER_LIMIT)
             match message.kind:
-                case Kind.REQUEST:
+                case MessageKind.REQUEST:
                     self._receive_request(source, message, now)
-                case Kind.ADVERTISEMENT:
+                case MessageKind.ADVERTISEMENT:
                     self._advertised(message, source, message.cookie, now)
-                case Kind.PONG:
+                case MessageKind.PONG:
                     self._receive_pong(source, message, now)
-                case Kind.RELAY:
+                case MessageKind.RELAY:
                     if not any(known.proven for known in self._known.at(source)):
                         raise ProtocolError(Reason.SENDER_UNPROVEN, "not a broker that is known here")
                     self._requests.relay(message, source[0])
-                case Kind.CERTIFICATE_REQUEST:
+                case MessageKind.CERTIFICATE_REQUEST:
                     hash = messages.decode(CertificateRequest, message.body).hash
                     self._output.give_chain(source, self._signing.chain(hash))
-                case Kind.CERTIFICATE:
+                case MessageKind.CERTIFICATE:
                     self._signing.learn(messages.decode(Certificate, message.body).chain, self._clock.at(now))
                 case _:
                     raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
@@ -140,9 +140,9 @@ class Directory:
         """Something on a topic, from a broker of the network."""
         try:
             message = messages.unpack(publication.payload, padded=False)
-            if message.kind is Kind.ADVERTISEMENT:
+            if message.kind is MessageKind.ADVERTISEMENT:
                 self._advertised(message, None, NO_COOKIE, now)
-            elif message.kind is Kind.RELAY:
+            elif message.kind is MessageKind.RELAY:
                 self._requests.relay(message, "")
             else:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
@@ -182,7 +182,7 @@ class Directory:
                 self._anchors.learn((known.advertisement.host or source[0], port))
 
     def _tick(self, now: Instant) -> None:
-        """Forget brokers that were not renewed, ping those whose turn it is, hang up on silent guests."""
+        """Forget brokers that were not renewed, ping those that are due, hang up on silent guests."""
         self._known.expire(now)
         self._known.tend_landmarks()
         self._pings.ping_due(now)
@@ -229,17 +229,17 @@ class Directory:
 
     def _receive_from(self, guest: Guest, link: LinkId, message: Message, now: Instant) -> None:
         """A link proves the host at its other end, so no cookie is needed; the port is the guest's own affair."""
-        if message.kind is Kind.REQUEST:
+        if message.kind is MessageKind.REQUEST:
             port = self._signing.glance(message, DiscoveryRequest).port
             self._requests.take_up(message, (guest.host, port), link, self._clock.at(now))
-        elif message.kind is Kind.ADVERTISEMENT:
+        elif message.kind is MessageKind.ADVERTISEMENT:
             port = self._signing.glance(message, BrokerAdvertisement).ports.get("udp", 0)
             self._guests.advertised(link, self._advertised(message, (guest.host, port), message.cookie, now, link))
-        elif message.kind is Kind.PONG and guest.known is not None:
+        elif message.kind is MessageKind.PONG and guest.known is not None:
             self._pings.ponged(guest.known, messages.decode(Pong, message.body), now)
-        elif message.kind is Kind.RELAY and guest.known is not None:
+        elif message.kind is MessageKind.RELAY and guest.known is not None:
             self._requests.relay(message, guest.host)
-        elif message.kind is Kind.CERTIFICATE_REQUEST:
+        elif message.kind is MessageKind.CERTIFICATE_REQUEST:
             chain = self._signing.chain(messages.decode(CertificateRequest, message.body).hash)
             self._output.write(link, messages.write(Certificate(chain or b""), pad=False))
         else:
@@ -272,7 +272,7 @@ class Directory:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says. The first word of it is also the start."""
+        """The wall clock's time. The first time also counts as the start."""
         self._clock.read(wall_ns, now)
         if not self._started:
             self._started = True
@@ -319,7 +319,7 @@ class Directory:
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """Whom it knows, and what it did."""
+        """The brokers it knows, and what it did."""
         match question:
             case "overview":
                 return {

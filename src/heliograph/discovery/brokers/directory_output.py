@@ -11,7 +11,7 @@ from __future__ import annotations
 from heliograph.discovery.brokers import messages
 from heliograph.discovery.brokers.config import SOCKET
 from heliograph.discovery.brokers.known_broker import KnownBroker
-from heliograph.discovery.brokers.messages import DATAGRAM_BYTES_MAX, DIRECTORY_NAME, Body, Certificate
+from heliograph.discovery.brokers.messages import DATAGRAM_BYTES_MAX, DIRECTORY_NAME, Certificate, MessageBody
 from heliograph.machine import Address, LinkId, Outbox
 from heliograph.wire.frames import service
 
@@ -30,14 +30,14 @@ class DirectoryOutput:
         """One message on a link."""
         self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
-    def answer(self, address: Address, link: LinkId | None, body: Body, cookie: bytes) -> None:
-        """To a requester: on its link, else by datagram with the cookie that it showed, which nobody else knows."""
+    def answer(self, address: Address, link: LinkId | None, body: MessageBody, cookie: bytes) -> None:
+        """To a requester: on its link, else by datagram with the cookie that it showed, which no other party knows."""
         if link is not None:
             self.write(link, messages.write(body, pad=False))
         else:
             self.send(address, messages.write(body, cookie))
 
-    def tell(self, known: KnownBroker, body: Body, cookie: bytes) -> None:
+    def tell(self, known: KnownBroker, body: MessageBody, cookie: bytes) -> None:
         """To a broker: on its link, else by datagram with this cookie."""
         if known.link is not None:
             self.write(known.link, messages.write(body, pad=False))

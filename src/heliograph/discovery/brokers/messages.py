@@ -1,9 +1,9 @@
-"""Messages: what searches, directories and brokers say to each other, in datagrams, on topics and on links.
+"""Messages: what searches, directories and brokers send to each other, in datagrams, on topics and on links.
 
-In:    fields, or bytes from anybody.
-Out:   bytes, or a Message; ProtocolError where the bytes are none.
+In:    fields, or bytes from any sender.
+Out:   bytes, or a Message; ProtocolError if the bytes are not one.
 State: none.
-Not here: who may say what (responder.py, directory.py), signatures (signing.py), when things are said.
+Not here: which senders may send what (responder.py, directory.py), signatures (signing.py), when messages are sent.
 Paper: [brokers] §2.2, §3, §5.1.
 
 A message is 26 bytes of head, little endian, a MessagePack map, perhaps a chain of certificates, and zeros up to the
@@ -12,7 +12,7 @@ size its kind asks for:
     3s magic "HGD"   u8 version   u8 kind   u8 flags   u16 length of the body   u16 of the chain   16s cookie
 
 The cookie shows that the sender gets what is sent to its address. A datagram that asks for an answer is at least as
-long as any answer that an unproven address gets, so that nobody can use us to make a trickle into a flood. The
+long as any answer that an unproven address gets, so that an attacker cannot use us to amplify its traffic. The
 specification, with bytes to compare, is docs/reference/discovery.md.
 """
 
@@ -32,7 +32,7 @@ from heliograph.discovery.cookies import COOKIE_BYTES
 from heliograph.discovery.signed_bodies import SEALED, SIGNED
 from heliograph.errors import ProtocolError, Reason
 from heliograph.wire.bodies import Network
-from heliograph.wire.frames import Kind as FrameKind
+from heliograph.wire.frames import Kind
 from heliograph.wire.limits import HEAD_BYTES
 
 HEAD = Struct("<3sBBBHH16s")
@@ -43,12 +43,12 @@ DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 l
 LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
 CHALLENGE_BYTES = 128  # three times this has room for a signed request with its cookie, which answers a challenge
-RESPONSE_BYTES = 640  # three times this has room for six pings: so many a search may lose before the first pong
+RESPONSE_BYTES = 640  # three times this has room for six pings: a search may lose this many before the first pong
 LIFETIME_S_MAX = 600  # of a broker advertisement: a directory forgets a broker that is silent for longer
 
 DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
 DIRECTORY_FRAMES: Mapping[int, int] = {
-    FrameKind.SERVICE: HEAD_BYTES + HEAD.size + len(DIRECTORY_NAME) + LINK_BYTES_MAX,
+    Kind.SERVICE: HEAD_BYTES + HEAD.size + len(DIRECTORY_NAME) + LINK_BYTES_MAX,
 }
 
 REQUEST_TOPIC = b"Services/BrokerDiscoveryNodes/DiscoveryRequest"
@@ -58,7 +58,7 @@ RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's nam
 
 ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
 
-LANDMARKS_MAX = 8  # distances that somebody tells
+LANDMARKS_MAX = 8  # distances in one message
 ISLANDS_MAX = 2  # former islands that a broker tells
 LISTED_MAX = 64  # brokers that an acknowledgement lists: more than answers are wanted
 MARK_BYTES = 4
@@ -80,7 +80,7 @@ Attempt = Annotated[int, msgspec.Meta(ge=1, le=64)]
 Whole = Annotated[bytes, msgspec.Meta(max_length=LINK_BYTES_MAX)]
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """Kinds of messages. Numbers are part of the protocol."""
 
     ADVERTISEMENT = 1  # broker -> directory
@@ -98,31 +98,31 @@ class Kind(IntEnum):
     LANDMARKS = 13  # directory -> broker: "how far are you from these?"
 
 
-class Flag(IntFlag):
+class MessageFlag(IntFlag):
     """Flags of a message."""
 
-    SIGNED = SIGNED  # the body stands in a signed envelope (trust/envelope.py)
+    SIGNED = SIGNED  # the body is in a signed envelope (trust/envelope.py)
     SEALED = SEALED  # and that, or the body, under a seal for its receiver (trust/sealing.py)
 
 
-FLAGS_KNOWN = int(Flag.SIGNED | Flag.SEALED)
+FLAGS_KNOWN = int(MessageFlag.SIGNED | MessageFlag.SEALED)
 SHORTEST = {
-    Kind.REQUEST: CHALLENGE_BYTES,  # to the multicast group more: see GROUP_BYTES
-    Kind.CHALLENGE: CHALLENGE_BYTES,
-    Kind.RESPONSE: RESPONSE_BYTES,
-    Kind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
-    Kind.PING: PING_BYTES,
-    Kind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
+    MessageKind.REQUEST: CHALLENGE_BYTES,  # to the multicast group more: see GROUP_BYTES
+    MessageKind.CHALLENGE: CHALLENGE_BYTES,
+    MessageKind.RESPONSE: RESPONSE_BYTES,
+    MessageKind.CERTIFICATE_REQUEST: DATAGRAM_BYTES_MAX,
+    MessageKind.PING: PING_BYTES,
+    MessageKind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
 }
-"""Datagrams that ask for something have at least so many bytes."""
+"""The least size of datagrams that ask for something."""
 GROUP_BYTES = DATAGRAM_BYTES_MAX  # of a REQUEST to the multicast group, which each broker answers with a challenge
 
 
-class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+class MessageBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies. Unknown fields are ignored, so that a newer sender can say more than we understand."""
 
 
-class Usage(Body, frozen=True):
+class Usage(MessageBody, frozen=True):
     """How busy a broker is."""
 
     connections: Count = 0  # sessions of clients
@@ -132,7 +132,7 @@ class Usage(Body, frozen=True):
     memory_used: Count = 0
 
 
-class BrokerAdvertisement(Body, frozen=True):
+class BrokerAdvertisement(MessageBody, frozen=True):
     """What a broker says of itself. The newest of a broker counts: by incarnation, then by number."""
 
     broker: Name
@@ -151,11 +151,11 @@ class BrokerAdvertisement(Body, frozen=True):
     network: Network = ""
 
 
-class DiscoveryRequest(Body, frozen=True):
+class DiscoveryRequest(MessageBody, frozen=True):
     """Where should I connect?"""
 
     id: Id
-    attempt: Attempt  # a repeat with a higher number is answered anew; with the same one it is not
+    attempt: Attempt  # a repeat with a higher number is answered again; with the same one it is not
     requester: Name = ""
     role: Word = "client"  # or "broker": it looks for a broker to join
     host: Host = ""
@@ -163,21 +163,21 @@ class DiscoveryRequest(Body, frozen=True):
     transports: Annotated[list[Word], msgspec.Meta(max_length=4)] = []
     budget: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 50  # answers wanted, from all brokers together
     relay: bool = False  # no answer came directly: let the directory pass them on
-    sealed: bool = False  # seal the answers for whoever signed this
+    sealed: bool = False  # seal the answers for the signer of this request
     measures: bool = False  # it can tell its distances once it knows the landmarks
     distances: Distances = {}  # … and these are they
-    issued_ms: Stamp = 0  # wall time; with the id it makes a signed request useless to those who copy it
-    network: Network = ""  # the one whose brokers are wanted; empty: whichever there is
+    issued_ms: Stamp = 0  # wall time; with the id it makes a copied signed request useless
+    network: Network = ""  # the network of the wanted brokers; empty: any
 
 
-class Challenge(Body, frozen=True):
+class Challenge(MessageBody, frozen=True):
     """Repeat the request with the cookie in this head."""
 
     id: Id
     shown: Annotated[bytes, msgspec.Meta(max_length=COOKIE_BYTES)] = b""  # the cookie of the request as it came
 
 
-class Acknowledgement(Body, frozen=True):
+class Acknowledgement(MessageBody, frozen=True):
     """A directory has the request, and has passed it on unless there is a reason."""
 
     id: Id
@@ -191,7 +191,7 @@ class Acknowledgement(Body, frozen=True):
     listed: Annotated[bytes, msgspec.Meta(max_length=MARK_BYTES * LISTED_MAX)] = b""  # ``marks_of`` a few
 
 
-class DiscoveryResponse(Body, frozen=True):
+class DiscoveryResponse(MessageBody, frozen=True):
     """A broker that would have you."""
 
     id: Id
@@ -214,20 +214,20 @@ class DiscoveryResponse(Body, frozen=True):
     before: Annotated[list[Island], msgspec.Meta(max_length=ISLANDS_MAX)] = []  # islands it was on lately
 
 
-class Ping(Body, frozen=True):
+class Ping(MessageBody, frozen=True):
     """How far are you? The cookie of its head comes back too, so that only the pinged can answer."""
 
     sent_ns: Stamp
 
 
-class Pong(Body, frozen=True):
+class Pong(MessageBody, frozen=True):
     """The ping's own timestamp, so that no clocks need to agree."""
 
     sent_ns: Stamp
     broker: Name = ""
 
 
-class Announcement(Body, frozen=True):
+class Announcement(MessageBody, frozen=True):
     """A directory that wants brokers to advertise with it."""
 
     directory: Name
@@ -237,8 +237,8 @@ class Announcement(Body, frozen=True):
     private: bool = True
 
 
-class Spread(Body, frozen=True):
-    """A request on its way between brokers. Whoever spread it first saw the requester answer from this address."""
+class Spread(MessageBody, frozen=True):
+    """A request between brokers. The first broker that spread it has proven the requester's address."""
 
     request: Whole  # the message as the requester sent it, without its padding
     host: Host
@@ -248,7 +248,7 @@ class Spread(Body, frozen=True):
     last: bool = False  # this broker was chosen: it answers, and passes nothing on
 
 
-class Relay(Body, frozen=True):
+class Relay(MessageBody, frozen=True):
     """A response for a requester that its broker may not reach."""
 
     id: Id
@@ -256,59 +256,59 @@ class Relay(Body, frozen=True):
     host: Host = ""  # where the directory saw the broker, for the requester
 
 
-class CertificateRequest(Body, frozen=True):
+class CertificateRequest(MessageBody, frozen=True):
     """Show me the chain of certificates with this hash."""
 
     hash: Annotated[bytes, msgspec.Meta(max_length=64)]
 
 
-class Certificate(Body, frozen=True):
+class Certificate(MessageBody, frozen=True):
     """The chain that hashes to what was asked for."""
 
     chain: Whole
 
 
-class Landmarks(Body, frozen=True):
+class Landmarks(MessageBody, frozen=True):
     """Measure how far you are from these brokers, and say so in your next advertisement."""
 
     landmarks: Addresses
 
 
-BODIES: dict[Kind, type[Body]] = {
-    Kind.ADVERTISEMENT: BrokerAdvertisement,
-    Kind.REQUEST: DiscoveryRequest,
-    Kind.CHALLENGE: Challenge,
-    Kind.ACKNOWLEDGEMENT: Acknowledgement,
-    Kind.RESPONSE: DiscoveryResponse,
-    Kind.PING: Ping,
-    Kind.PONG: Pong,
-    Kind.ANNOUNCEMENT: Announcement,
-    Kind.SPREAD: Spread,
-    Kind.RELAY: Relay,
-    Kind.CERTIFICATE_REQUEST: CertificateRequest,
-    Kind.CERTIFICATE: Certificate,
-    Kind.LANDMARKS: Landmarks,
+BODIES: dict[MessageKind, type[MessageBody]] = {
+    MessageKind.ADVERTISEMENT: BrokerAdvertisement,
+    MessageKind.REQUEST: DiscoveryRequest,
+    MessageKind.CHALLENGE: Challenge,
+    MessageKind.ACKNOWLEDGEMENT: Acknowledgement,
+    MessageKind.RESPONSE: DiscoveryResponse,
+    MessageKind.PING: Ping,
+    MessageKind.PONG: Pong,
+    MessageKind.ANNOUNCEMENT: Announcement,
+    MessageKind.SPREAD: Spread,
+    MessageKind.RELAY: Relay,
+    MessageKind.CERTIFICATE_REQUEST: CertificateRequest,
+    MessageKind.CERTIFICATE: Certificate,
+    MessageKind.LANDMARKS: Landmarks,
 }
 KINDS = {body: kind for kind, body in BODIES.items()}
 
 _kinds = {int(kind): kind for kind in BODIES}
 _encoder = msgspec.msgpack.Encoder()
 _decoders = {kind: msgspec.msgpack.Decoder(body) for kind, body in BODIES.items()}
-_B = TypeVar("_B", bound=Body)
+_B = TypeVar("_B", bound=MessageBody)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message with its head taken off. ``body`` is MessagePack, or an envelope or a seal around it."""
 
-    kind: Kind
+    kind: MessageKind
     flags: int
     cookie: bytes
     body: bytes
-    chain: bytes = b""  # of whoever signed it, where there was room
+    chain: bytes = b""  # of the signer, if there was room
 
 
-def encode(body: Body) -> bytes:
+def encode(body: MessageBody) -> bytes:
     """A body as MessagePack."""
     return _encoder.encode(body)
 
@@ -332,7 +332,7 @@ def pack(message: Message, *, pad: bool = True) -> bytes:
     return data.ljust(SHORTEST.get(message.kind, 0), b"\0") if pad else data
 
 
-def write(body: Body, cookie: bytes = NO_COOKIE, *, pad: bool = True) -> bytes:
+def write(body: MessageBody, cookie: bytes = NO_COOKIE, *, pad: bool = True) -> bytes:
     """An unsigned message."""
     return pack(Message(KINDS[type(body)], 0, cookie, encode(body)), pad=pad)
 
@@ -362,8 +362,8 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
 
 
 def mark_of(broker: str, before: int = 0) -> bytes:
-    """A broker's name in short: enough to tell the brokers of one search apart. ``before``: so many of its name were
-    marked already, which are of other networks."""
+    """A broker's name in short: enough to tell the brokers of one search apart. ``before``: how many brokers of that
+    name, of other networks, were marked already."""
     return sha256((f"{broker} {before}" if before else broker).encode()).digest()[:MARK_BYTES]
 
 
@@ -378,5 +378,5 @@ def marks_of(brokers: Iterable[str]) -> bytes:
 
 
 def bare(message: Message) -> bytes:
-    """The message as it travels on topics and links: without padding or cookie, which is nobody else's business."""
+    """The message for topics and links: without padding, and without the cookie, which other parties must not see."""
     return pack(replace(message, cookie=NO_COOKIE), pad=False)

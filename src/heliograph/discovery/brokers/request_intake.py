@@ -26,8 +26,8 @@ from heliograph.discovery.brokers.messages import (
     Acknowledgement,
     CertificateRequest,
     DiscoveryRequest,
-    Kind,
     Message,
+    MessageKind,
     Relay,
     Spread,
 )
@@ -47,7 +47,7 @@ class Requester:
     link: LinkId | None
     budget: int
     acknowledgement: Acknowledgement
-    cookie: bytes  # that it showed, and that proves to it who we are
+    cookie: bytes  # that it showed, and by which it recognises us
 
 
 class RequestIntake:
@@ -115,7 +115,7 @@ class RequestIntake:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "this directory is private: sign the request")
         self._signing.check_fresh(request, holder, wall_ns)
         if request.network and not self._known.count(request.network) and not self._anchors.sessions:
-            raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.networks_in_words()}")
+            raise ProtocolError(Reason.NETWORK_OTHER, f"no broker of it is known here{self._known.describe_networks()}")
         return request
 
     def _chosen(self, request: DiscoveryRequest) -> tuple[list[KnownBroker], list[str], bool]:
@@ -126,7 +126,7 @@ class RequestIntake:
         """
         known, marks = self._known, self._known.landmarks
         if self._config.injection == "all":
-            return known.everybody(request.budget, request.network), [], False
+            return known.all_of(request.budget, request.network), [], False
         if request.network and known.count(request.network) < known.measured:
             choose = known.several if request.attempt > 1 else known.ends
             return choose(request.budget, request.network), [], False  # landmarks are of all networks
@@ -156,7 +156,7 @@ class RequestIntake:
                 self._output.write(known.link, messages.write(spread, pad=False))
             elif known.address is not None and any(known.cookie):
                 self._counts["injected"] += 1
-                self._output.send(known.address, messages.pack(Message(Kind.SPREAD, 0, known.cookie, body)))
+                self._output.send(known.address, messages.pack(Message(MessageKind.SPREAD, 0, known.cookie, body)))
 
     def relay(self, message: Message, host: str) -> None:
         """An answer for a requester that brokers may not reach: pass it on, as long as its budget lasts."""
@@ -165,7 +165,7 @@ class RequestIntake:
         if requester is None or requester.budget <= 0:
             raise ProtocolError(Reason.BUDGET_SPENT, "nobody here waits for this answer")
         response = messages.unpack(relay.response, padded=False)
-        if response.kind is not Kind.RESPONSE:
+        if response.kind is not MessageKind.RESPONSE:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only answers are relayed")
         requester.budget -= 1
         self._counts["relayed"] += 1

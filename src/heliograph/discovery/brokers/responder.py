@@ -36,13 +36,14 @@ from heliograph.discovery.brokers.messages import (
     CertificateRequest,
     Challenge,
     DiscoveryRequest,
-    Kind,
     Landmarks,
     Message,
+    MessageKind,
     Ping,
     Pong,
     Spread,
 )
+from heliograph.discovery.brokers.outcomes import Outcomes
 from heliograph.discovery.brokers.policy import AnswerPolicy, is_among
 from heliograph.discovery.brokers.response_sender import ResponseSender
 from heliograph.discovery.brokers.signing import Signing
@@ -74,14 +75,21 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
-FIRST_SAMPLE_MS = 50  # while the broker has not said yet where it listens
+FIRST_SAMPLE_MS = 50  # until the broker has told where it listens
 
 
 class Responder:
     """A machine at the end of a pipe, with a datagram socket, and one more for the multicast group."""
 
     def __init__(
-        self, config: ResponderConfig, broker: str, *, seed: int, incarnation: int, keyring: Keyring | None = None
+        self,
+        config: ResponderConfig,
+        broker: str,
+        *,
+        seed: int,
+        incarnation: int,
+        keyring: Keyring | None = None,
+        monitored: bool = False,
     ) -> None:
         self._config = config
         self._broker = broker
@@ -112,6 +120,7 @@ class Responder:
             *(config, broker, incarnation, self._status, self._signing, self._outbox, self._counts),
             lambda: self._session,
         )
+        self._outcomes = Outcomes(broker, monitored, lambda: self._session)
 
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
@@ -156,6 +165,7 @@ class Responder:
 
     def _sample(self, now: Instant) -> None:
         if self._session is not None:
+            self._outcomes.publish()
             self._session.order({"do": "report", "question": "usage"}, self._sampled)
             wait_ms = self._config.sample_ms if self._status.ports else FIRST_SAMPLE_MS
             self._timers.set("sample", now + wait_ms * NS_PER_MS, self._sample)
@@ -174,7 +184,7 @@ class Responder:
         assert self._session is not None
         try:
             asked = messages.unpack(frame.payload, padded=False)
-            if asked.kind != Kind.CERTIFICATE_REQUEST:
+            if asked.kind != MessageKind.CERTIFICATE_REQUEST:
                 raise ProtocolError(Reason.KIND_UNEXPECTED, "this service gives certificates only")
             chain = self._chain(asked)
         except ProtocolError as error:
@@ -185,29 +195,29 @@ class Responder:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """Anything from anybody."""
+        """A datagram from any sender."""
         try:
             if not self._buckets.may(source[0], now):
                 raise ProtocolError(Reason.RATE_OVER_LIMIT)
             message = messages.unpack(data)
             match message.kind:
-                case Kind.REQUEST:
+                case MessageKind.REQUEST:
                     if socket == GROUP_SOCKET and len(data) < GROUP_BYTES:
                         raise ProtocolError(Reason.FRAME_TOO_SHORT, "every broker of the group would answer it: pad it")
                     self._receive_request(source, message, now)
-                case Kind.PING:
+                case MessageKind.PING:
                     self._receive_ping(source, message, now)
-                case Kind.SPREAD:
+                case MessageKind.SPREAD:
                     self._receive_spread(source, message, now)
-                case Kind.LANDMARKS:
+                case MessageKind.LANDMARKS:
                     self._check_directory(source, message, now)
                     self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
-                case Kind.PONG:
+                case MessageKind.PONG:
                     if not self._surveyor.receive(message.cookie, now):
                         raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
-                case Kind.CERTIFICATE_REQUEST:
+                case MessageKind.CERTIFICATE_REQUEST:
                     self._send_chain(source, self._chain(message))
-                case Kind.CERTIFICATE:
+                case MessageKind.CERTIFICATE:
                     chain = messages.decode(Certificate, message.body).chain
                     self._signing.learn(chain, self._status.wall_ns(now))
                 case _:
@@ -243,13 +253,13 @@ class Responder:
 
     def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
         """On a link that we dialled, so it is a directory of ours."""
-        if message.kind is Kind.PING:
+        if message.kind is MessageKind.PING:
             ping = messages.decode(Ping, message.body)
             self._uplinks.say(link, messages.write(Pong(ping.sent_ns, self._broker), message.cookie, pad=False))
-        elif message.kind is Kind.SPREAD:
+        elif message.kind is MessageKind.SPREAD:
             spread = messages.decode(Spread, message.body)
             self._take_up(messages.unpack(spread.request, padded=False), spread, not spread.last, now)
-        elif message.kind is Kind.LANDMARKS:
+        elif message.kind is MessageKind.LANDMARKS:
             self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
         else:
             raise ProtocolError(Reason.KIND_UNEXPECTED, message.kind.name)
@@ -265,6 +275,16 @@ class Responder:
     def _take_up(self, message: Message, spread: Spread, onward: bool, now: Instant) -> None:
         """A request whose address is proven: pass it on and answer it, once per attempt."""
         claimed = self._signing.glance(message, DiscoveryRequest)
+        outcome = "answered"
+        try:
+            self._answer(claimed, message, spread, onward, now)
+        except ProtocolError as error:
+            outcome = error.reason.word
+            raise
+        finally:
+            self._outcomes.add(claimed.id, spread.host, outcome, self._status.network_ns(now)[0])
+
+    def _answer(self, claimed: DiscoveryRequest, message: Message, spread: Spread, onward: bool, now: Instant) -> None:
         if not self._repeats.is_new(claimed.id, claimed.attempt):
             raise ProtocolError(Reason.REQUEST_REPEATED)
         wall_ns = self._status.wall_ns(now)

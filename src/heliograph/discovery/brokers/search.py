@@ -33,8 +33,8 @@ from heliograph.discovery.brokers.measuring import Measuring
 from heliograph.discovery.brokers.messages import (
     Acknowledgement,
     Challenge,
-    Kind,
     Message,
+    MessageKind,
     Pong,
     Relay,
 )
@@ -74,11 +74,14 @@ NEIGHBOURS_AT_ONCE = 2  # brokers of the group that are shown their cookie at on
 NEIGHBOURS_NS = 4 * NS_PER_MS  # … and the rest is asked after this
 DEADLINE = 1.95  # time-outs until the end, so that the caller has its answer within two
 SLOW_NS_MAX = 1_000 * NS_PER_MS  # even the farthest directory is not farther
-FROM_ASKED = (Kind.ACKNOWLEDGEMENT, Kind.RELAY)  # datagrams in which others are named: only from those that we asked
+FROM_ASKED = (
+    MessageKind.ACKNOWLEDGEMENT,
+    MessageKind.RELAY,
+)  # datagrams in which others are named: only from those that we asked
 
 
 class BrokerSearch:
-    """A machine that lives for one search."""
+    """A machine that runs one search."""
 
     def __init__(
         self,
@@ -164,7 +167,7 @@ class BrokerSearch:
             self._choice.give_up(now)
 
     def _widen(self, now: Instant) -> None:
-        """Ask the next ones, while nobody answers."""
+        """Ask the next level while no party answers."""
         if self._candidates:
             return
         for ask in self._parties.widen():
@@ -177,7 +180,7 @@ class BrokerSearch:
             self._timers.set("widen", at, self._widen)
 
     def _wait_for_answers(self, now: Instant) -> None:
-        """Set when to ask again: not before those who spoke to us could have passed the request on."""
+        """Set when to ask again: not before the parties that answered could have passed the request on."""
         config = self._config
         wait_ms = min(config.retry_ms_max, config.retry_ms * BACK_OFF**self._rounds)
         known = [ask.round_trip_ns for ask in self._parties.asked if ask.round_trip_ns is not None]
@@ -224,7 +227,7 @@ class BrokerSearch:
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """Anything from anybody."""
+        """A datagram from any sender."""
         try:
             message = messages.unpack(data)
             self._log.counts["received"] += 1
@@ -240,25 +243,25 @@ class BrokerSearch:
         if self.result is not None:
             return
         match message.kind:
-            case Kind.CHALLENGE:
+            case MessageKind.CHALLENGE:
                 self._receive_challenge(message, source, now)
-            case Kind.ACKNOWLEDGEMENT:
+            case MessageKind.ACKNOWLEDGEMENT:
                 self._receive_acknowledgement(message, ask, now)
-            case Kind.RESPONSE:
+            case MessageKind.RESPONSE:
                 self._receive_response(message, source, None, now)
-            case Kind.RELAY:
+            case MessageKind.RELAY:
                 self._receive_relay(message, ask, now)
-            case Kind.PONG:
+            case MessageKind.PONG:
                 messages.decode(Pong, message.body)
                 pinged = self._choice.receive_pong(message.cookie, now)
                 if pinged or self._measuring.receive(message.cookie, now):
                     self._restraint.prove(source)
                 else:
                     self._log.counts["pongs_unexpected"] += 1
-            case Kind.CERTIFICATE_REQUEST:
+            case MessageKind.CERTIFICATE_REQUEST:
                 if ask is not None and self._requests.give_chain(ask, message):
                     self._ask(ask, now)
-            case Kind.CERTIFICATE:
+            case MessageKind.CERTIFICATE:
                 if self._answers.learn(message, self._clock.at(now)):
                     self._choice.consider(now)
             case _:
@@ -312,7 +315,7 @@ class BrokerSearch:
             raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory that was asked")
         relay = messages.decode(Relay, message.body)
         response = messages.unpack(relay.response, padded=False)
-        if response.kind is not Kind.RESPONSE:
+        if response.kind is not MessageKind.RESPONSE:
             raise ProtocolError(Reason.KIND_UNEXPECTED, response.kind.name)
         self._receive_response(response, (relay.host, 0), ask.address, now)
 
@@ -328,7 +331,7 @@ class BrokerSearch:
 
     def _finish(self, result: SearchResult, now: Instant) -> None:
         self._log.mark("total", now)
-        tried, counts = self._parties.words(self._log.start), dict(sorted(self._log.counts.items()))
+        tried, counts = self._parties.describe(self._log.start), dict(sorted(self._log.counts.items()))
         self.result = replace(result, tried=tried, times_ms=self._log.times_ms, counts=counts)
         self._links.hang_up()
         self._timers = Timers()
@@ -365,7 +368,7 @@ class BrokerSearch:
             self._outbox.hang_up(link, splitter.fault)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """It is gone; if nobody has answered by then, it is dialled again."""
+        """The link is gone; if no party has answered by then, it is dialled again."""
         self._links.detach(link)
         ask = self._parties.on(link)
         if ask is not None:
@@ -402,6 +405,6 @@ class BrokerSearch:
         return {
             "candidates": len(self._candidates),
             "attempt": self._requests.attempt,
-            "asked": [ask.words(self._log.start) for ask in self._parties.asked],
+            "asked": [ask.describe(self._log.start) for ask in self._parties.asked],
             "ended": self.result is not None,
         }

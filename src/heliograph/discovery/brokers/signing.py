@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from heliograph.discovery.brokers import messages
-from heliograph.discovery.brokers.messages import KINDS, NO_COOKIE, Body, DiscoveryRequest, Kind, Message
+from heliograph.discovery.brokers.messages import KINDS, NO_COOKIE, DiscoveryRequest, Message, MessageBody, MessageKind
 from heliograph.discovery.signed_bodies import SEALED, Signatures, hash_of, payload_of
 from heliograph.model.identity import Role
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.chains import Holder
     from heliograph.trust.keyring import Keyring
 
-_B = TypeVar("_B", bound=Body)
-SEALED_ID = bytes(16)  # in a challenge to a sealed request, whose id is not read
+_B = TypeVar("_B", bound=MessageBody)
+SEALED_ID = bytes(16)  # in a challenge to a sealed request, as its id cannot be read
 
 
-def domain_of(kind: Kind) -> bytes:
+def domain_of(kind: MessageKind) -> bytes:
     """What a signature or seal of such a message is for."""
     return f"heliograph/broker-{kind.name.lower()}/1".encode()
 
@@ -39,7 +39,7 @@ class Signing:
         """True if unsigned messages are refused."""
         return self._signatures.required
 
-    def message(self, body: Body, cookie: bytes = NO_COOKIE, recipient: Holder | None = None) -> Message:
+    def message(self, body: MessageBody, cookie: bytes = NO_COOKIE, recipient: Holder | None = None) -> Message:
         """A message, signed if there is a key, and sealed if its recipient is named."""
         kind = KINDS[type(body)]
         flags, data, chain = self._signatures.sign(domain_of(kind), messages.encode(body), recipient)

@@ -23,7 +23,7 @@ class ResourcesConfig:
     deliver: str = setting(
         "similarity",
         "how answers come back unless a request says otherwise",
-        choices=("similarity", "normal", "direct"),
+        choices=("similarity", "normal"),
         reloads=False,
     )
     cache_s: int = setting(  # the paper's 100 s: longer shares more and returns older values

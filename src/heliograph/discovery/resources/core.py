@@ -15,7 +15,7 @@ from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.forwarding import HERE, AsOf, RequestForwarding
-from heliograph.discovery.resources.gathering import Gathering
+from heliograph.discovery.resources.gathering import AnswerGathering
 from heliograph.discovery.resources.hosting import Hosting
 from heliograph.discovery.resources.messages import (
     AdvertisedResource,
@@ -23,10 +23,10 @@ from heliograph.discovery.resources.messages import (
     AdvertisementsTold,
     FoundResource,
     Message,
-    RequestDone,
     RequestId,
     RequestsStirred,
     ResourceRequest,
+    ResourceRequestDone,
     ResourcesFound,
     ResourceState,
     StandingRequests,
@@ -52,7 +52,6 @@ class ResourceCore:
         *,
         network_time: Callable[[Instant], int],
         send: Callable[[LinkId, bytes], None],
-        direct: Callable[[ResourceRequest, list[FoundResource]], bool],
         state: Callable[[ResourceState], None],
         told: Callable[[RequestId, ResourceState], None],
         stirred: Callable[[RequestId], None],
@@ -85,12 +84,11 @@ class ResourceCore:
             network_time=network_time,
             own=self._own,
             send=self._send,
-            direct=direct,
             count=self.count,
             found=self._found,
             done=self._done,
         )
-        self.gathering = Gathering(
+        self.gathering = AnswerGathering(
             self.table,
             self.places,
             timers,
@@ -186,7 +184,7 @@ class ResourceCore:
                 self.forwarding.ask(link, message, now)
             case ResourcesFound():
                 self.forwarding.hear_found(link, message)
-            case RequestDone():
+            case ResourceRequestDone():
                 self.forwarding.hear_done(link, message, now)
             case ResourceState():
                 self.standing.state(link, message)

@@ -30,9 +30,9 @@ from heliograph.discovery.resources.messages import (
     RESULTS_PER_BODY_MAX,
     FoundResource,
     Message,
-    RequestDone,
     RequestId,
     ResourceRequest,
+    ResourceRequestDone,
     ResourcesFound,
 )
 from heliograph.discovery.resources.ordering import enough
@@ -44,8 +44,8 @@ from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 
 HERE: LinkId = 0  # the hop of our own clients
-SIMILARITY, NORMAL, DIRECT = "similarity", "normal", "direct"
-DELIVERIES = (SIMILARITY, NORMAL, DIRECT)
+SIMILARITY, NORMAL = "similarity", "normal"
+DELIVERIES = (SIMILARITY, NORMAL)
 
 Key = tuple[RequestId, int]
 Asked = tuple[LinkId, RequestId | None]
@@ -114,8 +114,7 @@ class ForwardingCounts:
 
 
 class RequestForwarding:
-    """Requests on their way, at one broker. It has 31 methods because the two algorithms, the tables that both use and
-    completion are one thing: each rule above touches all of them."""
+    """Requests on their way, at one broker."""
 
     def __init__(
         self,
@@ -126,7 +125,6 @@ class RequestForwarding:
         network_time: Callable[[Instant], int],
         own: Callable[[ResourceCondition, Instant], tuple[list[FoundResource], tuple[int, int]]],
         send: Callable[[LinkId, Message], None],
-        direct: Callable[[ResourceRequest, list[FoundResource]], bool],
         count: Callable[[Reason], None],
         found: Callable[[Key, list[FoundResource]], None],
         done: Callable[[Key, AsOf, bool, Instant], None],
@@ -139,7 +137,6 @@ class RequestForwarding:
         self._network_time = network_time
         self._own = own
         self._send = send
-        self._direct = direct
         self._count = count
         self._found = found
         self._done = done
@@ -185,7 +182,7 @@ class RequestForwarding:
     def _refuse(self, hop: LinkId, request: ResourceRequest) -> None:
         self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
         if hop != HERE:
-            self._send(hop, RequestDone(request.id, request.attempt, request.cover, lost=True))
+            self._send(hop, ResourceRequestDone(request.id, request.attempt, request.cover, lost=True))
         else:
             self._done((request.id, request.attempt), {}, True, 0)
 
@@ -246,10 +243,7 @@ class RequestForwarding:
         found, as_of = self._own(known.condition, now)
         request = known.request
         arrival.hosts[self._me] = as_of
-        chosen = enough(found, request.best, request.order)
-        if request.deliver == DIRECT and known.hop != HERE and chosen and self._direct(request, chosen):
-            return
-        self._pass(known, chosen, None)
+        self._pass(known, enough(found, request.best, request.order), None)
 
     @property
     def _me(self) -> int:
@@ -263,7 +257,7 @@ class RequestForwarding:
             hop,
             ResourceRequest(
                 *(request.id, request.attempt, request.where, request.issued, request.until, request.deliver),
-                *(request.best, request.order, request.max_age, cover, request.reply, request.inbox),
+                *(request.best, request.order, request.max_age, cover),
             ),
         )
 
@@ -362,7 +356,7 @@ class RequestForwarding:
 
     # -- completion ---------------------------------------------------------------------------------------------
 
-    def hear_done(self, hop: LinkId, message: RequestDone, now: Instant) -> None:
+    def hear_done(self, hop: LinkId, message: ResourceRequestDone, now: Instant) -> None:
         """A neighbour has answered."""
         known = self.known.get((message.id, message.attempt))
         if known is None:
@@ -429,7 +423,8 @@ class RequestForwarding:
         self.counts.completions += 1
         hosts = [(host, *as_of) for host, as_of in arrival.hosts.items()][:IDS_PER_BODY_MAX]
         self._send(
-            arrival.hop, RequestDone(*known.key, arrival.cover, hosts, arrival.lost, arrival.uncovered, arrival.as_of)
+            arrival.hop,
+            ResourceRequestDone(*known.key, arrival.cover, hosts, arrival.lost, arrival.uncovered, arrival.as_of),
         )
 
     # -- what ends ----------------------------------------------------------------------------------------------

@@ -38,8 +38,6 @@ class ResourceWish:
     max_age_ns: int = 0
     deadline_ns: int = 2_000_000_000
     cache_ns: int = 100_000_000_000
-    reply: str = ""
-    inbox: str = ""
 
 
 @dataclass(slots=True)
@@ -74,7 +72,7 @@ class Gathered:
     pause_ms: int = AGAIN_MS
 
 
-class Gathering:
+class AnswerGathering:
     """Requests of our own clients."""
 
     def __init__(
@@ -118,7 +116,7 @@ class Gathering:
         lasts = wish.cache_ns if deliver == SIMILARITY else gathered.ends - now + MARGIN_NS
         request = ResourceRequest(
             *(gathered.id, gathered.attempt, wish.condition.text, issued, issued + lasts, deliver),
-            *(wish.best, wish.order, wish.max_age_ns if first else 0, None, wish.reply, wish.inbox),
+            *(wish.best, wish.order, wish.max_age_ns if first else 0),
         )
         half = (gathered.ends - now) // 2
         if half > AGAIN_MS * NS_PER_MS:

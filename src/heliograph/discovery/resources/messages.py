@@ -104,8 +104,6 @@ class ResourceRequest(Body, frozen=True, tag="ask", tag_field="say"):
     order: Name = ""
     max_age: Count = 0  # nanoseconds
     cover: RequestId | None = None
-    reply: Annotated[str, Meta(max_length=256)] = ""  # direct: where its host broker listens …
-    inbox: Annotated[str, Meta(max_length=256)] = ""  # … and the topic on which answers find it
 
 
 class ResourcesFound(Body, frozen=True, tag="found", tag_field="say"):
@@ -116,7 +114,7 @@ class ResourcesFound(Body, frozen=True, tag="found", tag_field="say"):
     found: Annotated[list[FoundResource], Meta(max_length=RESULTS_PER_BODY_MAX)]
 
 
-class RequestDone(Body, frozen=True, tag="done", tag_field="say"):
+class ResourceRequestDone(Body, frozen=True, tag="done", tag_field="say"):
     """Everything the sender asked on behalf of this request has answered."""
 
     id: RequestId
@@ -162,7 +160,7 @@ Message = (
     | AdvertisementsOffered
     | ResourceRequest
     | ResourcesFound
-    | RequestDone
+    | ResourceRequestDone
     | StandingRequests
     | ResourceState
     | RequestsStirred

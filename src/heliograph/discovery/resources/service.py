@@ -17,7 +17,7 @@ import msgspec
 from heliograph.discovery.resources.config import RESOURCES, ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.desk import ResourceAnnouncer, ResourceDesk, overview
-from heliograph.discovery.resources.messages import FoundResource, RequestId, ResourceRequest, ResourceState
+from heliograph.discovery.resources.messages import ResourceState
 from heliograph.discovery.resources.table import HostingBroker, TableDifference
 from heliograph.discovery.resources.watchers import Watchers
 from heliograph.errors import Reason, UsageError
@@ -51,11 +51,10 @@ class ResourceService:
             self._timers,
             network_time=self._network_time,
             send=self._send,
-            direct=self._direct,
             state=self._own_state,
-            told=self._told,
-            stirred=self._stirred,
-            emptied=self._emptied,
+            told=lambda id, state: self._watchers.state(self._core, id, state, self._now),
+            stirred=lambda id: self._watchers.stirred(self._core, id, self._now),
+            emptied=lambda id, host: self._watchers.emptied(self._core, id, host),
             learned=self._learned,
         )
         self._watchers = Watchers(
@@ -144,33 +143,17 @@ class ResourceService:
         """A client is gone, and with it what it watched."""
         self._watchers.leave(self._core, asker)
 
-    def _told(self, id: RequestId, state: ResourceState) -> None:
-        self._watchers.state(self._core, id, state, self._now)
-
-    def _stirred(self, id: RequestId) -> None:
-        self._watchers.stirred(self._core, id, self._now)
-
-    def _emptied(self, id: RequestId, host: HostingBroker) -> None:
-        self._watchers.emptied(self._core, id, host)
-
-    def _learned(self, host: HostingBroker, difference: TableDifference) -> None:
-        self._watchers.learned(host, difference)
-
     def _answer(self, frame: Frame, body: bytes, flags: int) -> None:
         if self._session is not None:
             self._session.answer(frame, body, flags)
+
+    def _learned(self, host: HostingBroker, difference: TableDifference) -> None:
+        self._watchers.learned(host, difference)
 
     def _own_state(self, state: ResourceState) -> None:
         hosted = self._core.hosting.resources.get(state.id)
         if self._config.publish_updates and state.values is not None and hosted is not None:
             self._announcer.announce(hosted.advertised, "updated", state.values, self._now)
-
-    def _direct(self, request: ResourceRequest, found: list[FoundResource]) -> bool:
-        """Straight to the requester's broker: over the network of publications, not from service to service."""
-        if not request.inbox:
-            return False
-        self._publish(request.inbox.encode(), _encode({"id": request.id, "attempt": request.attempt, "found": found}))
-        return True
 
     # -- the rest of the contract -----------------------------------------------------------------------------------
 

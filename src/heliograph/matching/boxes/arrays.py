@@ -1,7 +1,7 @@
 """Bitmaps as numpy arrays: for large tables where the compiled kernels are missing.
 
 In:    slots and buckets (chunk.py).
-Out:   ARRAYS, a form of bitmaps. Whoever imports this file imports numpy.
+Out:   ARRAYS, a form of bitmaps. Importing this file imports numpy.
 State: none.
 Not here: what the bits mean (chunk.py).
 """
@@ -49,7 +49,7 @@ class _ArrayRows:
 
 
 class Arrays:
-    """Bitmaps as arrays of words."""
+    """Bitmaps as arrays of 64-bit words."""
 
     name = "numpy"
     slots = SLOTS

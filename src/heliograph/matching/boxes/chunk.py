@@ -25,7 +25,7 @@ from heliograph.matching.boxes.ruler import ABSENT, Ruler
 
 ROWS_MAX = 1_280  # of a chunk, shared by its attributes: 160 bytes per slot
 CUTS_MAX, CUTS_MIN = 254, 4  # of one attribute
-SETTLED_MIN = 64  # boxes that a coarse attribute takes before its cuts are chosen anew
+SETTLED_MIN = 64  # boxes that a coarse attribute takes before its cuts are chosen again
 
 
 class Stored(Enum):
@@ -185,7 +185,7 @@ class Chunk:
         return self._those(found, lambda stored: fits(stored, attributes))
 
     def match_links(self, attributes: Mapping[str, object], links: dict[int, None], links_max: int) -> None:
-        """Add the links of the boxes in which an event lies, until there are so many."""
+        """Add the links of the boxes in which an event lies, until there are this many."""
         found, exact = self._stab(attributes)
         for slot in self._bits.list(found):
             link = self.links[slot]

@@ -1,14 +1,14 @@
-"""The box index: which of many conjunctions an event fits, and how they stand to another one.
+"""The box index: which of many conjunctions an event matches, and how they compare to another conjunction.
 
 In:    conjunctions under ids that the caller chooses, each for a link; the attributes of events.
 Out:   ids in ascending order as a memoryview of 32-bit numbers (``.tolist()`` makes a list); links; a report.
 State: one table, or two while a small one is moved into a large one.
-Not here: tables (table.py, native.py), conjunctions one by one (box.py), what no box can say (matching/condition.py).
+Not here: tables (table.py, native.py), conjunctions one by one (box.py), residues (matching/condition.py).
 Paper: [resources] §3.2.
 
-Ids are small numbers, used as positions: number entries from 0 on and reuse what became free; ``spare`` says which.
-A small table is made of Python integers. When it grows, what is added goes to a large table, and each call that changes
-something carries some entries over; until all are there, both are asked. An index that is emptied is small again.
+Ids are small numbers, used as positions: number entries from 0 on and reuse free ones; ``spare`` says which. A small
+table is made of Python integers. When it grows, new entries go to a large table, and each call that changes something
+moves some entries over; until all are there, both are asked. An index that is emptied is small again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class BoxIndex:
         self._never: dict[int, int] = {}  # id -> link of entries that no event can fit
         self._links: dict[int, int] = {}  # link -> how many entries
         self._free: list[int] = []  # ids below the top that no entry has, in no order …
-        self._free_place: dict[int, int] = {}  # … and where they stand in the list
+        self._free_place: dict[int, int] = {}  # … and their places in the list
         self._top = 0
         self._count = 0  # of entries in tables
 

@@ -1,4 +1,4 @@
-"""Keys: the one order in which all values of an attribute stand, and intervals of it.
+"""Keys: one order of all values of an attribute, and intervals of it.
 
 In:    values and predicates (model/predicates.py).
 Out:   Interval: what some predicates on one attribute leave; zone() of a value.
@@ -11,9 +11,9 @@ half open, [start, end), and both are values: "above 5" starts at the next value
 prefix ends before the next string that does not have it. So every bound has one form, and an interval is empty exactly
 if start is not below end.
 
-The numbers of the order are the 64-bit integers and the finite floats, by exact value: 2**53 + 1 stands between 2.0**53
-and 2.0**53 + 2. An event's value that is none of all these (an infinity, an integer of 65 bits, a list) is in no zone:
-it is present and nothing else. None is absent.
+The numbers of the order are the 64-bit integers and the finite floats, by exact value: 2**53 + 1 lies between 2.0**53
+and 2.0**53 + 2. An event's value that is none of these (an infinity, an integer of 65 bits, a list) is in no zone: only
+tests for presence hold for it. None is absent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLOAT_MAX = sys.float_info.max
 START: dict[int, Any] = {EVERYWHERE: None, NUMBER: -FLOAT_MAX, TEXT: "", TRUTH: 0}
 """The first key of a zone."""
 END: dict[int, Any] = {EVERYWHERE: None, NUMBER: None, TEXT: None, TRUTH: 2}
-EXACT_MAX = 1 << 53  # up to here floats stand closer than integers
+EXACT_MAX = 1 << 53  # up to here floats are closer together than integers
 _PRESENT, _EQUAL, _UNEQUAL, _PREFIX = Op.PRESENT, Op.EQUAL, Op.UNEQUAL, Op.PREFIX
 _BELOW, _AT_MOST, _ABOVE, _AT_LEAST = Op.BELOW, Op.AT_MOST, Op.ABOVE, Op.AT_LEAST
 CODE_POINT_MAX, SURROGATES_FIRST, SURROGATES_END = 0x10FFFF, 0xD800, 0xE000
@@ -76,7 +76,7 @@ _new = tuple.__new__  # an Interval without the call that its name costs: a thir
 
 
 def zone(value: object) -> int:
-    """Where a value stands in the order."""
+    """The place of a value in the order."""
     kind = type(value)
     if kind is bool:
         return TRUTH
@@ -97,7 +97,7 @@ def after(where: int, value: Any) -> Any:
         return math.nextafter(value, math.inf)
     nearest = float(value)
     following = nearest if nearest > value else math.nextafter(nearest, math.inf)
-    if INTEGER_MIN <= value < INTEGER_MAX:  # here integers stand closer than floats
+    if INTEGER_MIN <= value < INTEGER_MAX:  # here integers are closer together than floats
         return min(int(value) + 1, following)
     return None if following == math.inf else following
 

@@ -53,7 +53,7 @@ class NativeTable:
         return ids if not doubts else self._judged(ids, doubts, lambda stored: fits(stored, attributes))
 
     def match_links(self, attributes: Mapping[str, object], links: dict[int, None], links_max: int) -> None:
-        """Add the links of the boxes in which an event lies, until there are so many."""
+        """Add the links of the boxes in which an event lies, until there are this many."""
         plain = _plain(attributes)
         for id, link in _pairs(self._compiled.match_links(plain, links, links_max)):
             if link not in links and fits(self._boxes[id], attributes):

@@ -71,7 +71,7 @@ class Ruler:
         return base + place
 
     def settle(self, stored: Iterable[Interval], cuts_max: int) -> bool:
-        """Choose the cuts anew, at most so many, where the bounds are; True if they are all of them."""
+        """Choose the cuts again, at most this many, where the bounds are; True if they are all of them."""
         found: dict[int, list[Any]] = {NUMBER: [], TEXT: []}
         for values in stored:
             if values.zone in found:

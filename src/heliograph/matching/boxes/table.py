@@ -45,7 +45,7 @@ class Engine(Protocol):
         ...
 
     def match_links(self, attributes: Mapping[str, object], links: dict[int, None], links_max: int) -> None:
-        """Add the links of the boxes in which an event lies, until there are so many."""
+        """Add the links of the boxes in which an event lies, until there are this many."""
         ...
 
     def coverers(self, box: Box) -> bytes:
@@ -126,7 +126,7 @@ class Table:
         return self._join(lambda chunk: chunk.match(attributes))
 
     def match_links(self, attributes: Mapping[str, object], links: dict[int, None], links_max: int) -> None:
-        """Add the links of the boxes in which an event lies, until there are so many."""
+        """Add the links of the boxes in which an event lies, until there are this many."""
         for number in self._order:
             if len(links) == links_max:
                 return

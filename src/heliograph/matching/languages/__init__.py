@@ -1,6 +1,6 @@
 """Subscription languages, one file each: every text becomes a Condition (matching/condition.py).
 
-``compile`` is the door. A language is loaded when it is first spoken: RE2 and lxml cost tens of milliseconds.
+``compile`` is the entry point. A language is loaded on first use: RE2 and lxml cost tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from importlib import import_module
 
 from heliograph.errors import ConditionError, ProtocolError, Reason
 from heliograph.matching.condition import Condition
-from heliograph.matching.languages.reading import check_length
+from heliograph.matching.languages.lexer import check_length
 
 LANGUAGES = ("predicates", "integer", "tags", "regex", "xpath", "sql")
 """What ``compile`` knows. Topic filters are not among them: every subscription has one, beside its condition."""
@@ -20,7 +20,7 @@ REMEMBERED_CHARACTERS_MAX = 512  # of a condition that is remembered
 
 
 def compile(language: str, text: str) -> Condition:
-    """The condition that a text stands for; ConditionError points at what is wrong with it."""
+    """The condition of a text; ConditionError points at what is wrong with it."""
     if language not in LANGUAGES:
         known = ", ".join(LANGUAGES)
         raise ConditionError(f"no language {language[:64]!r}; there are {known}", reason=Reason.LANGUAGE_UNSUPPORTED)

@@ -1,14 +1,15 @@
-"""Documents: the narrow door to lxml, for XML that strangers sent.
+"""Documents: the only file that uses lxml, for XML from untrusted publishers.
 
-In:    bytes of a payload or header; path expressions that the XPath room has checked.
+In:    bytes of a payload or header; path expressions that xpath_grammar.py has checked.
 Out:   read_document() → a Document, or a text that says why there is none; compile_path() → an evaluator.
-State: the names that libxml2 was shown on our own thread: it keeps them as long as that lives, so they are bounded.
+State: the names that libxml2 was given on our own thread: it keeps them as long as the thread runs, so they are
+       bounded.
 Not here: which expressions are allowed (xpath_grammar.py), what is compared with what (xpath_values.py).
 
-Expat surveys a document before libxml2 builds it: no document type (so no entities and nothing external), a bounded
+Expat checks a document before libxml2 builds it: no document type (so no entities and nothing external), a bounded
 number of nodes and levels. Only UTF-8 is read; comments, processing instructions and blank text between elements are
 left out. lxml has one dictionary of names per thread. A document whose new names do not fit ours any more is parsed in
-a thread of its own, and its names are forgotten with it: strangers can make their own documents slower, nothing else.
+a thread of its own, and its names are forgotten with it: publishers can make their own documents slower, nothing else.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition, Event
-from heliograph.matching.languages.reading import check_length, over_limit
+from heliograph.matching.languages.lexer import check_length, over_limit
 from heliograph.matching.synopses import INTEGER, read_integer
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Conjunction, Op, Predicate
 
@@ -42,7 +42,7 @@ class _Listed:
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     check_length(text)
     spans = _merged(_spans(text))
     plain = ", ".join(_write(span) for span in spans)

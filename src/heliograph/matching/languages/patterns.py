@@ -1,12 +1,12 @@
-"""Patterns: the narrow door to RE2, which matches in time linear in the text, whatever the pattern.
+"""Patterns: the only file that uses RE2, which matches in time linear in the text, whatever the pattern.
 
 In:    a regular expression in RE2's syntax.
 Out:   a function that says whether a text has a match; ValueError for a bad or too costly pattern.
 State: none of ours; RE2 keeps at most MEMORY_BYTES_MAX of states per pattern.
 Not here: conditions (regex.py, sql.py).
 
-A text of TEXT_BYTES_MAX against a program of PROGRAM_MAX costs some 10 µs, and when RE2 runs out of room for states,
-which somebody has to want, about 5 ms.
+A text of TEXT_BYTES_MAX against a program of PROGRAM_MAX costs some 10 µs; about 5 ms if RE2 runs out of room for
+states, which happens only to patterns made for that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PatternOverLimitError(ValueError):
     """A pattern that would cost too much."""
 
 
-def pattern(expression: str, *, dot_nl: bool = False) -> tuple[Search, int]:
+def pattern(expression: str, *, dot_nl: bool = False, text_bytes_max: int = TEXT_BYTES_MAX) -> tuple[Search, int]:
     """A search for this pattern anywhere in a text, and its size in instructions."""
     if len(expression) > PATTERN_CHARACTERS_MAX:
         raise PatternOverLimitError(f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters")
@@ -49,7 +49,7 @@ def pattern(expression: str, *, dot_nl: bool = False) -> tuple[Search, int]:
     find = compiled.search
 
     def search(text: str) -> bool:
-        if len(text) > TEXT_BYTES_MAX // 4 and len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+        if len(text) > text_bytes_max // 4 and len(text.encode("utf-8", "replace")) > text_bytes_max:
             return False
         return find(text) is not None
 

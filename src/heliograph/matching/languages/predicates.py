@@ -20,8 +20,8 @@ import msgspec
 
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition
+from heliograph.matching.languages.lexer import Reader, check_length, check_name, over_limit
 from heliograph.matching.languages.ranges import NEVER, WORDS, canonical, write
-from heliograph.matching.languages.reading import Reader, check_length, check_name, over_limit
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Conjunction, Op, Predicate, Value
 
 PREDICATES_MAX = 256  # of one condition: each costs a row of the index
@@ -31,7 +31,7 @@ _ORDERS = (Op.BELOW, Op.AT_MOST, Op.ABOVE, Op.AT_LEAST)
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     check_length(text)
     if text.lstrip().startswith("["):
         return condition(_json(text))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heliograph.matching.languages.reading import quote
+from heliograph.matching.languages.lexer import quote
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Conjunction, Op, Predicate, Value
 
 NEVER: Conjunction = (Predicate("$never", Op.EQUAL, True), Predicate("$never", Op.EQUAL, False))

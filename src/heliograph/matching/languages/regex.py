@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition, Event
+from heliograph.matching.languages.lexer import Reader, over_limit, quote
 from heliograph.matching.languages.patterns import PROGRAM_MAX, PatternOverLimitError, Search, pattern
 from heliograph.matching.languages.ranges import canonical, write_name
-from heliograph.matching.languages.reading import Reader, over_limit, quote
 from heliograph.matching.synopses import TAG
 from heliograph.model.predicates import Op, Predicate
 
@@ -57,7 +57,7 @@ class _Searches:
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     reader = Reader(text, _WORDS)
     tests = {}
     size = 0

@@ -5,7 +5,7 @@ Out:   a Condition: every conjunct that is a predicate goes into the box, the ot
 State: none.
 Not here: the grammar (sql_grammar.py), three-valued logic and arithmetic (sql_values.py).
 
-Where the box says it all the condition is one of the language ``predicates``: the same wish has the same text.
+If the box is exact the condition is one of the language ``predicates``, so that equal conditions have equal texts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from heliograph.matching.languages.sql_grammar import (
     In,
     IsNull,
     Like,
-    Literal,
     Name,
-    Negative,
     Node,
     Not,
     Some,
+    SqlLiteral,
+    SqlNegative,
     is_condition,
     parse,
     write,
@@ -55,7 +55,7 @@ class _Selector:
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     tree = parse(text)
     if not is_condition(tree):
         raise ConditionError("expected a condition, but this is a value", text, 0)
@@ -76,6 +76,11 @@ def read(text: str) -> Condition:
     return Condition("sql", " AND ".join(plain), box, residue)
 
 
+def folded(text: str) -> Node:
+    """The tree of a text with arithmetic on literals done and NOT moved inward, for those who write it as SQL."""
+    return _folded(parse(text))
+
+
 def _conjuncts(node: Node) -> tuple[Node, ...]:
     return node.parts if isinstance(node, All) else (node,)
 
@@ -89,8 +94,8 @@ def _folded(node: Node) -> Node:
             return _folded(Some(tuple(Not(part) for part in parts)))
         case Not(Some(parts)):
             return _folded(All(tuple(Not(part) for part in parts)))
-        case Not(Literal(constant)):
-            return Literal(not constant)
+        case Not(SqlLiteral(constant)):
+            return SqlLiteral(not constant)
         case Not(of):
             return Not(_folded(of))
         case All(parts):
@@ -120,22 +125,22 @@ def _joined(kind: type[All] | type[Some], parts: list[Node]) -> Node:
 def _constant(node: Node) -> Node:
     """An operand with arithmetic on literals done, where the result is a number that can be written."""
     match node:
-        case Negative(of):
-            node = Negative(_constant(of))
+        case SqlNegative(of):
+            node = SqlNegative(_constant(of))
         case Arithmetic(first, rest):
             node = Arithmetic(_constant(first), tuple((sign, _constant(operand)) for sign, operand in rest))
-    if _is_constant(node) and not isinstance(node, Literal):
+    if _is_constant(node) and not isinstance(node, SqlLiteral):
         result = value(node)({})
         if result is not None and result - result == 0:
-            return Literal(result)
+            return SqlLiteral(result)
     return node
 
 
 def _is_constant(node: Node) -> bool:
     match node:
-        case Literal():
+        case SqlLiteral():
             return True
-        case Negative(of):
+        case SqlNegative(of):
             return _is_constant(of)
         case Arithmetic(first, rest):
             return _is_constant(first) and all(_is_constant(operand) for _, operand in rest)
@@ -145,7 +150,7 @@ def _is_constant(node: Node) -> bool:
 def _box(node: Node) -> Part:
     """The box of one conjunct."""
     match node:
-        case Literal(constant):
+        case SqlLiteral(constant):
             return (() if constant else NEVER), True
         case Name(attribute):
             return (Predicate(attribute, Op.EQUAL, True),), True
@@ -153,11 +158,11 @@ def _box(node: Node) -> Part:
             return (Predicate(attribute, Op.EQUAL, False),), True
         case Not(IsNull(Name(attribute))):
             return (Predicate(attribute, Op.PRESENT, True),), True
-        case Compare(op, Name(attribute), Literal(constant)):
+        case Compare(op, Name(attribute), SqlLiteral(constant)):
             return _comparison(attribute, op, constant)
-        case Compare(op, Literal(constant), Name(attribute)):
+        case Compare(op, SqlLiteral(constant), Name(attribute)):
             return _comparison(attribute, _FLIPPED[op], constant)
-        case Between(Name(attribute), Literal(low), Literal(high)):
+        case Between(Name(attribute), SqlLiteral(low), SqlLiteral(high)):
             bounds = (_comparison(attribute, ">=", low), _comparison(attribute, "<=", high))
             return (*bounds[0][0], *bounds[1][0]), True
         case In(Name(attribute), values):
@@ -205,7 +210,7 @@ def _names(node: Node) -> list[str]:
     match node:
         case Name(attribute):
             return [attribute]
-        case Negative(of):
+        case SqlNegative(of):
             return _names(of)
         case Arithmetic(first, rest):
             return _names(first) + [name for _, operand in rest for name in _names(operand)]
@@ -220,4 +225,4 @@ def _predicate_text(predicate: Predicate) -> str:
         start = str(predicate.value)
         return write(Like(name, (start, None) if start else (None,)))
     op = "<>" if predicate.op == Op.UNEQUAL else str(predicate.op)
-    return write(Compare(op, name, Literal(predicate.value)))
+    return write(Compare(op, name, SqlLiteral(predicate.value)))

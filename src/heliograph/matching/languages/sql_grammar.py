@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from heliograph.errors import ConditionError
+from heliograph.matching.languages.lexer import NESTING_MAX, Reader, Token, over_limit, quote
 from heliograph.matching.languages.ranges import write_name, write_value
-from heliograph.matching.languages.reading import NESTING_MAX, Reader, Token, over_limit, quote
 from heliograph.model.predicates import Value
 
 TOKENS_MAX = 1_024  # of one selector: each may cost a microsecond per event, and ten when it is read
@@ -31,8 +31,8 @@ WORDS = frozenset(("and", "between", "escape", "false", "in", "is", "like", "not
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
-    """A value that stands in the text."""
+class SqlLiteral:
+    """A literal value."""
 
     value: Value
 
@@ -53,7 +53,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class SqlNegative:
     """A number with the other sign."""
 
     of: Node
@@ -121,12 +121,12 @@ class Some:
     parts: tuple[Node, ...]
 
 
-Node = Literal | Name | Arithmetic | Negative | Compare | Between | In | Like | IsNull | Not | All | Some
+Node = SqlLiteral | Name | Arithmetic | SqlNegative | Compare | Between | In | Like | IsNull | Not | All | Some
 
 
 def parse(text: str) -> Node:
     """The tree of a selector, or a ConditionError."""
-    parser = _Parser(Reader(text, WORDS, TOKENS_MAX))
+    parser = _SqlParser(Reader(text, WORDS, TOKENS_MAX))
     tree = parser.condition()
     parser.reader.end("AND, OR or the end")
     return tree
@@ -134,17 +134,17 @@ def parse(text: str) -> Node:
 
 def is_condition(node: Node) -> bool:
     """True for what is true, false or unknown. A name or a boolean literal may be that, or a value."""
-    if isinstance(node, Literal):
+    if isinstance(node, SqlLiteral):
         return isinstance(node.value, bool)
-    return not isinstance(node, Arithmetic | Negative)
+    return not isinstance(node, Arithmetic | SqlNegative)
 
 
 def is_value(node: Node) -> bool:
     """True for what can be compared."""
-    return isinstance(node, Literal | Name | Arithmetic | Negative)
+    return isinstance(node, SqlLiteral | Name | Arithmetic | SqlNegative)
 
 
-class _Parser:
+class _SqlParser:
     """Recursive descent; ``_depth`` counts the parentheses that are open."""
 
     def __init__(self, reader: Reader) -> None:
@@ -269,7 +269,7 @@ class _Parser:
         return Arithmetic(first, tuple(rest)) if rest else first
 
     def _need_number(self, node: Node, position: int) -> None:
-        if not is_value(node) or (isinstance(node, Literal) and isinstance(node.value, str | bool)):
+        if not is_value(node) or (isinstance(node, SqlLiteral) and isinstance(node.value, str | bool)):
             raise ConditionError("only numbers are added and multiplied", self.reader.text, position)
 
     def _factor(self) -> Node:
@@ -280,11 +280,11 @@ class _Parser:
         token = reader.next
         if token.kind in ("number", "time"):
             reader.take()
-            return Literal(reader.number(token, negative))
+            return SqlLiteral(reader.number(token, negative))
         node = self._operand()
         if signed:
             self._need_number(node, token.position)
-        return Negative(node) if negative else node
+        return SqlNegative(node) if negative else node
 
     def _operand(self) -> Node:
         reader = self.reader
@@ -292,7 +292,7 @@ class _Parser:
         if token.kind == "string" or reader.accept("true", "false"):
             if token.kind == "string":
                 reader.take()
-            return Literal(token.value)
+            return SqlLiteral(token.value)
         if not reader.accept("("):
             return Name(reader.name("a value, a name or '('"))
         if self._depth == NESTING_MAX:
@@ -346,22 +346,22 @@ def _level(node: Node) -> int:
             return 4 if isinstance(of, IsNull) else 3
         case Arithmetic(_, rest):
             return 5 if rest[0][0] in ("+", "-") else 6
-        case Negative():
+        case SqlNegative():
             return 7
-        case Literal() | Name():
+        case SqlLiteral() | Name():
             return 8
     return 4
 
 
 def _write(node: Node, level: int) -> str:
     match node:
-        case Literal(value):
+        case SqlLiteral(value):
             return value_text(value)
         case Name(attribute):
             return write_name(attribute, WORDS)
         case Arithmetic(first, rest):
             return write(first, level + 1) + "".join(f" {sign} {write(one, level + 1)}" for sign, one in rest)
-        case Negative(of):
+        case SqlNegative(of):
             return f"- {write(of, 8)}"
         case Compare(op, left, right):
             return f"{write(left, 5)} {op} {write(right, 5)}"

@@ -16,9 +16,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from heliograph.matching.languages.lexer import over_limit
 from heliograph.matching.languages.patterns import PatternOverLimitError, pattern
 from heliograph.matching.languages.ranges import kind_of
-from heliograph.matching.languages.reading import over_limit
 from heliograph.matching.languages.sql_grammar import (
     All,
     Arithmetic,
@@ -27,12 +27,12 @@ from heliograph.matching.languages.sql_grammar import (
     In,
     IsNull,
     Like,
-    Literal,
     Name,
-    Negative,
     Node,
     Not,
     Some,
+    SqlLiteral,
+    SqlNegative,
 )
 from heliograph.model.predicates import INTEGER_MAX, INTEGER_MIN, Value
 
@@ -53,7 +53,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 def test(node: Node) -> Test:
     """True, False or None (unknown) for an event's attributes."""
     match node:
-        case Literal(constant):
+        case SqlLiteral(constant):
             return lambda attributes: bool(constant)
         case Name(attribute):
             return lambda attributes: _boolean(attributes.get(attribute))
@@ -84,11 +84,11 @@ def test(node: Node) -> Test:
 def value(node: Node) -> Get:
     """The value of an operand, or None for NULL."""
     match node:
-        case Literal(constant):
+        case SqlLiteral(constant):
             return lambda attributes: constant
         case Name(attribute):
             return lambda attributes: attributes.get(attribute)
-        case Negative(of):
+        case SqlNegative(of):
             inner = value(of)
             return lambda attributes: _calculate("-", 0, inner(attributes))
         case Arithmetic(first, rest):

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition
+from heliograph.matching.languages.lexer import check_length, check_name, over_limit, quote
 from heliograph.matching.languages.predicates import PREDICATES_MAX
 from heliograph.matching.languages.ranges import NEVER, canonical
-from heliograph.matching.languages.reading import check_length, check_name, over_limit, quote
 from heliograph.matching.synopses import TAG
 from heliograph.model.predicates import Op, Predicate
 
@@ -35,7 +35,7 @@ _PLAIN = re.compile(_WORD + r"\Z")
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     check_length(text)
     box = canonical(_tests(text))
     if len(box) > PREDICATES_MAX:

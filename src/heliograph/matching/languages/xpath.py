@@ -19,8 +19,8 @@ from typing import Any
 from heliograph.errors import ConditionError
 from heliograph.matching.condition import Condition, Event
 from heliograph.matching.languages.documents import Document, compile_path, read_document
+from heliograph.matching.languages.lexer import check_length, check_name, over_limit, quote
 from heliograph.matching.languages.ranges import canonical
-from heliograph.matching.languages.reading import check_length, check_name, over_limit, quote
 from heliograph.matching.languages.xpath_facts import facts
 from heliograph.matching.languages.xpath_grammar import parse
 from heliograph.matching.languages.xpath_masks import Plan, plan
@@ -30,7 +30,7 @@ from heliograph.model.predicates import Op, Predicate
 
 NAMESPACES_MAX = 16
 STEPS_MAX = 100_000  # nodes that one evaluation may visit; measured 10 to 700 ns each
-PLANNED_STEPS_MAX = 24  # a long expression is cheaper for libxml2 than for columns that nobody shares
+PLANNED_STEPS_MAX = 24  # for a long expression libxml2 is cheaper than columns that no other expression shares
 
 _DECLARE = re.compile(r"\s*declare\s+namespace\s+([^\W\d][\w.\-]*)\s*=\s*('(?:[^']|'')*+')\s*;\s*")
 _HEADER = re.compile(r"\s*in\s+header\s+('(?:[^']|'')*+')\s*:\s*")
@@ -49,7 +49,7 @@ class _Check:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """An expression, and the ways to answer it: by a plan, else by facts, and by libxml2 where they leave it open."""
+    """An expression, and three means to decide it: a plan, else facts, and libxml2 where they leave it open."""
 
     header: str | None
     checks: tuple[_Check, ...]
@@ -75,7 +75,7 @@ class _Expression:
 
 
 def read(text: str) -> Condition:
-    """The condition that a text in this language stands for."""
+    """The condition of a text in this language."""
     check_length(text)
     namespaces, header, start = _prolog(text)
     tree = parse(text[start:], start, text)

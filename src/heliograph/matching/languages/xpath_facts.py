@@ -1,13 +1,13 @@
-"""Facts: what an XPath expression needs to be true, in comparisons that many expressions share.
+"""Facts: necessary conditions of an XPath expression, as comparisons that many expressions share.
 
 In:    trees (xpath_tree.py).
-Out:   facts(tree) → comparisons of plain paths that have to hold, and whether they say it all.
+Out:   facts(tree) → comparisons of plain paths that have to hold, and whether they are sufficient.
 State: none.
 Not here: asking a document (documents.py).
 
-``//item[price > 140]`` is true exactly if some ``//item/price`` is above 140. What ``//item/price`` selects is worked
-out once per document, whoever asks; each expression then costs one comparison. Where facts do not say it all, they
-spare the evaluation in most documents.
+``//item[price > 140]`` is true exactly if some ``//item/price`` is above 140. What ``//item/price`` selects is computed
+once per document for all expressions; each expression then costs one comparison. Where facts are not sufficient, they
+still save the evaluation in most documents.
 """
 
 from __future__ import annotations

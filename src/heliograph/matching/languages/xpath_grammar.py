@@ -16,7 +16,7 @@ import re
 from typing import NoReturn
 
 from heliograph.errors import ConditionError
-from heliograph.matching.languages.reading import over_limit
+from heliograph.matching.languages.lexer import over_limit
 from heliograph.matching.languages.xpath_tree import (
     Call,
     Literal,

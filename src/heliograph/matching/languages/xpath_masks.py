@@ -1,12 +1,12 @@
-"""Masks: XPath predicates asked of all candidates at once, one bit each.
+"""Masks: XPath predicates evaluated for all candidates at once, one bit each.
 
 In:    trees (xpath_tree.py), and a function that makes evaluators of paths.
 Out:   plan(tree) → a function of a document; None where libxml2 has to do it.
-State: none; what was worked out for a document is kept by it.
+State: none; what was computed for a document is kept by it.
 Not here: lxml (documents.py), comparisons without predicates (xpath_facts.py).
 
-``//item[qty > 3 and price < 10]``: what ``qty`` and ``price`` are of every ``//item`` is worked out once per document,
-whoever asks. A comparison is then a look-up that gives the items for which it holds, as bits of an integer; "and" is
+``//item[qty > 3 and price < 10]``: the ``qty`` and ``price`` of every ``//item`` are computed once per document for all
+expressions. A comparison is then a look-up that gives the items for which it holds, as bits of an integer; "and" is
 "&". Positions, functions and predicates on more than one step are left to libxml2.
 """
 
@@ -89,7 +89,7 @@ def _exists(path: Path, op: str, value: str | float | None, compile: Compile) ->
 
 
 def _counted(path: Node, op: str, number: float, compile: Compile) -> Plan | None:
-    """So many nodes of a path, of which the last step at most has predicates."""
+    """This many nodes of a path, of which at most the last step has predicates."""
     if not isinstance(path, Path):
         return None
     compare = _COMPARE[op]
@@ -137,7 +137,7 @@ def _selected(path: Path, masks: list[Mask | None], compile: Compile) -> Callabl
 
 
 def mask(node: Node, compile: Compile) -> Mask | None:
-    """The candidates for which a predicate holds; None where this cannot be said."""
+    """The candidates for which a predicate holds; None where this cannot be decided."""
     match node:
         case Path():
             return _compared(node, "", None, compile)

@@ -28,7 +28,7 @@ class Step:
     axis: str
     test: str
     predicates: tuple[Node, ...] = ()
-    deep: bool = False  # "//" stands before it
+    deep: bool = False  # preceded by "//"
 
 
 @dataclass(frozen=True, slots=True)

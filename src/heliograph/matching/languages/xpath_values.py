@@ -1,8 +1,8 @@
-"""Values of nodes: XPath's comparisons, worked out once for everybody who asks.
+"""Values of nodes: XPath's comparisons, computed once for all expressions.
 
 In:    the nodes that a path selects: strings, or elements with a function that gives their text.
-Out:   Values: does one node compare so; Candidates with their Columns: of which candidates does one node compare so.
-State: what was worked out for one document.
+Out:   Values: whether one node compares like this; Candidates with their Columns: for which candidates one node does.
+State: what was computed for one document.
 Not here: lxml (documents.py), which comparisons an expression makes (xpath_facts.py, xpath_masks.py).
 """
 

@@ -16,7 +16,7 @@ from heliograph.sim.journal import KINDS, Journal
 from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Scenario
 
-VIOLATIONS_MAX = 50  # per checker: after so many, more say nothing new
+VIOLATIONS_MAX = 50  # per checker: further ones say nothing new
 
 Ask = Callable[[str, str], Any]
 """A host's report: (host, question) -> plain values; None while the host does not run."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import people
-from heliograph.sim.conditions import Wish
+from heliograph.sim.selections import Selection
 
 
 class Book(Checker):
@@ -19,7 +19,7 @@ class Book(Checker):
     def prepare(self) -> None:
         """No client is there yet."""
         self.people = people(self.scenario)
-        self.present: dict[str, dict[int, Wish]] = {}
+        self.present: dict[str, dict[int, Selection]] = {}
 
     def on_started(self, who: str, _incarnation: int) -> None:
         """A client's program begins."""

@@ -38,7 +38,7 @@ class Bounded(Checker):
     name = "bounded"
 
     def prepare(self) -> None:
-        """Nobody was looked at yet."""
+        """No broker was looked at yet."""
         self._looks = 0
 
     def look(self) -> None:
@@ -50,7 +50,7 @@ class Bounded(Checker):
         self._looks = (self._looks + count) % len(brokers)
 
     def end(self) -> None:
-        """Also at the end, everybody."""
+        """Look at all brokers, at the end too."""
         for broker in self.scenario.topology.brokers:
             self._compare_all(broker)
 

@@ -1,8 +1,8 @@
-"""Convergence: after the last fault, everyone is back with everything.
+"""Convergence: after the last fault, every client is connected again with all its subscriptions.
 
 In:    what each client should have (book.py); at the end the reports of brokers.
 Out:   a violation for each client that is not connected, and each subscription that is not in force at its broker.
-State: beyond the book, who moved to which broker.
+State: beyond the book, which client moved to which broker.
 Not here: what was lost meanwhile (delivery.py).
 Paper: N8, failure and return; T13, loss is survived by retry.
 """
@@ -20,7 +20,7 @@ class Convergence(Book):
     name = "convergence"
 
     def prepare(self) -> None:
-        """Nobody has moved yet."""
+        """No client has moved yet."""
         super().prepare()
         self._moved: dict[str, str] = {}  # client -> the broker to which it was asked to move, and did
 
@@ -35,7 +35,7 @@ class Convergence(Book):
         self._moved.pop(who, None)
 
     def end(self) -> None:
-        """Is everybody there, with everything?"""
+        """Is every client connected, with all its subscriptions?"""
         for broker in self.scenario.topology.brokers:
             links = self.ask(broker, "links")
             if links is None:

@@ -1,14 +1,14 @@
-"""Covered: what one interest says for another is told once, so the tables of others stay small.
+"""Covered: an interest that another one covers is not told, so the tables of other brokers stay small.
 
 In:    what each client should have (book.py); at the end the brokers' report "map".
 Out:   a violation for each broker and each cluster that has told more interests than it needs; "measured": how many
        there are, and which share of the subscriptions cost nothing upstream.
 State: none beyond the book.
-Not here: whether enough was told (delivery.py), whether everybody knows it (maps.py).
+Not here: whether enough was told (delivery.py), whether all brokers know it (maps.py).
 Paper: [resources] §3.2, covering; N9, R3.
 
-How many are needed is found by comparing every wish of a broker, or of a cluster, with every other (conditions.py). For
-its sessions' inboxes each broker has one interest besides.
+The number that is needed is found by comparing every selection of a broker, or of a cluster, with every other
+(selections.py). Each broker has one more interest, for the inboxes of its sessions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph.sim.checkers.book import Book
-from heliograph.sim.conditions import Wish, uncovered
+from heliograph.sim.selections import Selection, uncovered
 
 
 class Covered(Book):
@@ -27,11 +27,11 @@ class Covered(Book):
     def end(self) -> None:
         """Compare what was told with what is needed."""
         clusters = {host: plan.cluster for host, plan in self.scenario.topology.brokers.items()}
-        wishes: dict[str, list[Wish]] = {host: [] for host in clusters}
+        selections: dict[str, list[Selection]] = {host: [] for host in clusters}
         for who, wanted in self.present.items():
-            wishes[self.people[who].broker] += wanted.values()
+            selections[self.people[who].broker] += wanted.values()
         reports = {host: self.ask(host, "map") for host in clusters}
-        needed = {host: uncovered(wishes[host]) for host in clusters}
+        needed = {host: uncovered(selections[host]) for host in clusters}
         told, told_wide = 0, 0
         for host, report in reports.items():
             if report is not None:
@@ -39,9 +39,9 @@ class Covered(Book):
                 told += self._compare(host, own, len(needed[host]), 1)
         for cluster, interests in _of_clusters(reports).items():
             members = [host for host, its in clusters.items() if its == cluster]
-            whole = uncovered([wish for host in members for wish in needed[host]])
+            whole = uncovered([selection for host in members for selection in needed[host]])
             told_wide += self._compare(f"cluster {cluster}", interests, len(whole), len(members))
-        self._measure(sum(map(len, wishes.values())), told, told_wide)
+        self._measure(sum(map(len, selections.values())), told, told_wide)
 
     def _compare(self, who: str, interests: int, needed: int, inboxes: int) -> int:
         told = interests - inboxes

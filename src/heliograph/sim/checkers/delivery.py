@@ -1,21 +1,21 @@
-"""Delivery: what was published and confirmed reaches everyone who was there for it and kept up.
+"""Delivery: what was published and confirmed reaches every subscriber that was connected and kept up.
 
 In:    "published", "flushed", "received", and everything that begins or ends a subscription's being in force; "settled"
        and "disturbed".
 Out:   a violation for each missing publication, at the step at which it was published; losses that a broker or a full
-       inbox counted are no violation, but losses that nobody counted are.
+       inbox counted are no violation, but losses that were not counted are.
 State: per subscription in force the publications that it still has to get.
 Not here: repetitions (duplicates.py), order (order.py).
 Paper: [grid] §1; N15, what happens to a slow consumer is counted.
 
 A publication is due to a subscription that was in force before it was published. It is excused if the subscription
-ended, or the subscriber's link broke, before it was read: brokers keep nothing for those who are away. But what was
-overtaken by a later one of the same publisher was lost before that. It is due for certain once the publisher's flush
-was confirmed.
+ended, or the subscriber's link broke, before it was read: brokers keep nothing for clients that are away. A publication
+that a later one of the same publisher overtook was lost before that, and is not excused. It is due for certain once the
+publisher's flush was confirmed.
 
-Across brokers it is due only while there is a way, and this is stable: the network was settled (maps.py) when it was
-published and for GRACE after the flush was confirmed, and the subscription was in force for SPREAD before, so that all
-brokers knew.
+Across brokers it is due only while there is a stable path: the network was settled (maps.py) when it was published and
+for GRACE after the flush was confirmed, and the subscription was in force for SPREAD before, so that all brokers knew
+of it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from heliograph.notes import Note, PublicationsDropped
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.maps import Graph, reach
 from heliograph.sim.checkers.rules import may, people
-from heliograph.sim.conditions import Comparisons, comparisons_of, fits
 from heliograph.sim.loop import SECOND
+from heliograph.sim.selections import Comparisons, comparisons_of, fits
 
 GRACE_NS = SECOND
-OVERTAKEN_NS = 5 * SECOND  # so long after its flush, what came from another broker is not just late
+OVERTAKEN_NS = 5 * SECOND  # this long after its flush, what came from another broker is not just late
 SPREAD_NS = SECOND
 
 Key = tuple[str, int]
@@ -59,7 +59,7 @@ class Delivery(Checker):
         self._began: dict[Key, int] = {}  # when it came into force
         self._newest: dict[Key, dict[str, int]] = {}  # the highest number that was read, by publisher
         self._overtaken: dict[str, dict[tuple[str, int], tuple[str, int, int]]] = {}  # lost by a client, as in _due
-        self._droppers: dict[str, None] = {}  # brokers that said that they drop something
+        self._droppers: dict[str, None] = {}  # brokers that reported a drop
         self._links: dict[tuple[str, str], None] = dict.fromkeys(self.scenario.topology.links)
         self._reached: dict[str, set[str]] = {}  # from a broker, by the links that there are; worked out when asked for
         self._settled = False
@@ -121,7 +121,7 @@ class Delivery(Checker):
             self._keep_overtaken(key, due)
 
     def _keep_overtaken(self, key: Key, due: dict[tuple[str, int], tuple[str, int, int]]) -> None:
-        """What was overtaken is not on its way any more. Where something was dropped, it may have been this."""
+        """An overtaken publication is not under way any more. If something was dropped, it may have been this one."""
         who, newest = key[0], self._newest[key]
         here = self._people[who].broker
         if here in self._droppers or self._lost_by_inbox(who):
@@ -148,7 +148,7 @@ class Delivery(Checker):
     # What is due.
 
     def on_published(self, who: str, number: int, topic: str, _payload: bytes, headers: Headers) -> None:
-        """A program published: who must get it?"""
+        """A program published: which subscribers must get it?"""
         self._last[who] = number
         takers = self._takers.get((who, topic))
         if takers is None:
@@ -202,7 +202,7 @@ class Delivery(Checker):
         self._settled = True
 
     def on_disturbed(self, _: str) -> None:
-        """What is still on its way between brokers may be lost."""
+        """What is under way between brokers may be lost."""
         self._settled = False
         for key, publications in self._stable.items():
             for publication in publications:

@@ -1,7 +1,7 @@
-"""Forgotten: some time after the last change, brokers keep nothing but what is there.
+"""Forgotten: some time after the last change, brokers keep nothing of what is gone.
 
 In:    faults, links and brokers as they come and go; at the end the brokers' report "map".
-Out:   a violation for each broker that still remembers something that is out of reach, or somebody who was replaced.
+Out:   a violation for each broker that still remembers something that is out of reach, or a broker that was replaced.
 State: when the network changed last; since when names are out of use.
 Not here: whether what is in reach is right (maps.py), limits of single tables (bounded.py).
 Paper: N4; O9, named limits: names that come and go must not fill a map.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.loop import MILLISECOND, SECOND
 
-SLACK_MS = 2_000  # until the last has heard what the first has noticed
+SLACK_MS = 2_000  # until the last broker has heard what the first has noticed
 
 
 class Forgotten(Checker):
@@ -21,12 +21,12 @@ class Forgotten(Checker):
     name = "forgotten"
 
     def prepare(self) -> None:
-        """Nobody is gone yet."""
+        """No broker is gone yet."""
         topology = self.scenario.topology
         self._kept_ns = (topology.dead_ms + topology.forget_ms + SLACK_MS) * MILLISECOND
         self._changed = 0
         self._names: dict[str, str] = {}
-        self._replaced: dict[str, int] = {}  # name -> when somebody else took its place
+        self._replaced: dict[str, int] = {}  # name -> when another broker took its place
 
     def on_started(self, who: str, _incarnation: int) -> None:
         """A broker begins, perhaps in the place of another."""
@@ -58,7 +58,7 @@ class Forgotten(Checker):
         self._changed = self.journal.instant
 
     def end(self) -> None:
-        """Who is remembered for too long?"""
+        """Which brokers are remembered for too long?"""
         if self.journal.instant - self._changed <= self._kept_ns:
             self.blame("the run ends before anything has to be forgotten")
             return

@@ -1,4 +1,4 @@
-"""Isolation: a subscription gets what its filter and condition fit, as it was published, and what it may have.
+"""Isolation: a subscription gets only what its filter, condition and rights allow, and gets it as it was published.
 
 In:    "published", "subscribing", "received".
 Out:   a violation for each publication that should not be there, or is not what was published.
@@ -13,11 +13,11 @@ from heliograph.model.publication import Headers
 from heliograph.model.topics import matches
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import may, people
-from heliograph.sim.conditions import comparisons_of, fits
+from heliograph.sim.selections import comparisons_of, fits
 
 
 class Isolation(Checker):
-    """Nobody gets what is not theirs."""
+    """No subscriber gets what it should not get."""
 
     name = "isolation"
 

@@ -1,4 +1,4 @@
-"""Maps: when nothing is wrong, every broker knows the network as it is. Others are told when that is the case.
+"""Maps: when nothing is wrong, every broker's map agrees with the world. Other checkers are told when that is the case.
 
 In:    faults as they begin and end, links as they are added and removed; the brokers' report "map", while it matters.
 Out:   "disturbed" and "settled" in the journal; a violation for each broker that is wrong when the run is over.
@@ -7,9 +7,9 @@ Not here: what gets lost meanwhile (delivery.py).
 Paper: [grid] §1.1, the broker network map; N4, N8.
 
 The network is settled when no fault of a broker, or of a link between brokers, is active, and all maps agree with the
-world: neighbours, members and gateways in reach, their links, the speakers, and how many interests each has told.
-Faults that a scenario calls harmless do not disturb it: a stepped clock, by which brokers do not live, or broken links
-where there are others.
+world: neighbours, members and gateways in reach, their links, the leaders, and how many interests each has told. Faults
+that a scenario calls harmless do not disturb it: a stepped clock, on which brokers do not depend, or broken links where
+there are others.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Maps(Checker):
             self.journal.write("settled", "the network")
 
     def end(self) -> None:
-        """After the last fault they must have; but what a client wants since a moment ago may be on its way."""
+        """After the last fault they must agree; but what a client has wanted only for a moment may still be under
+        way."""
         for complaint in self.complaints(self.journal.instant - self._moved_at >= SPREAD_NS):
             self.blame(complaint)
 
@@ -100,7 +101,7 @@ class Maps(Checker):
 class _Truth:
     """The world as it is, under the names that brokers have now, beside what their maps say.
 
-    A speaker that is no gateway is known to other clusters by its id only.
+    A leader that is no gateway is known to other clusters by its id only.
     """
 
     def __init__(
@@ -117,9 +118,9 @@ class _Truth:
             graph[names[other]][names[one]] = None
         self.whole = {name: {**self.inside[name], **self.outside[name]} for name in self.inside}
         self.gateways = {name for name in self.outside if self.outside[name]}
-        self.speakers = {name: self._speaker(name) for name in self.inside}
+        self.leaders = {name: self._leader(name) for name in self.inside}
 
-    def _speaker(self, name: str) -> str:
+    def _leader(self, name: str) -> str:
         return min(reach(name, self.inside), key=lambda each: int(self.reports[each]["slot"]))
 
     def complaints(self, with_interests: bool) -> list[str]:
@@ -145,8 +146,8 @@ class _Truth:
         slots = [row["slot"] for row in rows.values()]
         if len(set(slots)) < len(slots):
             found.append(f"{name} has a slot twice: {sorted(slots)}")
-        if report["speaker"] != self.speakers[name]:
-            found.append(f"{name} has {report['speaker']} as speaker, but it is {self.speakers[name]}")
+        if report["leader"] != self.leaders[name]:
+            found.append(f"{name} has {report['leader']} as leader, but it is {self.leaders[name]}")
         return found
 
     def _about_gateways(self, name: str, report: dict[str, Any]) -> list[str]:
@@ -156,12 +157,12 @@ class _Truth:
         for other, row in rows.items():
             outside = set(self.outside.get(other, {}))
             found += _compared(f"{name} has as links of gateway {other}", set(row["outside"]), outside)
-        parts = {self.ids.get(row["speaker"], row["speaker"]) for row in report["clusters"]}
-        true_parts = {self.speakers[other] for other in in_reach} - {self.speakers[name]}
-        return found + _compared(f"{name} has as speakers of other parts", parts, true_parts)
+        parts = {self.ids.get(row["leader"], row["leader"]) for row in report["clusters"]}
+        true_parts = {self.leaders[other] for other in in_reach} - {self.leaders[name]}
+        return found + _compared(f"{name} has as leaders of other parts", parts, true_parts)
 
     def _about_interests(self) -> list[str]:
-        """Everybody has as many filters of a broker as it has told; of a cluster, all have equally many."""
+        """All brokers have as many filters of a broker as it has told; of a cluster, all have equally many."""
         told = {
             name: row["interests"]
             for name, report in self.reports.items()
@@ -176,9 +177,9 @@ class _Truth:
                     other, count = row["broker"], row["interests"]
                     found.append(f"{name} has {count} interests of {other}, which told {told[other]}")
             for row in report["clusters"]:
-                speaker, count = self.ids.get(row["speaker"], row["speaker"]), row["interests"]
-                if wide.setdefault(speaker, count) != count:
-                    found.append(f"{name} has {count} interests of the part of {speaker}, others have {wide[speaker]}")
+                leader, count = self.ids.get(row["leader"], row["leader"]), row["interests"]
+                if wide.setdefault(leader, count) != count:
+                    found.append(f"{name} has {count} interests of the part of {leader}, others have {wide[leader]}")
         return found
 
 

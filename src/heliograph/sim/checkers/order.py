@@ -14,8 +14,8 @@ what the old one never confirmed: a publication made before the subscriber's lin
 
 Across brokers order holds in a settled network: from two seconds after the last fault on. Links whose costs change and
 links that are added are no faults. What was made, or comes, while the network is troubled is excused if the broker that
-delivers it has counted it as late: of the publications that a broker delivered late in one life, it must have counted
-every one.
+delivers it has counted it as late: a broker must have counted every publication that it delivered late since it
+started.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from heliograph.sim.checkers.maps import AT_ONCE
 from heliograph.sim.checkers.rules import people
 from heliograph.sim.loop import SECOND
 
-NO_FAULTS = ("clock_step", "lag", "link", "lossy")  # brokers do not live by clocks and datagrams; ways may change
+NO_FAULTS = ("clock_step", "lag", "link", "lossy")  # brokers do not depend on clocks and datagrams; paths may change
 SETTLED_NS = 2 * SECOND
 
 
@@ -40,14 +40,14 @@ class Order(Checker):
         self._published: dict[tuple[str, int], tuple[int, bool]] = {}  # when, and whether the network was troubled
         self._broke: dict[str, int] = {}
         self._people = people(self.scenario)
-        self._late: dict[str, dict[tuple[str, int, int], None]] = {}  # broker -> what it delivered late in this life
+        self._late: dict[str, dict[tuple[str, int, int], None]] = {}  # broker -> what it delivered late since its start
         self._is_network = bool(self.scenario.topology.links)
         self._active = 0  # faults
         self._troubled_until = SETTLED_NS
         self.excused = 0
 
     def on_started(self, who: str, _incarnation: int) -> None:
-        """A broker, or a client, begins a new life."""
+        """A broker, or a client, starts again."""
         self._late.pop(who, None)
 
     def on_published(self, who: str, number: int, _topic: str, *_: object) -> None:

@@ -1,7 +1,8 @@
 """Spread: an overloaded broker loses clients to others until it is not, and no client is sent to and fro.
 
 In:    the scenario's limits; at the end the reports of brokers and clients.
-Out:   a violation if nobody was asked to move, a broker is still overloaded, or a client moved more often than it may.
+Out:   a violation if no client was asked to move, a broker is still overloaded, or a client moved more often than it
+       may.
 State: none.
 Not here: what was lost or repeated by moves (delivery.py, duplicates.py).
 Paper: N8, clients can be asked to roam.
@@ -13,13 +14,13 @@ from heliograph.sim.checkers.base import Checker
 from heliograph.topology.scenario import client_names
 
 
-class Spread(Checker):
+class LoadSpread(Checker):
     """Load is shed, once."""
 
     name = "spread"
 
     def end(self) -> None:
-        """Where is everybody?"""
+        """Which client is at which broker?"""
         topology = self.scenario.topology
         asked = 0
         for name, plan in topology.brokers.items():

@@ -1,8 +1,9 @@
-"""Time: whoever follows the same clock shows the same time, as exactly as each says; at the end it is one clock.
+"""Time: nodes that follow the same clock show the same time, within the error that each states; at the end it is one
+clock.
 
 In:    the report "time" of every broker and client, every quarter of a virtual second.
-Out:   a violation where two nodes are further apart than both their errors together, or one that follows UTC is further
-       from the true time than its error; at the end, where linked brokers follow different clocks, or somebody is not
+Out:   a violation if two nodes are further apart than both their errors together, or one that follows UTC is further
+       from the true time than its error; at the end, if linked brokers follow different clocks, or a node is not
        synchronised; "measured" errors.
 State: the names of all; how far two nodes that follow the same clock were apart at most, and what they stated at most.
 Not here: what the time should be (timekeeping/), clocks that step (faults.py).
@@ -21,13 +22,13 @@ from heliograph.topology.scenario import client_names
 Report = dict[str, Any]
 
 
-class Time(Checker):
+class NetworkTime(Checker):
     """One time for all, with an honest error."""
 
     name = "time"
 
     def prepare(self) -> None:
-        """Nobody was asked yet."""
+        """No node was asked yet."""
         topology = self.scenario.topology
         clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
         self._brokers = list(topology.brokers)
@@ -40,7 +41,7 @@ class Time(Checker):
         return {node: report for node, report in asked.items() if report is not None}
 
     def look(self) -> None:
-        """Compare all that follow the same clock: the lowest and the highest, then everybody with both."""
+        """Compare all nodes that follow the same clock: the lowest with the highest, then all with both."""
         clocks: dict[tuple[str, int], list[tuple[str, Report]]] = {}
         for node, report in self._ask_all(self._nodes).items():
             if report["synchronised"]:
@@ -70,7 +71,7 @@ class Time(Checker):
             self.blame(f"{first[0]} and {last[0]} are {apart} ns apart, and say that it is at most {stated} ns")
 
     def end(self) -> None:
-        """After the last fault: one clock per piece of the network, and everybody knows it."""
+        """After the last fault: one clock per connected piece of the network, and all nodes of it follow it."""
         reports = self._ask_all(self._nodes)
         late = [node for node, report in reports.items() if not report["synchronised"]]
         if late:

@@ -1,16 +1,16 @@
-"""Ways: in a settled network a publication goes only where it is wanted, by a way that is about the shortest.
+"""Ways: in a settled network a publication goes only where it is wanted, along a path that is about the shortest.
 
 In:    "published", "subscribing", "carried", "settled"; the brokers' maps.
-Out:   a violation for each broker that saw a publication without being a target or on the way to one, for each link
-       that carried one twice, and if ways are too long; "measured": how long they are.
+Out:   a violation for each broker that saw a publication without being a target or on the path to one, for each link
+       that carried one twice, and if paths are too long; "measured": how long they are.
 State: what was published since the network settled, and which brokers it reached.
 Not here: what did not arrive (delivery.py), whether maps are right (maps.py).
 Paper: [grid] §1.2, dissemination along shortest paths; N5.
 
-It is for scenarios without faults, whose subscriptions stay; costs may change and links be added, but what is published
-before the last broker has changed its ways, and CALM after that, is not looked at. The way of a publication is found as
-brokers find it: each names its next neighbour. Its cost is compared with the shortest way in the graph of all links, at
-the costs that their ends measured.
+It is for scenarios without faults, whose subscriptions stay. Costs may change and links be added, but what is published
+before the last broker has changed its paths, and CALM after that, is not looked at. The path of a publication is found
+as brokers find it: each names its next neighbour. Its cost is compared with the shortest path in the graph of all
+links, at the costs that their ends measured.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from heliograph.sim.checkers.base import Checker
 from heliograph.sim.checkers.rules import people
 from heliograph.sim.loop import SECOND
 
-PAIRS_MAX = 4_000  # of brokers, between which ways are measured
+PAIRS_MAX = 4_000  # of brokers, between which paths are measured
 STRETCH_MAX = 1.7  # a cluster is entered at its nearest gateway, and costs between gateways are told in steps
 QUANTILE = 0.95
 HOPS_MAX = 64
-CALM_NS = SECOND // 2  # so long what is on its way may be held back
+CALM_NS = SECOND // 2  # for this long, what is under way may be held back
 
 
 class Ways(Checker):
@@ -42,7 +42,7 @@ class Ways(Checker):
         self._people = people(self.scenario)
         self._settled = False
         self._calm_from = 0
-        self._changes: list[int] = []  # how often each broker has changed its ways
+        self._changes: list[int] = []  # how often each broker has changed its paths
         self._wanted: dict[tuple[str, str], None] = {}  # (broker, filter)
         self._topics: dict[tuple[str, int], str] = {}
         self._links: dict[tuple[str, int], list[tuple[str, str]]] = {}  # over which a publication went
@@ -52,7 +52,7 @@ class Ways(Checker):
         self._settled = True
 
     def look(self) -> None:
-        """Ways that have changed were others than those that are known at the end."""
+        """Paths that have changed were others than those that are known at the end."""
         if not self.scenario.fault:
             return
         changes = [self.ask(host, "map")["times_changed"] for host in self.scenario.topology.brokers]
@@ -63,7 +63,7 @@ class Ways(Checker):
             self._links.clear()
 
     def on_subscribing(self, who: str, _subscription: int, pattern: str, *_: object) -> None:
-        """Somebody wants this."""
+        """A client subscribes to this."""
         self._wanted[self._people[who].broker, pattern] = None
 
     def on_published(self, who: str, number: int, topic: str, *_: object) -> None:
@@ -122,7 +122,7 @@ class Ways(Checker):
 
 
 class Atlas:
-    """All maps together. A broker has the name of its host here: nobody was replaced."""
+    """All maps together. A broker has the name of its host here: none was replaced."""
 
     def __init__(self, reports: dict[str, dict[str, Any]]) -> None:
         self.reports = reports
@@ -137,7 +137,7 @@ class Atlas:
             for host, report in reports.items()
         }
         self._parts = {host: self._ways_to_parts(report) for host, report in reports.items()}
-        self._speakers = {host: self._name(report["speaker"]) for host, report in reports.items()}
+        self._leaders = {host: self._name(report["leader"]) for host, report in reports.items()}
         self._shortest: dict[str, dict[int, int]] = {}
 
     def _name(self, broker: str) -> str:
@@ -145,25 +145,25 @@ class Atlas:
 
     def _ways_to_parts(self, report: dict[str, Any]) -> dict[str, str]:
         via = {row["broker"]: row["via"] for row in report["gateways"]}
-        return {self._name(row["speaker"]): via[row["nearest_gateway"]] for row in report["clusters"]}
+        return {self._name(row["leader"]): via[row["nearest_gateway"]] for row in report["clusters"]}
 
     def way(self, start: str, target: str) -> list[str] | None:
         """The brokers that a publication passes, from the first to the last; None if it does not get there."""
         way = [start]
         while way[-1] != target:
             here = way[-1]
-            step = self._members[here].get(target) or self._parts[here].get(self._speakers[target])
+            step = self._members[here].get(target) or self._parts[here].get(self._leaders[target])
             if step is None or len(way) > HOPS_MAX:
                 return None
             way.append(self._name(step))
         return way
 
     def cost(self, way: list[str]) -> int:
-        """What a way costs."""
+        """The cost of a path."""
         return sum(self._edges[self._numbers[one]][self._numbers[other]] for one, other in pairwise(way))
 
     def shortest(self, start: str, target: str) -> int:
-        """What the shortest way would cost, if everybody knew everything."""
+        """The cost of the shortest path in the graph of all links."""
         if start not in self._shortest:
             self._shortest[start] = shortest(self._numbers[start], self._edges)[0]
         return self._shortest[start][self._numbers[target]]

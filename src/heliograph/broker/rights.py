@@ -1,0 +1,111 @@
+"""Rights: which link may use which created topic, and until when.
+
+In:    what the service "rights" allows and forbids, after it checked advertisements, grants and keys.
+Out:   may(link, verb, root); word of every root whose rights changed.
+State: per link the roots it may use, bounded; one timer for the next that ends.
+Not here: checking grants (discovery/topics/rights.py), rules for all other topics (access.py).
+
+A right belongs to one link and one root (``Topics/<uuid>``). It is no part of an access profile: ten thousand holders
+of different grants share one profile and its route table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heliograph.errors import Reason
+from heliograph.machine import Instant, LinkId, Timers
+
+RIGHTS_PER_LINK_MAX = 1_024
+RIGHTS_MAX = 200_000  # about 100 MiB if every one differs
+GRANTS_MAX = 8  # that one right depends on
+
+Lost = Callable[[LinkId, bytes, Reason], None]
+"""A link may no longer use all of this root, for this reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a link may do with one created topic."""
+
+    publish: bool
+    subscribe: bool
+    until: Instant
+    grants: tuple[str, ...]  # without one of these it ends; empty for the topic's owner
+
+
+class Rights:
+    """All rights in force."""
+
+    def __init__(self, timers: Timers, changed: Callable[[bytes], None], lost: Lost) -> None:
+        self._timers = timers
+        self._changed = changed
+        self._lost = lost
+        self._links: dict[LinkId, dict[bytes, Right]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def may_publish(self, link: LinkId, root: bytes) -> bool:
+        """True if this link may publish below this root."""
+        rights = self._links.get(link)
+        right = None if rights is None else rights.get(root)
+        return right is not None and right.publish
+
+    def may_subscribe(self, link: LinkId, root: bytes) -> bool:
+        """True if what is published below this root may be delivered to this link."""
+        rights = self._links.get(link)
+        right = None if rights is None else rights.get(root)
+        return right is not None and right.subscribe
+
+    def allow(self, link: LinkId, root: bytes, right: Right, now: Instant) -> bool:
+        """Put a right in force, in place of the one before; False if there are too many."""
+        rights = self._links.setdefault(link, {})
+        before = rights.get(root)
+        if before is None and (len(rights) >= RIGHTS_PER_LINK_MAX or self._count >= RIGHTS_MAX):
+            return False
+        rights[root] = right
+        self._count += before is None
+        self._timers.set(("right", link, root), right.until, lambda now: self._expire(link, root, now))
+        if before is None or (before.publish, before.subscribe) != (right.publish, right.subscribe):
+            self._changed(root)
+        return True
+
+    def forbid(self, grants: frozenset[str], now: Instant) -> int:
+        """End the rights that depend on one of these grants; how many there were."""
+        gone = [
+            (link, root)
+            for link, rights in self._links.items()
+            for root, right in rights.items()
+            if not grants.isdisjoint(right.grants)
+        ]
+        for link, root in gone:
+            self._end(link, root, Reason.GRANT_REVOKED)
+        return len(gone)
+
+    def forbid_root(self, root: bytes) -> None:
+        """Nobody may use this topic any more: its owner withdrew it."""
+        for link in [link for link, rights in self._links.items() if root in rights]:
+            self._end(link, root, Reason.TOPIC_WITHDRAWN)
+
+    def leave(self, link: LinkId) -> None:
+        """The link is gone."""
+        for root in self._links.pop(link, {}):
+            self._count -= 1
+            self._timers.cancel(("right", link, root))
+
+    def _expire(self, link: LinkId, root: bytes, now: Instant) -> None:
+        if root in self._links.get(link, {}):
+            self._end(link, root, Reason.GRANT_EXPIRED)
+
+    def _end(self, link: LinkId, root: bytes, reason: Reason) -> None:
+        rights = self._links[link]
+        del rights[root]
+        self._count -= 1
+        if not rights:
+            del self._links[link]
+        self._timers.cancel(("right", link, root))
+        self._changed(root)
+        self._lost(link, root, reason)

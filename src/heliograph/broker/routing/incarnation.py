@@ -1,0 +1,101 @@
+"""Incarnation: tracks our incarnation and handles conflicting records under our name.
+
+In:    records and interests about ourselves that other brokers pass on.
+Out:   a higher incarnation, with everything about ourselves told again; a correction of an outdated record.
+State: the newest incarnation of ours that other brokers know; when ours was last raised.
+Not here: which record counts (map.py, interests.py), two brokers of one name that are linked (peering.py).
+Paper: N4, N18.
+
+Brokers that know a newer record of us than our own would ignore what we tell. That record may be from an earlier
+incarnation, if the clock was set back since, from another broker of our name, or forged. So we raise our incarnation
+above it; but not too often, because two brokers of one name outbid each other as long as both run.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from heliograph.broker.routing.advertising import Advertising
+from heliograph.broker.routing.announcements import Announcements
+from heliograph.broker.routing.exchange import Exchange
+from heliograph.broker.routing.ports import Port
+from heliograph.broker.routing.teller import Teller
+from heliograph.broker.routing.view import View
+from heliograph.errors import Reason
+from heliograph.machine import Instant, Timers
+from heliograph.notes import NameContested
+from heliograph.wire.limits import AGE_MAX
+from heliograph.wire.network import Gateway, Interest, Record
+
+RENEW_NS = 1_000_000_000  # between two incarnations of ours: each costs every broker a few updates
+CONTESTED_NS = 60_000_000_000  # a broker that had to raise it again within this time shares its name with another
+
+
+class Incarnation:
+    """Keeps our own records the newest about ourselves."""
+
+    def __init__(
+        self,
+        view: View,
+        advertising: Advertising,
+        announcements: Announcements,
+        exchange: Exchange,
+        teller: Teller,
+        timers: Timers,
+    ) -> None:
+        self._view = view
+        self._advertising = advertising
+        self._announcements = announcements
+        self._exchange = exchange
+        self._teller = teller
+        self._timers = timers
+        self._newest = 0  # incarnation of ours that others know
+        self._renewed_at: Instant | None = None
+
+    def hear_record(self, record: Record, link: Port, now: Instant) -> None:
+        """A neighbour has passed on a record of us."""
+        me = self._view.map.me
+        if not isinstance(record, Gateway):
+            self._hear(record.age, me.age, now)
+            return
+        self._hear(record.age, (me.incarnation, self._advertising.leadership.gateway_number), now)
+        self._correct(record, link, now)
+
+    def hear_interest(self, interest: Interest, now: Instant) -> None:
+        """A neighbour has passed on our own interests, or those that we told as leader."""
+        advertising = self._advertising
+        incarnation = self._view.map.me.incarnation
+        ours = (incarnation, advertising.leadership.number) if interest.wide else advertising.own.age
+        self._hear(interest.age, ours, now)
+
+    def _hear(self, theirs: tuple[int, int], ours: tuple[int, int], now: Instant) -> None:
+        if theirs <= ours:
+            return  # our own, come back
+        self._newest = max(self._newest, theirs[0])
+        if self._renewed_at is not None and now < self._renewed_at + RENEW_NS:
+            self._timers.set("renew", self._renewed_at + RENEW_NS, self._renew)
+        else:
+            self._renew(now)
+
+    def _renew(self, now: Instant) -> None:
+        known = self._view.map
+        if self._renewed_at is not None and now < self._renewed_at + CONTESTED_NS:
+            self._teller.refuse(Reason.NAME_TAKEN)
+            self._teller.note(NameContested(known.me.name))
+        self._renewed_at = now
+        incarnation = max(self._newest, known.me.incarnation) + 1
+        if incarnation > AGE_MAX:
+            return  # nothing can be newer. It was counted; an operator has to remove the broker that sends this
+        known.learn(replace(known.me, incarnation=incarnation, number=1))
+        self._advertising.renew(incarnation)
+        self._announcements.announce(now, anew=True)
+        if self._view.me in known.gateways:
+            self._advertising.leadership.announce_gateway(now, renew=True)
+
+    def _correct(self, record: Gateway, link: Port, now: Instant) -> None:
+        """The neighbour believes that we are still a gateway. Items out of reach are not offered, so tell it again."""
+        known = self._view.map.gateways.get(self._view.me)
+        if known is None:
+            self._advertising.leadership.announce_gateway(now, renew=True)
+        elif record.age < known.age and not known.outside and link.neighbour is not None:
+            self._exchange.send(link.neighbour, "gateway", self._view.me)

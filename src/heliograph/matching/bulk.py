@@ -1,0 +1,134 @@
+"""Historic subscriptions: many subscriptions against many past publications, with the meaning that brokers give them.
+
+In:    topic filters with compiled conditions; topics, headers and payloads of publications, by column.
+Out:   BulkMatcher.match: pairs (publication, subscription), in order of publications.
+State: per topic filter one batch index over its conditions; made once, it never changes. Needs numpy.
+Not here: live subscriptions (contents.py, topics.py), the index itself (boxes/batch.py), Spark (pipeline/history.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from heliograph.matching.boxes.batch import BatchIndex, EventColumn, Pairs, ValueColumn
+from heliograph.matching.boxes.box import box
+from heliograph.matching.condition import Condition, Event
+from heliograph.matching.topics import TopicTable
+
+EventOf = Callable[[int], Event]
+NONE = np.zeros(0, np.int64)
+
+
+class _FilterGroup:
+    """The subscriptions of one topic filter."""
+
+    __slots__ = ("always", "conditions", "index", "places", "synopses")
+
+    def __init__(self) -> None:
+        self.always: list[int] = []  # they ask for the topic only
+        self.conditions: dict[Condition, list[int]] = {}
+        self.index: BatchIndex | None = None
+        self.places: list[tuple[Condition, Any]] = []
+        self.synopses: tuple[str, ...] = ()
+
+    def settle(self) -> None:
+        self.places = [(condition, np.array(numbers)) for condition, numbers in self.conditions.items()]
+        if self.places:
+            self.index = BatchIndex([box(condition.box) for condition, _ in self.places])
+            wanted = dict.fromkeys(c.synopsis for c, _ in self.places if c.synopsis is not None)
+            self.synopses = tuple(name for name in wanted if name is not None)
+
+
+class BulkMatcher:
+    """Subscriptions by their places in a list: a filter, and a condition or None."""
+
+    def __init__(self, subscriptions: Sequence[tuple[bytes, Condition | None]]) -> None:
+        self._topics: TopicTable[int] = TopicTable()
+        self._groups: list[_FilterGroup] = []
+        numbers: dict[bytes, int] = {}
+        for place, (pattern, condition) in enumerate(subscriptions):
+            number = numbers.get(pattern)
+            if number is None:
+                number = numbers[pattern] = len(self._groups)
+                self._groups.append(_FilterGroup())
+                self._topics.add(pattern, number)
+            if condition is None:
+                self._groups[number].always.append(place)
+            else:
+                self._groups[number].conditions.setdefault(condition, []).append(place)
+        for group in self._groups:
+            group.settle()
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that conditions look at."""
+        named = dict.fromkeys(
+            name for group in self._groups if group.index is not None for name in group.index.attributes
+        )
+        return tuple(named)
+
+    def match(
+        self, topics: Sequence[bytes], codes: Any, event_of: EventOf, columns: Mapping[str, EventColumn] | None = None
+    ) -> Pairs:
+        """Pairs for publications whose topics are ``topics[code]``.
+
+        ``event_of`` makes the publication at a place: it is asked for residues, and for attributes where no
+        ``columns`` are given. Columns, where they are given, must say what the headers say.
+        """
+        found: dict[int, list[int]] = {}  # group -> topics
+        for code, topic in enumerate(topics):
+            for number in self._topics.match(topic):
+                found.setdefault(number, []).append(code)
+        parts = [self._of_group(self._groups[n], where, codes, event_of, columns) for n, where in found.items()]
+        if not parts:
+            return NONE, NONE
+        events = np.concatenate([part[0] for part in parts])
+        places = np.concatenate([part[1] for part in parts])
+        order = np.lexsort((places, events))
+        return events[order], places[order]
+
+    def _of_group(
+        self,
+        group: _FilterGroup,
+        topics: list[int],
+        codes: Any,
+        event_of: EventOf,
+        columns: Mapping[str, EventColumn] | None,
+    ) -> Pairs:
+        events = np.flatnonzero(np.isin(codes, topics))
+        found, places = NONE, NONE
+        if group.index is not None:
+            if columns is not None and not group.synopses:
+                whole, which = group.index.match(columns, len(codes))
+                keep = np.isin(whole, events)
+                found, which = whole[keep], which[keep]
+            else:
+                seen = [event_of(event) for event in events.tolist()]
+                attributes = [event.attributes_with(group.synopses) for event in seen]
+                named = {name: ValueColumn([each.get(name) for each in attributes]) for name in group.index.attributes}
+                local, which = group.index.match(named, len(events))
+                found = events[local]
+            found, places = _spread(group, found, which, event_of)
+        if group.always:
+            found = np.concatenate([found, np.repeat(events, len(group.always))])
+            places = np.concatenate([places, np.tile(group.always, len(events))])
+        return found, places
+
+
+def _spread(group: _FilterGroup, events: Any, which: Any, event_of: EventOf) -> Pairs:
+    """Ask residues, then give each condition's subscriptions."""
+    drop = [
+        pair
+        for pair, place in enumerate(which.tolist())
+        if (residue := group.places[place][0].residue) is not None and not residue.matches(event_of(int(events[pair])))
+    ] if any(condition.residue is not None for condition, _ in group.places) else []  # fmt: skip
+    if drop:
+        events, which = np.delete(events, drop), np.delete(which, drop)
+    if all(len(numbers) == 1 for _, numbers in group.places):
+        return events, np.array([numbers[0] for _, numbers in group.places])[which]
+    sizes = np.array([len(numbers) for _, numbers in group.places])[which]
+    places = np.concatenate([group.places[place][1] for place in which.tolist()]) if len(which) else NONE
+    return np.repeat(events, sizes), places

@@ -1,0 +1,1 @@
+"""The data pipeline: what flows through the network becomes tables, on Spark through PySpark."""

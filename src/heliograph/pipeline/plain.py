@@ -1,0 +1,66 @@
+"""One clear line instead of Java's eighty: what an error of Spark means to the user.
+
+In:    exceptions of PySpark, Py4J, delta-rs and the operating system.
+Out:   PipelineError with one line that says what to do.
+State: none.
+Not here: errors of the network (errors.py, which say it themselves).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from heliograph.errors import HeliographError
+
+LINE_MAX = 300
+
+# What is found in the text of an error, and what to tell.
+_MEANINGS: tuple[tuple[str, str], ...] = (
+    (r"No space left on device", "no space left on device: make room, then run the command again; nothing is lost"),
+    (r"PATH_NOT_FOUND.*?(?:Path does not exist: )(\S+)", "{0} is not there: run `heliograph pipeline archive` first"),
+    (r"No module named '?(pyarrow|heliograph\w*|pyspark_heliograph)'?", "a Spark worker runs a Python without {0}: "
+     "install heliograph[spark] there, or set PYSPARK_PYTHON to a Python that has it"),
+    (r"PYTHON_VERSION_MISMATCH|different version .*than that in driver", "Spark's workers run another version of "
+     "Python than this process: set PYSPARK_PYTHON to the same Python on all machines"),
+    (r"ConcurrentQuery|CONCURRENT_STREAM_LOG_UPDATE|Another streaming query|multiple streaming queries",
+     "another process works with the same checkpoint: stop it, or give this one a checkpoint of its own"),
+    (r"TABLE_OR_VIEW_NOT_FOUND.*?`(\S+?)`", "there is no table {0}: ask 'show tables'"),
+    (r"(?:heliograph\.errors\.\w+: )(.+)", "{0}"),
+    (r"PARSE_SYNTAX_ERROR\S*\s*(.+)", "the SQL is not understood: {0}"),
+    (r"Connection refused.*?sc://|UNAVAILABLE", "the Spark Connect server does not answer: check --remote"),
+    (r"All masters are unresponsive|Failed to connect to master", "the Spark master does not answer: check --master"),
+)  # fmt: skip
+
+
+class PipelineError(HeliographError):
+    """A job of the pipeline failed; the text says what to do."""
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Run a job; whatever Spark raises becomes one line."""
+    try:
+        yield
+    except (HeliographError, KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:
+        if not _is_foreign(error):
+            raise
+        raise PipelineError(meaning(str(error))) from error
+
+
+def meaning(text: str) -> str:
+    """One line for the text of an error."""
+    for pattern, told in _MEANINGS:
+        found = re.search(pattern, text)
+        if found is not None:
+            return told.format(*found.groups())[:LINE_MAX]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[0] if lines else "Spark failed without a word")[:LINE_MAX]
+
+
+def _is_foreign(error: Exception) -> bool:
+    """True for an error of a library that this room is made of."""
+    return type(error).__module__.split(".")[0] in ("pyspark", "py4j", "deltalake", "_internal", "pyarrow", "grpc")

@@ -1,0 +1,354 @@
+"""Request analytics: which requests cover which, the blocks that they form, and how similar a set of requests is.
+
+In:    a table of requests: ``filter``, ``language``, ``where``, and perhaps ``time``.
+Out:   RequestStudy: wishes, maximal wishes, blocks with their sizes, similarity; what sharing and caching would save.
+State: none in the driver that grows with the number of requests: it has signatures, at most SIGNATURES_MAX, and the
+       wide wishes if they are few enough to broadcast.
+Not here: what a wish is (wishes.py), live covering (matching/interests.py).
+Paper: [resources] §5.1; ledger R11.
+
+1. Equal requests become one wish with a count (one shuffle by the text, one by the wish).
+2. Wishes of equal signature meet in one task, which keeps those that no other one there covers: the *wide* ones.
+3. Every wish is compared with the wide ones of the signatures that could cover it. Covering is transitive, so these
+   links connect the same blocks as all links do. Few wide ones are broadcast; many are joined by signature instead.
+4. Each task tells under which wide wish each wish hangs, and which wide wishes it saw connected: a forest. Forests are
+   joined in executors, a few at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from heliograph.model.topics import covers as filter_covers
+from heliograph.pipeline.wishes import LEVELS, NEVER, Coverers, Forest, Wish, from_key, key_of, maximal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SIGNATURES_MAX = 4_096  # beyond that, coarser ones are taken
+BROADCAST_MAX = 50_000  # wide wishes; more are joined by signature
+FOREST_TASKS = 4  # forests that one task joins
+BATCH_ROWS = 65_536
+LIFETIMES_S = (1, 10, 60, 600, 3_600)
+
+_WISHES = "key binary, requests long"
+_SIGNED = "id long, key binary, requests long, signature string"
+_LINKS = "kind string, id long, other long, requests long"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStudy:
+    """What was found. The tables are lazy DataFrames; the numbers are known."""
+
+    requests: int
+    unreadable: int
+    never: int  # that no event can fit
+    wishes: int  # different ones
+    maximal_wishes: int
+    blocks: int
+    similarity: float
+    block_sizes: DataFrame  # block, requests
+    wide: DataFrame  # id, key, requests, block: the maximal wishes
+    how: str  # "broadcast" or "joined"
+
+    def figures(self) -> dict[str, Any]:
+        """The numbers."""
+        shared = 1 - self.maximal_wishes / self.requests if self.requests else 0.0
+        return {
+            "requests": self.requests,
+            "unreadable": self.unreadable,
+            "never": self.never,
+            "wishes": self.wishes,
+            "maximal": self.maximal_wishes,
+            "blocks": self.blocks,
+            "similarity": round(self.similarity, 4),
+            "saved_by_sharing": round(shared, 4),
+            "how": self.how,
+        }
+
+
+def study(requests: DataFrame, broadcast_max: int = BROADCAST_MAX) -> RequestStudy:
+    """Blocks and similarity of a set of requests."""
+    from pyspark.sql import functions as f
+
+    spark = requests.sparkSession
+    texts = requests.groupBy("filter", "language", "where").agg(f.count(f.lit(1)).alias("requests"))
+    found = texts.mapInArrow(_read, _WISHES)
+    wishes = found.groupBy("key").agg(f.sum("requests").alias("requests")).persist()
+    odd = {row["key"]: row["requests"] for row in wishes.where("key is null or length(key) = 0").collect()}
+    total, distinct = wishes.agg(f.sum("requests"), f.sum(f.expr("int(length(key) > 0)"))).first() or (0, 0)
+    signed = wishes.where("length(key) > 0").mapInArrow(_signing(_level(wishes)), _SIGNED).persist()
+    under = _coverable([row["signature"] for row in signed.select("signature").distinct().collect()])
+    wide = signed.groupBy("signature").applyInArrow(_keep_wide, _SIGNED).persist()
+    few = wide.count() <= broadcast_max
+    links = (_linked_by_broadcast if few else _linked_by_join)(spark, signed, wide, under).persist()
+    return _blocks(wide, links, int(total or 0), int(distinct or 0), odd, "broadcast" if few else "joined")
+
+
+def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> DataFrame:
+    """For each lifetime of a cached answer: how many of the requests it would have answered.
+
+    ``requests`` has ``time``. An answer to a request serves equal requests until it is as old as the lifetime; the next
+    one fetches anew.
+    """
+    from pyspark.sql import functions as f
+
+    keyed = requests.select("filter", "language", "where", f.col("time").cast("double").alias("at"))
+    schema = "lifetime_s long, requests long, saved long"
+    found = keyed.groupBy("filter", "language", "where").applyInArrow(_hits(lifetimes_s), schema)
+    sums = found.groupBy("lifetime_s").agg(f.sum("requests").alias("requests"), f.sum("saved").alias("saved"))
+    return sums.withColumn("share", f.round(f.col("saved") / f.col("requests"), 4)).orderBy("lifetime_s")
+
+
+# -- steps, in the driver ---------------------------------------------------------------------------------------------
+
+
+def _level(wishes: DataFrame) -> int:
+    """The finest signatures that are few enough."""
+    from pyspark.sql import functions as f
+
+    schema = ", ".join(f"s{n} string" for n in range(LEVELS))
+    levels = wishes.where("length(key) > 0").mapInArrow(_all_signatures, schema)
+    counts = levels.agg(*(f.approx_count_distinct(f"s{n}").alias(f"s{n}") for n in range(LEVELS))).first()
+    assert counts is not None
+    for level in range(LEVELS - 1):
+        if counts[level] <= SIGNATURES_MAX * 0.9:
+            return level
+    return LEVELS - 1
+
+
+def _coverable(signatures: list[str]) -> dict[str, list[str]]:
+    """For each signature, those whose wishes could cover its wishes."""
+    split = [signature.split("\n") for signature in signatures]
+    names = {name: bit for bit, name in enumerate(dict.fromkeys(n for tokens in split for n in tokens[1:]))}
+    width = max(1, -(-len(names) // 64))
+    masks = np.zeros((len(split), width), np.uint64)
+    for row, tokens in enumerate(split):
+        for name in tokens[1:]:
+            masks[row, names[name] // 64] |= np.uint64(1 << (names[name] % 64))
+    filters = list(dict.fromkeys(tokens[0] for tokens in split))
+    wider = {narrow: {wide for wide in filters if filter_covers(wide.encode(), narrow.encode())} for narrow in filters}
+    found: dict[str, list[str]] = {}
+    for row, tokens in enumerate(split):
+        fits = np.flatnonzero(((masks & ~masks[row]) == 0).all(axis=1)).tolist()
+        allowed = wider[tokens[0]]
+        found[signatures[row]] = [signatures[other] for other in fits if split[other][0] in allowed]
+    return found
+
+
+def _linked_by_broadcast(
+    spark: SparkSession, signed: DataFrame, wide: DataFrame, under: dict[str, list[str]]
+) -> DataFrame:
+    rows = [(row["id"], bytes(row["key"]), row["signature"]) for row in wide.select("id", "key", "signature").collect()]
+
+    def link(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        groups = _groups(rows)
+        coverable = {narrow: [groups[s] for s in wider if s in groups] for narrow, wider in under.items()}
+        yield from _Linking(alone=True).run(batches, coverable.__getitem__)
+
+    return signed.mapInArrow(link, _LINKS)
+
+
+def _linked_by_join(spark: SparkSession, signed: DataFrame, wide: DataFrame, under: dict[str, list[str]]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    pairs = [(narrow, wider) for narrow, all_wider in under.items() for wider in all_wider]
+    table = f.broadcast(spark.createDataFrame(pairs, "signature string, wider string"))
+    asking = signed.join(table, "signature").select("id", "key", "requests", f.col("wider").alias("signature"))
+
+    def link(left: pa.Table, right: pa.Table) -> pa.Table:
+        columns = [right.column(name).to_pylist() for name in ("id", "key", "signature")]
+        every = list(_groups(list(zip(*columns, strict=True))).values())
+        told = _Linking(alone=False).run(iter(left.to_batches()), lambda _: every)
+        return pa.Table.from_batches(told, schema=_LINKS_ARROW)
+
+    return asking.groupBy("signature").cogroup(wide.groupBy("signature")).applyInArrow(link, _LINKS)
+
+
+def _blocks(
+    wide: DataFrame, links: DataFrame, total: int, distinct: int, odd: dict[Any, int], how: str
+) -> RequestStudy:
+    """Put together what the tasks found."""
+    from pyspark.sql import functions as f
+
+    forest = links.where("kind = 'edge'").select("id", "other")
+    members = links.where("kind = 'member'").select("id", "other", "requests")
+    hanging = members
+    if how == "joined":  # a wish was compared with each signature by itself: what it hangs under is connected by it
+        hanging = members.groupBy("id").agg(f.min("other").alias("other"), f.max("requests").alias("requests"))
+        first = hanging.select("id", f.col("other").alias("first"))
+        forest = forest.union(members.join(first, "id").where("other != first").select("other", "first"))
+    labels = _joined(forest).select(f.col("id"), f.col("other").alias("block"))
+    under = hanging.groupBy(f.col("other").alias("id")).agg(f.sum("requests").alias("requests"))
+    covered = links.where("kind = 'covered'").select("id").distinct().join(wide.select("id"), "id", "left_semi")
+    labelled = (
+        under.join(labels, "id", "left")
+        .select(f.coalesce("block", "id").alias("block"), "requests")
+        .groupBy("block")
+        .agg(f.sum("requests").alias("requests"))
+        .where("requests > 1")
+        .persist()
+    )
+    squares, blocks = labelled.agg(f.sum(f.col("requests").cast("double") ** 2), f.count(f.lit(1))).first() or (0, 0)
+    top = wide.join(covered, "id", "left_anti").join(labels, "id", "left")
+    return RequestStudy(
+        requests=total,
+        unreadable=odd.get(None, 0),
+        never=next((count for key, count in odd.items() if key is not None and bytes(key) == NEVER), 0),
+        wishes=distinct,
+        maximal_wishes=wide.count() - covered.count(),
+        blocks=blocks,
+        similarity=float(squares or 0) ** 0.5 / total if total else 0.0,
+        block_sizes=labelled,
+        wide=top.select("id", "key", "requests", f.coalesce("block", "id").alias("block")),
+        how=how,
+    )
+
+
+def _joined(forest: DataFrame) -> DataFrame:
+    """One forest of many: tasks join a few at a time, the last one joins all. No edge passes through the driver."""
+    parts = forest.sparkSession.conf.get("spark.sql.shuffle.partitions") or "4"
+    tasks = int(parts)
+    while tasks > 1:
+        tasks = max(1, tasks // FOREST_TASKS)
+        forest = forest.repartition(tasks).mapInArrow(_join_forest, "id long, other long")
+    return forest.persist()
+
+
+# -- steps, in tasks --------------------------------------------------------------------------------------------------
+
+_LINKS_ARROW = pa.schema([("kind", pa.string()), ("id", pa.int64()), ("other", pa.int64()), ("requests", pa.int64())])
+
+
+def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Texts become keys."""
+    for batch in batches:
+        texts = zip(*(batch.column(name).to_pylist() for name in ("filter", "language", "where")), strict=True)
+        keys = [key_of(pattern or "#", language or "", where or "") for pattern, language, where in texts]
+        yield pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), batch.column("requests")], ["key", "requests"])
+
+
+def _all_signatures(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        wishes = [from_key(key) for key in batch.column("key").to_pylist()]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(["\n".join(wish.tokens(level)) for wish in wishes], pa.string()) for level in range(LEVELS)],
+            [f"s{level}" for level in range(LEVELS)],
+        )
+
+
+def _signing(level: int) -> Any:
+    def sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            keys = batch.column("key").to_pylist()
+            ids = [int.from_bytes(blake2b(key, digest_size=8).digest(), "big", signed=True) for key in keys]
+            signatures = pa.array(["\n".join(from_key(key).tokens(level)) for key in keys], pa.string())
+            columns = [pa.array(ids, pa.int64()), batch.column("key"), batch.column("requests"), signatures]
+            yield pa.RecordBatch.from_arrays(columns, ["id", "key", "requests", "signature"])
+
+    return sign
+
+
+def _keep_wide(table: pa.Table) -> pa.Table:
+    """Of the wishes of one signature, those that no other one of them covers."""
+    wishes = [from_key(key) for key in table.column("key").to_pylist()]
+    order = sorted(range(len(wishes)), key=lambda place: (len(wishes[place].box), len(wishes[place].terms)))
+    kept = maximal(wishes[place] for place in order)
+    return table.take(pa.array(sorted(order[place] for place in kept), pa.int64()))
+
+
+class _WideGroup:
+    """Wide wishes of one signature in one task."""
+
+    __slots__ = ("coverers", "ids")
+
+    def __init__(self) -> None:
+        self.coverers = Coverers()
+        self.ids: list[int] = []
+
+    def add(self, id: int, wish: Wish) -> None:
+        self.coverers.add(len(self.ids), wish)
+        self.ids.append(id)
+
+    def covering(self, wish: Wish) -> list[int]:
+        return [self.ids[number] for number in self.coverers.covering(wish)]
+
+
+def _groups(rows: list[tuple[int, bytes, str]]) -> dict[str, _WideGroup]:
+    groups: dict[str, _WideGroup] = {}
+    for id, key, signature in rows:
+        groups.setdefault(signature, _WideGroup()).add(id, from_key(key))
+    return groups
+
+
+class _Linking:
+    """One task: wishes come, links to wide ones are told."""
+
+    def __init__(self, alone: bool) -> None:
+        self.alone = alone  # no other task compares the same wishes with others
+        self.forest = Forest()
+        self.rows: list[tuple[str, int, int, int]] = []
+
+    def run(self, batches: Iterator[pa.RecordBatch], groups_of: Any) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in ("id", "key", "requests", "signature")]
+            for id, key, requests, signature in zip(*columns, strict=True):
+                self._link(id, from_key(key), requests, groups_of(signature))
+            if len(self.rows) >= BATCH_ROWS:
+                yield self._told()
+        self.rows += [("edge", number, root, 0) for number, root in self.forest.edges()]
+        yield self._told()
+
+    def _link(self, id: int, wish: Wish, requests: int, groups: list[_WideGroup]) -> None:
+        found = [wide for group in groups for wide in group.covering(wish)]
+        if not found:
+            return  # its own signature has one that covers it, perhaps itself
+        is_wide = id in found
+        if len(found) > is_wide and (is_wide or not self.alone):
+            self.rows.append(("covered", id, 0, 0))  # if it was wide among its own, it is not maximal
+        first = min(found)
+        for other in found:
+            self.forest.join(first, other)
+        self.rows.append(("member", id, first, requests))
+
+    def _told(self) -> pa.RecordBatch:
+        rows, self.rows = self.rows, []
+        columns = list(zip(*rows, strict=True)) or [()] * 4
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, _LINKS_ARROW, strict=True)],
+            schema=_LINKS_ARROW,
+        )
+
+
+def _join_forest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    forest = Forest()
+    for batch in batches:
+        for one, other in zip(batch.column("id").to_pylist(), batch.column("other").to_pylist(), strict=True):
+            forest.join(one, other)
+    edges = list(zip(*forest.edges(), strict=True)) or [()] * 2
+    yield pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in edges], ["id", "other"])
+
+
+def _hits(lifetimes_s: tuple[int, ...]) -> Any:
+    def count(table: pa.Table) -> pa.Table:
+        times = np.sort(np.array(table.column("at").to_pylist(), np.float64))
+        rows = [(lifetime, len(times), len(times) - _fetches(times, lifetime)) for lifetime in lifetimes_s]
+        columns = zip(("lifetime_s", "requests", "saved"), zip(*rows, strict=True), strict=True)
+        return pa.table({name: pa.array(column, pa.int64()) for name, column in columns})
+
+    return count
+
+
+def _fetches(times: Any, lifetime: float) -> int:
+    """How many of these instants, in order, find nothing that is young enough."""
+    count, place = 0, 0
+    while place < len(times):
+        count += 1
+        place = int(np.searchsorted(times, times[place] + lifetime, side="right"))
+    return count

@@ -1,0 +1,135 @@
+"""The Spark session: one per process, embedded, on a cluster, or by Spark Connect.
+
+In:    where to run (``--master``, ``--remote``), settings of Spark.
+Out:   session(): a session that is ready for every job of this room; stop().
+State: the session of this process, and a folder for Spark's files that goes with the process.
+Not here: which Java (java.py), the jobs (archive.py, requests.py, …).
+
+PySpark must be told which Python its workers run (else they take the system's), and where Spark is (else spark-submit
+finds nothing outside an active environment). Everything that Spark would put into the working folder goes to a
+temporary folder. Times are UTC.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heliograph.errors import UsageError
+from heliograph.pipeline.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[*]"
+HEAP = "2g"
+SETTINGS: dict[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
+}
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = spark: %c{1}: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.silent.name = org.apache.spark.sql.execution.streaming
+logger.silent.level = off
+"""
+_made: list[SparkSession] = []
+
+
+def session(
+    master: str = "", remote: str = "", *, name: str = "heliograph", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The session of this process; made on first use. ``remote`` is a Spark Connect server (``sc://host:port``)."""
+    if _made:
+        return _made[0]
+    prepare()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    if remote:
+        made = builder.remote(remote).getOrCreate()
+        made.conf.set("spark.sql.session.timeZone", "UTC")
+    else:
+        folder = work_folder()
+        wanted = {**SETTINGS, **_folders(folder), **(settings or {})}
+        if "spark.driver.memory" not in wanted:
+            wanted["spark.driver.memory"] = HEAP
+        if master or "SPARK_MASTER" not in os.environ:
+            builder = builder.master(master or MASTER)
+        for key, value in wanted.items():
+            builder = builder.config(key, value)
+        made = builder.getOrCreate()
+        made.sparkContext.setLogLevel("ERROR")
+    _made.append(made)
+    return made
+
+
+def stop() -> None:
+    """End the session; a new one can be made afterwards."""
+    while _made:
+        _made.pop().stop()
+
+
+def prepare() -> None:
+    """Set what PySpark reads from the environment. UsageError if Spark cannot run here."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise UsageError("Spark is not installed: `pip install 'heliograph[spark]'`")
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_HOME", str(spark_home()))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR") or str(_quiet_folder())
+
+
+def spark_home() -> Path:
+    """Where pip put Spark."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None, "prepare() says that it is missing"
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def work_folder() -> Path:
+    """A folder for Spark's files that is removed when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="heliograph-spark-"))
+    owner = os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
+    return folder
+
+
+def _folders(folder: Path) -> dict[str, str]:
+    """Where Spark keeps what it would else keep in the working folder."""
+    return {
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'} -XX:+UseParallelGC",
+    }
+
+
+def _quiet_folder() -> Path:
+    """A configuration folder whose only file keeps Spark's remarks off standard error."""
+    folder = work_folder()
+    (folder / "log4j2.properties").write_text(_LOG4J, "utf-8")
+    return folder

@@ -1,0 +1,199 @@
+"""Wishes: a request in the one form that equal requests share, and which wishes cover which.
+
+In:    topic filters with conditions in any language.
+Out:   Wish: its key (equal wishes have equal keys), its signature, and back from the key; Coverers: of many wishes,
+       those that cover one.
+State: none; Coverers keeps the index of one group.
+Not here: millions of them (requests.py), covering of two conditions (matching/).
+Paper: [resources] §5.1.
+
+A *signature* is what a wish must share with a wish that covers it: a wish can only be covered by one whose tokens are
+among its own. Tokens are the names of its attributes, and for an attribute with one value, that value's bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from heliograph.errors import ConditionError
+from heliograph.matching.boxes import engines
+from heliograph.matching.boxes.box import Box, box
+from heliograph.matching.boxes.keys import NUMBER, TEXT, Interval, after
+from heliograph.matching.boxes.table import Engine
+from heliograph.matching.filters import canonical
+from heliograph.matching.languages import compile
+
+BUCKETS = 64  # of one attribute's values in signatures
+LEVELS = 3  # of signatures: with values, names only, nothing but the filter
+NEVER = b""  # the key of a wish that no event can fit
+EXACT_MAX = 1 << 53
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(tuple[str, list[tuple[str, int, Any, Any, list[Any]]], list[str]]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A topic filter, a box, and the terms of what no box can say."""
+
+    filter: bytes
+    box: Box
+    terms: frozenset[str]
+
+    @property
+    def key(self) -> bytes:
+        """The same for equal wishes, and different for others."""
+        values = [
+            (name, held.zone, _plain(held.start), _plain(held.end), sorted(map(_plain, held.holes)))
+            for name, held in sorted(self.box.items())
+        ]
+        return _encode((self.filter.decode(), values, sorted(self.terms)))
+
+    def tokens(self, level: int) -> tuple[str, ...]:
+        """What a wish that covers this one may have; the first is the filter, which is compared by covering."""
+        pattern = self.filter.decode()
+        if level >= LEVELS - 1:
+            return (pattern,)
+        found = []
+        for name, held in sorted(self.box.items()):
+            found.append(name)
+            if level == 0 and is_point(held):
+                found.append(f"{name}={_bucket(held.start)}")
+        return (pattern, *found)
+
+
+def read(pattern: str, language: str, where: str) -> Wish | None:
+    """The wish of a request; None if no event can fit it. ConditionError if the condition cannot be read."""
+    if not where:
+        return Wish(canonical(pattern.encode()), {}, frozenset())
+    condition = compile(language or "predicates", where)
+    values = box(condition.box)
+    if values is None:
+        return None
+    terms = frozenset() if condition.residue is None else condition.residue.terms
+    return Wish(canonical(pattern.encode()), values, terms)
+
+
+def key_of(pattern: str, language: str, where: str) -> bytes | None:
+    """The key of a request; NEVER if nothing fits it, None if it cannot be read."""
+    try:
+        wish = read(pattern, language, where)
+    except ConditionError:
+        return None
+    return NEVER if wish is None else wish.key
+
+
+def from_key(key: bytes) -> Wish:
+    """The wish that a key stands for."""
+    pattern, values, terms = _decode(key)
+    held = {name: Interval(zone, start, end, frozenset(holes)) for name, zone, start, end, holes in values}
+    return Wish(pattern.encode(), held, frozenset(terms))
+
+
+def is_point(held: Interval) -> bool:
+    """True if one value alone lies in it."""
+    return held.zone in (NUMBER, TEXT) and held.end is not None and after(held.zone, held.start) == held.end
+
+
+class Coverers:
+    """The wishes of one group (one filter), by number. A wish covers itself."""
+
+    __slots__ = ("_engine", "_terms")
+
+    def __init__(self) -> None:
+        self._engine: Engine = engines.large(engines.in_use())
+        self._terms: dict[int, frozenset[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def numbers(self) -> list[int]:
+        """All of them, in order."""
+        return sorted(self._terms)
+
+    def add(self, number: int, wish: Wish) -> None:
+        """A wish comes."""
+        self._engine.put(number, wish.box, 0)
+        self._terms[number] = wish.terms
+
+    def remove(self, number: int) -> None:
+        """A wish goes."""
+        self._engine.drop(number)
+        del self._terms[number]
+
+    def covering(self, wish: Wish) -> Iterator[int]:
+        """Those that cover this one."""
+        for number in memoryview(self._engine.coverers(wish.box)).cast("I"):
+            if self._terms[number] <= wish.terms:
+                yield number
+
+    def covered(self, wish: Wish) -> list[int]:
+        """Those that this one covers."""
+        found = memoryview(self._engine.covered(wish.box)).cast("I")
+        return [number for number in found if wish.terms <= self._terms[number]]
+
+
+def maximal(wishes: Iterable[Wish]) -> list[int]:
+    """The places of those that no other one of the same filter covers. All are different.
+
+    Wide ones should come first: a wish that is covered already costs one question.
+    """
+    kept = Coverers()
+    for place, wish in enumerate(wishes):
+        if next(kept.covering(wish), None) is not None:
+            continue
+        for narrow in kept.covered(wish):
+            kept.remove(narrow)
+        kept.add(place, wish)
+    return kept.numbers()
+
+
+class Forest:
+    """Blocks as they grow: which numbers are connected."""
+
+    __slots__ = ("_parent",)
+
+    def __init__(self) -> None:
+        self._parent: dict[int, int] = {}
+
+    def find(self, number: int) -> int:
+        """The number that stands for the block: its smallest."""
+        parent = self._parent
+        root = number
+        while (above := parent.get(root, root)) != root:
+            root = above
+        while (above := parent.get(number, number)) != root:
+            parent[number] = root
+            number = above
+        return root
+
+    def join(self, one: int, other: int) -> None:
+        """Both are in one block."""
+        a, b = self.find(one), self.find(other)
+        if a != b:
+            self._parent[max(a, b)] = min(a, b)
+
+    def edges(self) -> list[tuple[int, int]]:
+        """Every number that is not the smallest of its block, with that smallest."""
+        return [(number, self.find(number)) for number in self._parent]
+
+
+def similarity(sizes: Iterable[int], count: int) -> float:
+    """Of so many requests with blocks of these sizes; blocks of one do not count. [resources] §5.1."""
+    return sum(size * size for size in sizes if size > 1) ** 0.5 / count if count else 0.0
+
+
+def _plain(value: Any) -> Any:
+    """One form for numbers that are equal."""
+    if type(value) is float and value.is_integer() and abs(value) < EXACT_MAX:
+        return int(value)
+    return value
+
+
+def _bucket(value: Any) -> int:
+    return blake2b(repr(_plain(value)).encode(), digest_size=2).digest()[0] % BUCKETS

@@ -1,0 +1,200 @@
+"""The monitor: a service at each broker that publishes what happens there, as ordinary events on system topics.
+
+In:    what its broker reports: usage, counters, and what it observed since the last question.
+Out:   publications under ``System/Brokers/NAME/``: ``load``, ``counters``, ``links``, ``joins``, ``denials``, ``hops``.
+       The responder publishes ``discovery`` there itself, where a node has a monitor.
+State: the number of the last row that it has published.
+Not here: what is observed (broker/observations.py), keeping it (stores), making tables of it (pipeline/).
+
+Every payload is one JSON object with ``time_us``, the network time of the observation. Counters only grow: readers
+compute rates from their differences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from heliograph.errors import Reason, UsageError
+from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.settings import Problem, check, setting
+from heliograph.services.broker_session import BrokerSession
+from heliograph.services.declared import Service, Surroundings
+
+NAME = "monitor"
+ROOT = "System/Brokers"
+ABOUT = ("load", "counters", "links", "joins", "denials", "hops", "discovery")  # the last level of its topics
+NS_PER_S = 1_000_000_000
+LOAD = ("connections", "links", "full", "draining")  # of the report "usage"
+COUNTERS_LEFT_OUT = ("time", "changeover", "eddies", "load")  # of the overview: not counters, or told as load
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorConfig:
+    """What is told, and how often."""
+
+    enabled: bool = setting(
+        True, "whether the broker publishes its load and what happens at it under System/Brokers", reloads=False
+    )
+    interval_s: int = setting(10, "how often that is published", least=1, most=3_600)
+    events_max: int = setting(
+        200, "links, joins, denials and sampled parcels that are published each time; 0: none", least=0, most=500
+    )
+
+    def problems(self, path: str = NAME) -> list[Problem]:
+        """Everything wrong with it."""
+        return check(self, path)
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadMonitor:
+    """New settings."""
+
+    config: MonitorConfig
+
+
+def topic_of(broker: str, about: str) -> bytes:
+    """Where a broker publishes one kind of things."""
+    return f"{ROOT}/{broker}/{about}".encode()
+
+
+class Monitor:
+    """A machine at the end of a pipe that asks its broker, and publishes the answers."""
+
+    def __init__(self, config: MonitorConfig, broker: str, *, seed: int, incarnation: int) -> None:
+        self._config = config
+        self._broker = broker
+        self._secret = sha256(f"{seed}/{incarnation}/{broker}/monitor".encode()).digest()
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._session: BrokerSession | None = None
+        self._last = 0
+        self._published = 0
+        self._missed = 0
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """The broker is there. From the first question on it keeps what it observes."""
+        self._session = BrokerSession(link, self._outbox, self._secret)
+        self._session.hello(NAME)
+        self._session.order({"do": "observe", "after": self._last}, self._tell_rows)
+        self._timers.set("ask", now + self._config.interval_s * NS_PER_S, self._ask)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """The broker is gone."""
+        self._session = None
+        self._timers.cancel("ask")
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """The broker's answers."""
+        if self._session is not None:
+            self._session.receive(data, now)
+            if self._session.fault is not None:
+                self._outbox.hang_up(link, self._session.fault)
+
+    def _ask(self, now: Instant) -> None:
+        session = self._session
+        if session is None:
+            return
+        session.order({"do": "report", "question": "usage"}, self._tell_load)
+        session.order({"do": "report", "question": "overview"}, self._tell_counters)
+        session.order({"do": "observe", "after": self._last}, self._tell_rows)
+        self._timers.set("ask", now + self._config.interval_s * NS_PER_S, self._ask)
+
+    def _tell_load(self, usage: Any, now: Instant) -> None:
+        if isinstance(usage, dict):
+            row = {name: usage.get(name) for name in LOAD} | {"brokers": usage.get("brokers")}
+            self._publish("load", _time_us(usage), row | {"network": usage.get("network")})
+
+    def _tell_counters(self, overview: Any, now: Instant) -> None:
+        if isinstance(overview, dict):
+            counters = {name: value for name, value in overview.items() if name not in COUNTERS_LEFT_OUT}
+            load = overview.get("load") or {}
+            row = counters | {"cpu_permille": load.get("cpu_permille"), "observations_missed": self._missed}
+            self._publish("counters", overview.get("time_us"), row)
+
+    def _tell_rows(self, answer: Any, now: Instant) -> None:
+        if not isinstance(answer, dict):
+            return
+        rows = answer["rows"]
+        told = rows[len(rows) - self._config.events_max :] if len(rows) > self._config.events_max else rows
+        self._last = answer["last"]
+        self._missed += answer["missed"] + len(rows) - len(told)
+        for row in told:
+            about = row.pop("about")
+            self._publish(about, row.pop("time_us"), row)
+
+    def _publish(self, about: str, time_us: int | None, row: dict[str, Any]) -> None:
+        if self._session is not None:
+            self._published += 1
+            self._session.publish(topic_of(self._broker, about), _encode({"time_us": time_us, **row}))
+
+    # -- the rest of the contract -----------------------------------------------------------------------------------
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """ReloadMonitor."""
+        if not isinstance(command, ReloadMonitor):
+            raise UsageError(f"the monitor does not know the command {command!r}")
+        self._config = command.config
+        self._ask(now)
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """How much it has published."""
+        if question != "overview":
+            raise UsageError("the monitor reports its overview only")
+        return {"published": self._published, "missed": self._missed}
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """It has no sockets."""
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """It says little."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing that ends in a ticket."""
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """It asks for nothing that ends in a ticket."""
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """Times come from the broker."""
+
+
+def _time_us(usage: dict[str, Any]) -> int | None:
+    time = usage.get("time_us")
+    return time if isinstance(time, int) else None
+
+
+class MonitorService(Service[MonitorConfig]):
+    """Its declaration."""
+
+    name = NAME
+    config = MonitorConfig
+
+    def is_wanted(self, config: MonitorConfig) -> bool:
+        """As its switch says."""
+        return config.enabled
+
+    def build(self, config: MonitorConfig, around: Surroundings) -> Machine:
+        """A monitor for the broker of this node."""
+        assert around.broker is not None
+        return Monitor(config, around.broker.name, seed=around.seed, incarnation=around.incarnation)
+
+    def reload(self, config: MonitorConfig) -> object:
+        """Rates can change."""
+        return ReloadMonitor(config)
+
+
+MONITOR_SERVICE = MonitorService()

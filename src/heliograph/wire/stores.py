@@ -1,0 +1,386 @@
+"""Stores on the wire: STORED frames, and the JSON that clients, `stores` services and stores say to each other.
+
+In:    fields; bytes from a peer, already bounded by their frame.
+Out:   bytes and structs; ProtocolError(BODY_MALFORMED) where something does not fit.
+State: none.
+Not here: what a store does with it (stores/), what a client does (client/).
+
+docs/reference/protocol.md §10 is the specification. A STORED frame goes from a store to one session: its topic is that
+session's inbox, its origin the store's id, and its flags say what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import IntFlag
+from itertools import pairwise
+from struct import Struct, pack, unpack_from
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.model.topics import INBOX_ROOT, is_inbox
+from heliograph.wire.bodies import Body
+from heliograph.wire.frames import BODY_BYTES, HEAD, Frame, Kind
+from heliograph.wire.limits import FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX
+
+STORES = b"stores"
+"""The service at every broker that knows who serves what, and passes requests on to stores."""
+ADVERTISEMENT = b"Services/Stores/Advertisement"
+WANTED = b"Services/Stores/Wanted"
+REQUEST = b"Services/Stores/Request/%016x"
+MAIN = "main"
+"""The log of what a store has taken, in its order."""
+
+STORED_EVENT_BYTES_MAX = FRAME_BYTES_MAX - (1 << 13)  # a publication that still fits into a STORED frame
+STORED_BYTES = 1 << 18  # publications in one STORED frame; a larger one goes alone
+SPAN = Struct("<IIQQ")  # channel, log, where the reading stood before this frame, where it stands after it
+OFFSETS_MAX = 1 << 16  # publications in one STORED frame
+WINDOW_MAX = 1 << 20  # publications that a channel may have under way
+NAME_LENGTH_MAX = 128
+PATTERNS_MAX = 64
+PARTS_MAX = 4_096
+SELECTED_MAX = 1_024  # spans of a selective acknowledgement
+NUMBER_MAX = (1 << 62) - 1
+
+
+class StoredFlag(IntFlag):
+    """Flags of a STORED frame; without any it carries publications."""
+
+    ANSWER = 1  # to a `stores` service: the answer to a request that it passed on
+    REFUSAL = 2  # the answer is no
+    ACK = 4  # to a publisher: everything up to ``sequence`` is durable
+    NOTICE = 8  # about a channel
+
+
+STORED_FLAGS_KNOWN = int(StoredFlag.ANSWER | StoredFlag.REFUSAL | StoredFlag.ACK | StoredFlag.NOTICE)
+
+StoreId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@:-]{{0,{NAME_LENGTH_MAX - 1}}}")
+Name = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=NAME_LENGTH_MAX, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]*\Z")
+]
+Count = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Channel = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+Window = Annotated[int, msgspec.Meta(ge=1, le=WINDOW_MAX)]
+Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
+
+
+class Quality(msgspec.Struct, frozen=True, array_like=True):
+    """The header `$q` of a reliable publication: [store, previous] or [store, previous, publisher, batch, part]."""
+
+    store: StoreId
+    previous: Count  # the sequence of the publisher's last reliable publication for this store; 0: there is none
+    publisher: str = ""  # with a batch: who makes it
+    batch: int = 0
+    part: str = ""
+
+
+class StoreAdvertisement(Body, frozen=True):
+    """What a store says of itself, every few seconds and when asked (on WANTED). Soft state."""
+
+    store: StoreId
+    name: str
+    patterns: Annotated[list[Pattern], msgspec.Meta(max_length=PATTERNS_MAX)]
+    inbox: str  # of the store's session: where directed publications (batches) go
+    ttl_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)]  # 0: it goes away now
+    broker: str = ""  # the name of the broker that it is at …
+    address: str = ""  # … and where that is dialled, for bulk readers; empty: unknown
+    state: str = "open"  # "open"; else the word of the reason for which it takes nothing now
+    first: Count = 0  # of its log MAIN
+    next: Count = 0
+
+
+class Asked(Body, frozen=True):
+    """A request as a `stores` service passes it on to a store, on REQUEST."""
+
+    number: Count  # of the service; its answer carries it
+    to: str  # the service's inbox
+    entity: str  # who asks, as proven to its broker
+    roles: list[str]
+    inbox: str  # of the asker
+    body: dict[str, Any]  # one of the requests below
+
+
+# What a client asks the service `stores` of its broker. All but FindStores are passed on to the store that they name.
+
+
+class FindStores(Body, frozen=True, tag="find", tag_field="do"):
+    """Which stores serve a topic (the best first: publishers use that one), or overlap a filter, or all."""
+
+    topic: str = ""
+    filter: str = ""
+
+
+class AttachPublisher(Body, frozen=True, tag="attach", tag_field="do"):
+    """Before the first reliable publication at a broker: acknowledgements shall come to my inbox."""
+
+    store: StoreId
+
+
+class OpenChannel(Body, frozen=True, tag="open", tag_field="do"):
+    """Begin or resume a durable subscription (with a name) or a replay (without), on a channel of the client's."""
+
+    store: StoreId
+    channel: Channel
+    name: str = ""
+    filter: str = "#"
+    language: str = "topic"
+    where: str = ""
+    start: str = ""  # "first" | "next" | "": where it was left; else "next" with a name, "first" without
+    position: Count | None = None  # begin here instead …
+    since_us: int | None = None  # … or with the first that was stored at this time or later
+    end: Count | None = None  # end before this position …
+    until_us: int | None = None  # … or before the first that was stored later
+    pace: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0  # 0: full speed; 1: as it came; 2: twice as fast
+    window: Window = 1_000
+
+
+class GiveCredit(Body, frozen=True, tag="credit", tag_field="do"):
+    """Everything before ``at`` is here; send on while fewer than ``window`` publications are under way."""
+
+    store: StoreId
+    channel: Channel
+    at: Count
+    window: Window = 1_000
+    again: bool = False  # something was lost: send again from ``at`` on
+
+
+class AckPositions(Body, frozen=True, tag="ack", tag_field="do"):
+    """A durable subscription is done with everything before ``before``, and with the spans [first, end) of ``also``."""
+
+    store: StoreId
+    name: Name
+    before: Count
+    also: Annotated[list[tuple[Count, Count]], msgspec.Meta(max_length=SELECTED_MAX)] = []
+
+
+class CloseChannel(Body, frozen=True, tag="close", tag_field="do"):
+    """End a channel. A durable subscription keeps its place."""
+
+    store: StoreId
+    channel: Channel
+
+
+class DropName(Body, frozen=True, tag="drop", tag_field="do"):
+    """Forget a durable subscription."""
+
+    store: StoreId
+    name: Name
+
+
+class ListLogs(Body, frozen=True, tag="logs", tag_field="do"):
+    """The logs of a store, with positions and times."""
+
+    store: StoreId
+
+
+class ListNames(Body, frozen=True, tag="names", tag_field="do"):
+    """The asker's durable subscriptions (an administrator's: everybody's), in pages."""
+
+    store: StoreId
+    after: str = ""  # "entity/name" of the last one of the page before
+
+
+class CommitBatch(Body, frozen=True, tag="commit", tag_field="do"):
+    """Make a batch visible: these parts, each with the number of publications that it must have."""
+
+    store: StoreId
+    publisher: Name
+    batch: Count
+    parts: Annotated[list[tuple[Name, Count]], msgspec.Meta(max_length=PARTS_MAX)]
+
+
+StoreRequest = (
+    FindStores
+    | AttachPublisher
+    | OpenChannel
+    | GiveCredit
+    | AckPositions
+    | CloseChannel
+    | DropName
+    | ListLogs
+    | ListNames
+    | CommitBatch
+)
+
+
+# What is answered.
+
+
+class StoresFound(Body, frozen=True):
+    """To FindStores."""
+
+    stores: list[StoreAdvertisement]
+
+
+class Attached(Body, frozen=True):
+    """To AttachPublisher: the sequence up to which the store has everything; 0: it knows nothing of this publisher."""
+
+    have: Count
+
+
+class ChannelOpened(Body, frozen=True):
+    """To OpenChannel: where the reading begins, and what the log holds."""
+
+    channel: Channel
+    position: Count
+    first: Count
+    next: Count
+    log: str = MAIN
+    created: bool = False
+
+
+class RequestDone(Body, frozen=True):
+    """To AckPositions (durable by then), CloseChannel, DropName and CommitBatch."""
+
+    before: Count = 0  # AckPositions: what is acknowledged now
+    batch: Count = 0  # CommitBatch: the last batch of this publisher that is visible …
+    position: Count = 0  # … and where it begins
+    repeated: bool = False  # this batch, or a later one, was committed before: nothing was changed
+
+
+class LogEntry(Body, frozen=True):
+    """One log of a store."""
+
+    log: str
+    first: Count
+    next: Count
+    bytes: Count
+    first_us: int = 0
+    last_us: int = 0
+
+
+class LogsFound(Body, frozen=True):
+    """To ListLogs."""
+
+    logs: list[LogEntry]
+    counts: dict[str, int] = {}  # what the store did since it started, and how it stands
+
+
+class NameEntry(Body, frozen=True):
+    """One durable subscription."""
+
+    entity: str
+    name: str
+    filter: str
+    before: Count  # acknowledged
+    lag: Count  # positions from there to the end of the log; not all of them need match
+    connected: bool = False
+    language: str = "topic"
+    where: str = ""
+
+
+class NamesFound(Body, frozen=True):
+    """To ListNames. ``more``: ask again after the last one."""
+
+    names: list[NameEntry]
+    more: bool = False
+
+
+# The payloads of STORED frames with the flags ACK and NOTICE.
+
+
+class Acknowledged(Body, frozen=True):
+    """In an ACK, where there is more to say than its sequence."""
+
+    missing: Count = 0  # repeat what lies behind the frame's sequence, up to and including this one
+    refused: list[tuple[Count, int]] = []  # publications that are not stored: (sequence, code)
+    state: str = "open"  # as in StoreAdvertisement: why nothing is taken now
+
+
+class Notice(Body, frozen=True):
+    """About a channel. ``code`` 0 without a gap: it has reached its end."""
+
+    channel: Channel
+    next: Count  # where the reading stands
+    gap: tuple[Count, Count] | None = None  # these positions [first, end) cannot be read; the reading goes on
+    code: int = 0  # why the channel was closed, or why there is a gap
+    text: str = ""
+
+
+_encoder = msgspec.json.Encoder()
+_B = TypeVar("_B", bound=msgspec.Struct)
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_requests: msgspec.json.Decoder[StoreRequest] = msgspec.json.Decoder(StoreRequest)
+_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def encode(body: Body) -> bytes:
+    """A body as JSON."""
+    return _encoder.encode(body)
+
+
+def decode(kind: type[_B], data: bytes) -> _B:
+    """JSON as a body of this type."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    try:
+        body: _B = decoder.decode(data)
+    except _ERRORS as error:
+        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
+    return body
+
+
+def decode_request(data: bytes) -> StoreRequest:
+    """What a client asks of the service `stores`."""
+    try:
+        return _requests.decode(data)
+    except _ERRORS as error:
+        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
+
+
+def convert_request(body: dict[str, Any]) -> StoreRequest:
+    """The same of JSON that was decoded before."""
+    try:
+        request: StoreRequest = msgspec.convert(body, StoreRequest)
+    except _ERRORS as error:
+        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
+    return request
+
+
+def stored(
+    inbox: bytes, store: int, sequence: int = 0, payload: bytes = b"", headers: bytes = b"", flags: int = 0
+) -> bytes:
+    """A STORED frame."""
+    length = BODY_BYTES + len(inbox) + len(headers) + len(payload)
+    return HEAD.pack(length, Kind.STORED, flags, len(inbox), store, sequence, len(headers)) + inbox + headers + payload
+
+
+def span(channel: int, before: int, after: int, offsets: Sequence[int], log: int = 0) -> bytes:
+    """The headers of a STORED frame with publications: each one's position is ``before`` plus its offset."""
+    return SPAN.pack(channel, log, before, after) + pack(f"<{len(offsets)}I", *offsets)
+
+
+def span_of(frame: Frame) -> tuple[int, int, int, tuple[int, ...]]:
+    """(channel, before, after, offsets) of a STORED frame; ProtocolError where they do not fit each other."""
+    headers = frame.headers
+    count, odd = divmod(len(headers) - SPAN.size, 4)
+    if odd or count < 0:
+        raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose offsets do not fit its bytes")
+    channel, _, before, after = SPAN.unpack_from(headers)
+    offsets = unpack_from(f"<{count}I", headers, SPAN.size)
+    if after < before or any(late <= early for early, late in pairwise(offsets)):
+        raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose positions do not rise")
+    if offsets and before + offsets[-1] >= after:
+        raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose positions lie beyond its end")
+    return channel, before, after, offsets
+
+
+def check_name(name: str) -> None:
+    """ProtocolError if this is no name for a durable subscription."""
+    if _NAME.fullmatch(name) is None:
+        text = f"a name has at most {NAME_LENGTH_MAX} letters, digits and . _ @ : -, the first a letter or digit"
+        raise ProtocolError(Reason.BODY_MALFORMED, text)
+
+
+def inbox_of(text: str) -> bytes | None:
+    """The inbox that somebody named, or None if it is none."""
+    return text.encode() if is_inbox(text) else None
+
+
+assert STORED_EVENT_BYTES_MAX > PAYLOAD_BYTES_MAX, "the largest payload can be stored"
+assert INBOX_ROOT == b"Inbox"

@@ -1,0 +1,104 @@
+"""Created topics: only a link with a right publishes on them and hears them; without it nothing spreads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from heliograph.machine import Peer
+from heliograph.wire.frames import service
+from tests.broker.talk import Talk
+
+ROOT = "Topics/7d444840-9dc0-11d1-b245-5ffdce74fad2"
+PIPE = 50
+
+
+def a_talk() -> Talk:
+    """A broker with two clients and the pipe of a service that says who may do what."""
+    talk = Talk()
+    talk.attach(PIPE, Peer("pipe", "rights"))
+    talk.join(1)
+    talk.join(2)
+    return talk
+
+
+def order(talk: Talk, **said: Any) -> dict[str, Any]:
+    talk.say(PIPE, service(b"broker", json.dumps(said).encode(), 1))
+    answer: dict[str, Any] = json.loads(talk.heard[PIPE].answers[-1].payload)
+    return answer
+
+
+def allow(talk: Talk, link: int, *, publish: bool = True, subscribe: bool = True, ms: int = 10_000) -> dict[str, Any]:
+    grants = [f"g{link}"]
+    return order(talk, do="allow", link=link, root=ROOT, publish=publish, subscribe=subscribe, ms=ms, grants=grants)
+
+
+@pytest.mark.req("T11")
+def test_without_a_right_nothing_is_published_or_subscribed() -> None:
+    talk = a_talk()
+    talk.subscribe(1, f"{ROOT}/#")
+    talk.publish(2, f"{ROOT}/temperature")
+    assert talk.heard[1].refusals == ["subscribe_denied"]
+    assert talk.heard[2].refusals == ["publish_denied"]
+    assert talk.broker.report("overview")["subscriptions"] == 0
+
+
+@pytest.mark.req("T11")
+@pytest.mark.parametrize("count", [1, 5])
+def test_with_a_right_publications_flow_and_after_it_was_revoked_they_do_not(count: int) -> None:
+    talk = a_talk()
+    assert allow(talk, 1, publish=False) == {"ok": True, "reason": ""}
+    allow(talk, 2, subscribe=False)
+    talk.subscribe(1, f"{ROOT}/#")
+    talk.publish(2, f"{ROOT}/a", *[b"1"] * count)
+    assert talk.heard[1].payloads == [b"1"] * count
+    assert order(talk, do="forbid", grants=["g2"]) == {"ok": True, "ended": 1}
+    talk.publish(2, f"{ROOT}/a", b"2")
+    assert talk.heard[2].refusals == ["publish_denied"]
+    allow(talk, 2)
+    order(talk, do="forbid", grants=["g1"])
+    talk.publish(2, f"{ROOT}/a", b"3")
+    assert talk.heard[1].payloads == [b"1"] * count
+    assert talk.heard[1].refusals == ["grant_revoked"], "its subscription has ended"
+    assert talk.broker.report("overview")["subscriptions"] == 0
+
+
+@pytest.mark.req("T11")
+def test_a_right_ends_when_its_time_is_over_and_a_wildcard_never_meets_created_topics() -> None:
+    talk = a_talk()
+    allow(talk, 1, ms=1_000)
+    allow(talk, 2)
+    talk.subscribe(1, f"{ROOT}/#")
+    talk.subscribe(1, "#", number=2)
+    talk.publish(2, f"{ROOT}/a")
+    talk.pass_time(1_500)
+    talk.publish(2, f"{ROOT}/a")
+    assert [numbers for numbers, _ in talk.heard[1].events] == [(1,)]
+    assert talk.heard[1].refusals == ["grant_expired"]
+
+
+@pytest.mark.req("T11")
+def test_holders_of_different_grants_share_one_route_table() -> None:
+    talk = a_talk()
+    for link in range(100, 140):
+        talk.join(link)
+        root = f"Topics/{link}"
+        order(talk, do="allow", link=link, root=root, publish=True, subscribe=True, ms=9_000, grants=[])
+        talk.publish(link, f"{root}/x")
+    assert talk.broker.report("routes")["cached"] == 40
+    talk.publish(100, "Topics/101/x")
+    assert talk.heard[100].refusals == ["publish_denied"]
+
+
+@pytest.mark.req("T11")
+def test_a_withdrawn_topic_is_nobodys_and_wildcards_across_topics_are_refused() -> None:
+    talk = a_talk()
+    allow(talk, 1)
+    for pattern in ("Topics/#", "Topics/+/a", "Topics"):
+        talk.subscribe(1, pattern, number=7)
+    assert talk.heard[1].refusals == ["subscribe_denied"] * 3
+    talk.subscribe(1, f"{ROOT}/a")
+    order(talk, do="forbid", roots=[ROOT])
+    assert talk.heard[1].refusals[-1] == "topic_withdrawn"
