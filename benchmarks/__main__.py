@@ -35,7 +35,9 @@ NAMES = (
     "trust",
     "discover-broker",
     "vault",
+    "store",
     "topics",
+    "spark",
 )
 
 

@@ -23,6 +23,7 @@ from heliograph.repository import Repository
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
 from heliograph.services.monitor import MONITOR_SERVICE, MonitorConfig
+from heliograph.stores.services import STORE_SERVICE, STORES_SERVICE
 from heliograph.timekeeping.sntp import SOCKET as TIME_SOCKET
 from heliograph.vault import Vault
 
@@ -40,6 +41,8 @@ SERVICES: tuple[Service[Any], ...] = (
     TOPIC_DIRECTORY_SERVICE,
     RIGHTS_SERVICE,
     MONITOR_SERVICE,
+    STORES_SERVICE,
+    STORE_SERVICE,
 )
 
 

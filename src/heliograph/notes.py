@@ -334,6 +334,28 @@ class VaultFound(Note, frozen=True, tag="vault_found"):
     vault: str
 
 
+class StoreOpened(Note, frozen=True, tag="store_opened"):
+    """A store has read its vault and serves its patterns."""
+
+    store: str  # its name
+    id: str
+    first: int
+    next: int
+
+
+class StoreFailed(Note, frozen=True, tag="store_failed"):
+    """A store takes nothing for now; publishers wait, and are told."""
+
+    store: str
+    reason: Reason
+    problem: str
+
+    @property
+    def level(self) -> str:
+        """An operator has to look after it."""
+        return "warning"
+
+
 class DatagramsUnsent(Note, frozen=True, tag="datagrams_unsent"):
     """Datagrams did not leave; at most one note per machine, reason and second."""
 
@@ -387,4 +409,18 @@ class PublicationsLost(Note, frozen=True, tag="publications_lost"):
     @property
     def level(self) -> str:
         """The program loses data."""
+        return "warning"
+
+
+class PositionsLost(Note, frozen=True, tag="positions_lost"):
+    """A store cannot deliver some of its log to a client: the records are damaged, or no longer kept."""
+
+    store: str
+    first: int
+    end: int  # the first position behind them
+    reason: Reason
+
+    @property
+    def level(self) -> str:
+        """The program misses data."""
         return "warning"

@@ -12,6 +12,7 @@ from heliograph.broker.sessions import CLAIMS_MAX
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Machine, Peer
 from heliograph.model.identity import Identity, Role
+from heliograph.model.topics import is_inbox
 from heliograph.notes import ActionDenied, Note, PeerRefused, SettingsReloaded
 from heliograph.trust.tokens import hash_token
 from heliograph.wire.frames import Flag, Kind, ServiceFlag, control, event, service
@@ -500,6 +501,7 @@ def test_a_request_goes_to_the_service_with_its_asker_and_the_answer_comes_back(
     assert (request.topic, request.origin, request.sequence) == (b"admin", 1, 9)
     asker = json.loads(request.headers)
     assert (asker["entity"], asker["roles"], asker["session"]) == ("e1", ["admin"], f"{talk.origin(1):016x}")
+    assert is_inbox(asker["inbox"])
     talk.say(50, service(b"admin", b'{"ok":1}', 9, asker=1, flags=ServiceFlag.ANSWER))
     answer = talk.heard[1].answers[-1]
     assert (answer.payload, answer.sequence, answer.flags) == (b'{"ok":1}', 9, ServiceFlag.ANSWER)

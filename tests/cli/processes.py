@@ -108,11 +108,13 @@ def started(folder: Path, *arguments: str | Path, **more: str) -> Iterator[Proce
 
 
 @contextmanager
-def broker(folder: Path, *arguments: str | Path, scheme: str = "heliograph") -> Iterator[tuple[Process, str]]:
+def broker(
+    folder: Path, *arguments: str | Path, scheme: str = "heliograph", **more: str
+) -> Iterator[tuple[Process, str]]:
     """A broker on a free port, and its address."""
     if "--listen" not in arguments:
         arguments = (*arguments, "--listen", "127.0.0.1:0")
-    with started(folder, "broker", "run", "--log-format", "json", *arguments) as process:
+    with started(folder, "broker", "run", "--log-format", "json", *arguments, **more) as process:
         found = re.search(r"127\.0\.0\.1:(\d+)", json.loads(process.remark())["text"])
         assert found is not None, process.said
         while "ready" not in process.remark():

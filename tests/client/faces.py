@@ -25,7 +25,7 @@ class InThreads:
         value = getattr(self._blocking, name)
         if not callable(value) or name == "report":
             return value
-        if name == "subscribe":
+        if name in ("subscribe", "replay"):
             return lambda *arguments, **options: Pending(lambda: value(*arguments, **options))
         return lambda *arguments, **options: asyncio.to_thread(value, *arguments, **options)
 

@@ -9,7 +9,7 @@ Not here: processes and signals (tests/live).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import wraps
@@ -49,12 +49,16 @@ def on_the_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
 class LiveBroker:
     """One broker, as often as it is started."""
 
-    def __init__(self, config: BrokerConfig, tls: TlsContexts | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, tls: TlsContexts | None = None, services: Sequence[object] = (), seed: int = 1
+    ) -> None:
         self.config = config
         self.port = config.listeners[0].port
         self._tls = tls
         self._driver: Driver | None = None
         self._incarnation = 0
+        self._services = services  # their settings
+        self._seed = seed
 
     @property
     def address(self) -> str:
@@ -63,7 +67,8 @@ class LiveBroker:
 
     async def start(self) -> None:
         self._incarnation += 1
-        built = node.build(self.config, seed=1, incarnation=self._incarnation)
+        seed = self._seed * 1_000 + self._incarnation
+        built = node.build(self.config, seed=seed, incarnation=self._incarnation, services=self._services)
         self._driver = Driver(built.machines, built.pipes, tls=self._tls)
         self._driver.start()
         listener = replace(self.config.listeners[0], port=self.port)
@@ -72,6 +77,8 @@ class LiveBroker:
         for machine, sockets in built.sockets.items():
             for socket in sockets:
                 await self._driver.open(machine, socket)
+        for machine, vault in built.vaults.items():
+            assert await self._driver.open_vault(machine, vault) is None
 
     async def stop(self) -> None:
         if self._driver is not None:
@@ -99,11 +106,14 @@ class LiveBroker:
 
 @asynccontextmanager
 async def a_broker(
-    config: BrokerConfig | None = None, tls: TlsContexts | None = None, **listener: Any
+    config: BrokerConfig | None = None,
+    tls: TlsContexts | None = None,
+    services: Sequence[object] = (),
+    **listener: Any,
 ) -> AsyncIterator[LiveBroker]:
     """A running broker."""
     config = replace(config or BrokerConfig(), listeners=(ListenerConfig(port=0, **listener),))
-    broker = LiveBroker(config, tls)
+    broker = LiveBroker(config, tls, services)
     await broker.start()
     try:
         yield broker
@@ -113,7 +123,10 @@ async def a_broker(
 
 @asynccontextmanager
 async def a_network(
-    links: dict[str, list[str]], tls: TlsContexts | None = None, **listener: Any
+    links: dict[str, list[str]],
+    tls: TlsContexts | None = None,
+    services: Mapping[str, Sequence[object]] | None = None,
+    **listener: Any,
 ) -> AsyncIterator[dict[str, LiveBroker]]:
     """Running brokers that know each other; ``links`` maps a broker to those before it that it dials."""
     brokers: dict[str, LiveBroker] = {}
@@ -123,7 +136,8 @@ async def a_network(
         for name, others in links.items():
             dialled = tuple(LinkConfig(host=host, port=brokers[other].port, secure=secure) for other in others)
             network = NetworkConfig(key=b"k" * 32, links=dialled, suspect_ms=TRUSTED_MS, dead_ms=2 * TRUSTED_MS)
-            brokers[name] = LiveBroker(BrokerConfig(name=name, listeners=listeners, network=network), tls)
+            config = BrokerConfig(name=name, listeners=listeners, network=network)
+            brokers[name] = LiveBroker(config, tls, (services or {}).get(name, ()), seed=len(brokers) + 1)
             await brokers[name].start()
         await until(lambda: all(len(broker.report("map")["members"]) == len(links) for broker in brokers.values()))
         yield brokers

@@ -8,8 +8,9 @@ Not here: proving an identity (credentials.py), caching per topic (routes.py).
 Rules are tried in the order they are written; the first that fits decides. Where no rule fits the default counts,
 except that system topics are for brokers and admins, and the service "admin" is for admins. Proven entities may publish
 to topic directories and to each other's Entity/<entity>, and each may subscribe to its own; directories may subscribe
-to what is published to them. Created topics (Topics/<uuid>/…) depend on grants, which belong to a link (rights.py). A
-wildcard at the first level of a rule does not match system topics, as everywhere.
+to what is published to them. A store may subscribe to everything, and no other peer may advertise one. Created topics
+(Topics/<uuid>/…) depend on grants, which belong to a link (rights.py). A wildcard at the first level of a rule does not
+match system topics, as everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from heliograph.model.identity import Identity, Role
 from heliograph.model.topics import CREATED_ROOT, ENTITY_ROOT, INBOX_ROOT, covers, is_system, overlaps
 
 GUARDED_SERVICES = (b"admin",)
+STORES_ROOT = b"Services/Stores/"
+ADVERTISEMENT = b"Services/Stores/Advertisement"  # by stores alone
 WILD = (b"+", b"#")
+PRIVILEGED = (Role.BROKER, Role.ADMIN, Role.DIRECTORY, Role.STORE)
 DISCOVERY_TOPICS = b"Services/Discovery/"  # of topic directories: any proven entity may publish below it
 OWNERS_TOPIC = b"Services/Discovery/Topics/Owners"  # owners of topics answer there when no directory does
 DIRECTORY_TOPICS = (DISCOVERY_TOPICS, b"Services/BrokerDiscoveryNodes/")
@@ -88,7 +92,14 @@ class Profile:
     def _otherwise(self, verb: str, topic: bytes) -> bool:
         if verb == "ask":
             return topic not in GUARDED_SERVICES or Role.ADMIN in self.privileges
+        is_store = Role.STORE in self.privileges
+        if is_store and verb == "subscribe":
+            return True  # it keeps what others may hear; who reads from it is asked again
+        if topic == ADVERTISEMENT and verb == "publish":
+            return is_store
         if is_system(topic):
+            if is_store and topic.startswith(STORES_ROOT):
+                return True
             return Role.BROKER in self.privileges or Role.ADMIN in self.privileges or self._may_discover(verb, topic)
         if topic.startswith(INBOX_ROOT + b"/"):
             return True  # a peer that may ask may be answered, in its own inbox; rules can still deny it
@@ -123,7 +134,7 @@ class Access:
             for verb in line.verbs
             for topic in line.topics
         )
-        privileges = tuple(role for role in (Role.BROKER, Role.ADMIN, Role.DIRECTORY) if identity.has(role))
+        privileges = tuple(role for role in PRIVILEGED if identity.has(role))
         key = (rules, privileges, identity.is_proven)
         profile = self._profiles.get(key)
         if profile is None:

@@ -25,6 +25,7 @@ from heliograph.broker.routing.routing import Routing
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.routing.targets import Targets
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.stored import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason
@@ -52,6 +53,7 @@ class Arrivals:
         tracing: Tracing,
         observations: Observations,
         time_us: Callable[[], int],
+        stored: StoredFrames,
     ) -> None:
         self._observations = observations
         self._time_us = time_us
@@ -61,6 +63,7 @@ class Arrivals:
         self._routing = routing
         self._publications = publications
         self._tracing = tracing
+        self._stored = stored
 
     def arrive(self, link: Port, frames: bytes, way: Way, now: Instant) -> None:
         """Frames that a neighbour sent for our clients and, if ``way.inside``, for the members of our cluster."""
@@ -208,7 +211,7 @@ class Arrivals:
         trace: tuple[int, ...],
         now: Instant,
     ) -> int:
-        """A TRACE, a MARK, or an EVENT with flags, which its entry broker has checked; all else ends the reading."""
+        """A TRACE, MARK, STORED, or EVENT with flags, which its entry broker has checked; all else ends the reading."""
         frame = _frame_at(frames, pos)
         if frame is None:
             self._links.count(Reason.BODY_MALFORMED)
@@ -217,10 +220,14 @@ class Arrivals:
         if frame.kind == Kind.MARK:
             self._routing.changeover.arrive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
+        if frame.kind == Kind.STORED:
+            self._stored.arrive(link, frame, table is self._subscriptions.inner, now)
+            return end
         if frame.kind != Kind.EVENT:
             self._tracing.receive(link, frame, table is self._subscriptions.inner, trace, now)
             return end
-        if not seen.admit(frame.sequence) or not self._is_sound(frame):
+        is_new = seen.admit(frame.sequence)
+        if not (is_new or frame.flags & Flag.REPEAT) or not self._is_sound(frame):
             return end
         if frame.flags & Flag.DIRECTED:
             inboxes = inboxes_of(headers_of(frame))
@@ -231,7 +238,8 @@ class Arrivals:
             self._publications.send_to(link, inboxes, True, frame.raw, now)
         else:
             route = table.routes[frame.topic]
-            self._publications.spread(link, route, frame.raw, now)
+            spread = self._publications.spread if is_new else self._publications.spread_repeat
+            spread(link, route, frame.raw, now)
         return end
 
 
@@ -256,7 +264,7 @@ def _frame_at(frames: bytes, pos: int) -> Frame | None:
     length, kind, _, topic_length, _, _, header_length = HEAD.unpack_from(frames, pos)
     end = pos + 4 + length
     if (
-        kind not in (Kind.EVENT, Kind.TRACE, Kind.TRACED, Kind.MARK)
+        kind not in (Kind.EVENT, Kind.STORED, Kind.TRACE, Kind.TRACED, Kind.MARK)
         or end > len(frames)
         or HEAD_BYTES - 4 + topic_length + header_length > length
     ):

@@ -35,6 +35,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.steps import Steps
+from heliograph.broker.stored import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
@@ -72,6 +73,7 @@ class Broker:
         steps = self._steps = Steps()
         links = self._links = Links(config.limits, outbox, timers, self._link_ends)
         self._find_link = links.by_id.get
+        # the network
         routing = self._routing = Routing(
             config.name,
             incarnation,
@@ -88,6 +90,7 @@ class Broker:
         timing = self._timing = Timing(
             routing.view.me, incarnation, config.time, config.network.heartbeat_ms, seed, outbox, timers
         )
+        # clients
         subscriptions = self._subscriptions = Subscriptions(links, routing, steps, outbox, timers)
         shedding = self._shedding = Shedding(config.load, links, outbox, timers, self._crowd, self._others)
         sessions = self._sessions = Sessions(
@@ -102,6 +105,7 @@ class Broker:
             pong=timing.pong,
             others=self._others_near,
         )
+        # neighbours, and publications on their way
         peering = self._peering = Peering(
             config.network,
             routing.myself,
@@ -119,8 +123,12 @@ class Broker:
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
         observations = self._observations = Observations()
-        arrivals = Arrivals(links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us)
+        stored = StoredFrames(links, sessions, routing)
+        arrivals = Arrivals(
+            links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
+        )
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
+        # services
         answers = ServiceAnswers(links)
         pipes = self._pipes = ServicePipes()
         hops = ServiceHops(links, pipes, ways)
@@ -147,26 +155,7 @@ class Broker:
         self._requests = Requests(
             links, pipes, outbox, answers, order=self._orders.receive, send=hops.send, ended=ways.ended
         )
-        handlers: dict[int, Handler] = {
-            Kind.EVENT: publications.receive_flagged,
-            Kind.HELLO: sessions.hello,
-            Kind.PING: sessions.ping,
-            Kind.PONG: sessions.pong,
-            Kind.GOODBYE: sessions.goodbye,
-            Kind.SUBSCRIBE: subscriptions.subscribe,
-            Kind.UNSUBSCRIBE: subscriptions.unsubscribe,
-            Kind.SERVICE: self._requests.receive,
-            Kind.LINK: peering.receive_link,
-            Kind.LINKED: peering.receive_linked,
-            Kind.PROOF: peering.receive_proof,
-        }
-        broker_handlers: dict[int, Handler] = {
-            **routing.handlers,
-            Kind.PING: sessions.ping,
-            Kind.PONG: self._neighbour_pong,
-            Kind.GOODBYE: sessions.goodbye,
-            Kind.SERVICE: hops.receive,
-        }
+        # bytes
         self._reading = Reading(
             config.limits,
             links,
@@ -177,8 +166,8 @@ class Broker:
             steps,
             outbox,
             timers,
-            handlers,
-            broker_handlers,
+            self._client_handlers(publications, stored),
+            self._broker_handlers(hops),
         )
         self._shortcut = Shortcut(
             links,
@@ -191,6 +180,34 @@ class Broker:
             config.limits.payload_bytes_max,
         )
         self.shortcut = self._shortcut.take
+
+    def _client_handlers(self, publications: Publications, stored: StoredFrames) -> dict[int, Handler]:
+        """By kind, the part that takes a frame of a client, a service or a peer that has not proven itself."""
+        sessions, subscriptions, peering = self._sessions, self._subscriptions, self._peering
+        return {
+            Kind.EVENT: publications.receive_flagged,
+            Kind.HELLO: sessions.hello,
+            Kind.PING: sessions.ping,
+            Kind.PONG: sessions.pong,
+            Kind.GOODBYE: sessions.goodbye,
+            Kind.SUBSCRIBE: subscriptions.subscribe,
+            Kind.UNSUBSCRIBE: subscriptions.unsubscribe,
+            Kind.SERVICE: self._requests.receive,
+            Kind.STORED: stored.receive,
+            Kind.LINK: peering.receive_link,
+            Kind.LINKED: peering.receive_linked,
+            Kind.PROOF: peering.receive_proof,
+        }
+
+    def _broker_handlers(self, hops: ServiceHops) -> dict[int, Handler]:
+        """By kind, the part that takes a frame of a neighbour."""
+        return {
+            **self._routing.handlers,
+            Kind.PING: self._sessions.ping,
+            Kind.PONG: self._neighbour_pong,
+            Kind.GOODBYE: self._sessions.goodbye,
+            Kind.SERVICE: hops.receive,
+        }
 
     # -- links ----------------------------------------------------------------------------------------------------
 

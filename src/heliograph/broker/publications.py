@@ -26,6 +26,7 @@ from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
+from heliograph.model.identity import Role
 from heliograph.model.publication import DESTINATIONS, EXPIRY, REPLY_TO
 from heliograph.model.topics import is_inbox, topic_fault
 from heliograph.notes import ActionDenied, PublicationRefused
@@ -82,7 +83,8 @@ class Publications:
             raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {frame.flags}")
         if frame.origin != link.origin:
             raise ProtocolError(Reason.ORIGIN_FOREIGN)
-        if not link.seen.admit(frame.sequence):
+        is_new = link.seen.admit(frame.sequence)
+        if not is_new and not frame.flags & Flag.REPEAT:
             return
         fault = topic_fault(frame.topic)
         if fault is not None:
@@ -98,6 +100,9 @@ class Publications:
             return
         if denied:
             self._deny(link, frame.raw)
+            return
+        if not is_new:
+            self.spread_repeat(link, route, frame.raw, now)
             return
         if route.content is not None:
             route = route.content.route(frame.raw)
@@ -181,6 +186,14 @@ class Publications:
         if publisher.neighbour is None:  # groups are decided where a publication enters
             for share in route.shares:
                 self.share_out(publisher, share, chunk, TTL, (), now)
+
+    def spread_repeat(self, publisher: Port, route: Route, raw: bytes, now: Instant) -> None:
+        """Send a publication that went this way before to stores, and to other brokers, which may have some."""
+        if route.denied:
+            self._deny(publisher, raw)
+            return
+        sinks = [sink for sink in route.sinks if sink.link.neighbour is not None or sink.link.identity.has(Role.STORE)]
+        self._links.fan_out(publisher, sinks, raw, now)
 
     def spread_mixed(self, publisher: Port, mixed: Mixed, now: Instant) -> None:
         """Send each of many frames to the sinks of its own route, in order."""

@@ -37,7 +37,7 @@ SHARES_PER_STEP = 64  # groups, and their members here, that share a topic; for 
 OPENING = (Kind.HELLO, Kind.LINK, Kind.LINKED, Kind.PROOF)  # what a link may carry before it is proven
 ON_PIPES = (Kind.SERVICE, Kind.HELLO)  # what a service may say …
 ON_PIPES_WITH_SESSION = (  # … and after its HELLO
-    *(Kind.SERVICE, Kind.EVENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PING, Kind.PONG),
+    *(Kind.SERVICE, Kind.STORED, Kind.EVENT, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PING, Kind.PONG),
 )
 
 Handler = Callable[[Link, Frame, Instant], None]

@@ -129,6 +129,7 @@ class Requests:
                 "entity": identity.entity,
                 "roles": [role.value for role in identity.roles],
                 "proof": identity.proof,
+                "inbox": link.inbox.decode(),
                 "session": f"{link.origin:016x}",
             }
             self._links.put(pipe, service(name, frame.payload, number, link.id, _encode(asker)))

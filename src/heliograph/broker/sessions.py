@@ -38,6 +38,7 @@ CLAIMS_PER_SOURCE_MAX = 8  # the other half is for others: wrong tokens cost an 
 LOOKS_MAX = 64  # at links that turn out to be in use, for one newcomer while the broker is full
 NOBODY = "none"  # the proof of peers that showed nothing
 PATIENCE_PARTS = 4  # of the time for a handshake: after one part a peer gives way to others if all places are taken
+STORE_SERVICE = "store"  # the service whose pipe has the role store
 SILENCES_MAX = 3  # keep-alive intervals without a byte before a link counts as dead
 UNBOUNDED = 1 << 62  # until a driver says how many it can have
 
@@ -189,7 +190,8 @@ class Sessions:
         hello = bodies.decode(bodies.Hello, frame.payload)
         _check(hello)
         if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker
-            self._welcome(link, hello, Identity(link.service, (Role.BROKER,), "pipe"), now)
+            roles = (Role.BROKER, Role.STORE) if link.service == STORE_SERVICE else (Role.BROKER,)
+            self._welcome(link, hello, Identity(link.service, roles, "pipe"), now)
             return
         self._shedding.check(hello)
         auth = self._auth.get(link.peer.listener or "", "none")

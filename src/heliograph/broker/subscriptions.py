@@ -39,7 +39,9 @@ from heliograph.wire.frames import Frame, Kind, control
 from heliograph.wire.limits import SUBSCRIPTIONS_PER_DELIVERY_MAX
 
 REMOVED_AT_ONCE = 256  # subscriptions of a departed link per wake: about a millisecond
-BROKERS = Identity("brokers", (Role.BROKER, Role.ADMIN))  # what comes from a broker was allowed where it entered
+BROKERS = Identity(
+    "brokers", (Role.BROKER, Role.ADMIN, Role.STORE)
+)  # what comes from a broker was allowed where it entered
 MATCHES_PER_STEP = 16  # subscriptions that a topic matches, or places where they were looked for: as long as one step
 CHARACTERS_PER_STEP = 8  # of a condition that is read
 COVERED_PER_STEP = 256  # subscriptions that another one might cover

@@ -58,7 +58,8 @@ def run_bdn(
     filter: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=TEXT", help="Keep only brokers whose geography or institution begins so; can be repeated."
+            metavar="KEY=TEXT",
+            help="Keep only brokers whose geography or institution begins with TEXT; can be repeated.",
         ),
     ] = None,
     link: Annotated[
@@ -140,8 +141,8 @@ def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
 
 def ask_directory(at: str, question: str) -> list[Any]:
     """The directory's answer; a list comes in pages."""
-    from heliograph.client.config import is_loopback
     from heliograph.discovery.brokers.config import address_of
+    from heliograph.model.hosts import is_loopback
 
     address = address_of(at)
     if address is None:

@@ -54,14 +54,20 @@ def run_broker(
         list[str] | None,
         typer.Option(metavar="HOST:PORT", help="Make the broker known to this directory (BDN); can be repeated."),
     ] = None,
-    no_discovery: Annotated[bool, typer.Option("--no-discovery", help="Answer nobody who looks for a broker.")] = False,
+    no_discovery: Annotated[bool, typer.Option("--no-discovery", help="Do not answer broker searches.")] = False,
     network_key_file: Annotated[Path | None, typer.Option(help="The key that all brokers of the network have.")] = None,
+    store: Annotated[bool, typer.Option("--store", help="Have a store that keeps publications.")] = False,
+    store_pattern: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILTER", help="The topics that it serves; can be repeated. Default: all."),
+    ] = None,
+    store_place: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Where it keeps them: a folder, or postgresql://…")
+    ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
     """Run a broker until Ctrl-C. SIGHUP reloads rules, tokens, links and certificates; SIGUSR2 drains."""
-    from heliograph.config.sources import Option
-
     host, port = host_and_port(listen) if listen is not None else (None, None)
     given: tuple[tuple[str, Any, str], ...] = (
         ("listener.host", host, "--listen"),
@@ -81,12 +87,21 @@ def run_broker(
         ("network.join", "true" if join else None, "--join"),
         ("discovery.directories", ",".join(directory) if directory else None, "--directory"),
         ("discovery.enabled", "false" if no_discovery else None, "--no-discovery"),
-        *_links(link or []),
+        ("store.enabled", "true" if store else None, "--store"),
+        ("store.patterns", ",".join(store_pattern) if store_pattern else None, "--store-pattern"),
+        ("store.place", store_place, "--store-place"),
+        *link_options(link or []),
         ("log.level", log_level, "--log-level"),
         ("log.format", log_format, "--log-format"),
     )
-    options = [Option(path, str(value), typed) for path, value, typed in given if value is not None]
-    code = _run(config, options)
+    run_with(config, given)
+
+
+def run_with(config: Path | None, given: tuple[tuple[str, Any, str], ...]) -> None:
+    """Run a broker with these settings on top, if they have a value."""
+    from heliograph.config.sources import Option
+
+    code = _run(config, [Option(path, str(value), typed) for path, value, typed in given if value is not None])
     if code:
         raise typer.Exit(code)
 
@@ -106,7 +121,7 @@ def _run(chosen: Path | None, options: list[Option]) -> int:
     return run(run_broker(settings, log, load_settings=load))
 
 
-def _links(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:
+def link_options(addresses: list[str]) -> Iterator[tuple[str, Any, str]]:
     """The options of each link, of which the host comes first."""
     for address in addresses:
         target = target_of(address, "--link")

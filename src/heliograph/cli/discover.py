@@ -1,4 +1,4 @@
-"""`heliograph discover`: find the nearest broker, and say why that one.
+"""`heliograph discover`: find the nearest broker, and explain the choice.
 
 In:    options over the section [search] of the settings; certificates, where answers must be signed.
 Out:   the broker's address; with --explain all candidates and what was tried; with --watch every change.
@@ -167,7 +167,7 @@ def _explained(result: SearchResult) -> Iterator[str]:
         yield from table([_row(finding) for finding in result.findings], COLUMNS)
         yield ""
     yield "asked:"
-    for asked in result.tried or ("nobody",):
+    for asked in result.tried or ("no party",):
         yield f"  {cell(asked)}"
     if times := result.times_ms:
         yield "times since the start: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items())

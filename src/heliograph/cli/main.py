@@ -23,8 +23,10 @@ from heliograph.cli import (
     network,
     pipeline,
     publish,
+    replay,
     request,
     simulate,
+    store,
     subscribe,
     tdn,
     token,
@@ -63,12 +65,14 @@ def _root(
 app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
+app.add_typer(store.app, name="store")
 app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
 topic_rights.register(topic.app)
 app.add_typer(topic.app, name="topic")
 publish.register(app)
 subscribe.register(app)
+replay.register(app)
 request.register(app)
 simulate.register(app)
 demo.register(app)

@@ -1,7 +1,7 @@
 """`heliograph network`: many brokers on this machine with one command, and what a network looks like.
 
 In:    a number of brokers or a topology file; an administrator's questions.
-Out:   a running network; its map as tree, table, JSON or drawing; the way of a topic.
+Out:   a running network; its map as tree, table, JSON or drawing; the path of a topic.
 State: none here; a network that runs is known by its folder (network_state.py).
 Not here: starting processes (network_processes.py), merging and drawing reports (maps/), topology files (topology/).
 """
@@ -32,6 +32,7 @@ Folder = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 MAP = {"do": "report", "question": "map"}
 WATCH_S = 0.2
+ADVICE_SHOWN_MAX = 50
 
 
 @app.command(epilog=examples("heliograph network key network.key"))
@@ -44,7 +45,7 @@ def key(
     from heliograph.cli.network_processes import new_key
 
     write_file(file, new_key(), force=force)
-    say(f"{file}: give it to every broker of the network (network.key_file), and to nobody else")
+    say(f"{file}: give it to every broker of the network (network.key_file), and keep it secret")
 
 
 @app.command(
@@ -68,6 +69,7 @@ def up(
     port_base: Annotated[
         int | None, typer.Option(help="The first port; the next ones follow. Default: free ports.", min=1, max=65_535)
     ] = None,
+    stores: Annotated[int, typer.Option(help="So many stores for all topics, each in its own process.", min=0)] = 0,
     no_bdn: Annotated[bool, typer.Option("--no-bdn", help="Without a broker directory.")] = False,
     secure: Annotated[
         bool,
@@ -79,12 +81,14 @@ def up(
     import signal
 
     from heliograph.cli.network_processes import NetworkProcesses
-    from heliograph.cli.network_state import default_folder
+    from heliograph.cli.network_state import STORES, default_folder
     from heliograph.model.identity import NETWORK_RULE, network_is_valid
 
     if name is not None and not network_is_valid(name):
         raise UsageError(f"--name {name!r} is not the name of a network: {NETWORK_RULE}")
     graph = _topology(count, clusters, topology)
+    if stores:
+        graph = graph.with_stores(stores)
     if port_base is not None:
         graph = graph.with_ports(port_base)
     pieces = graph.parts()
@@ -103,6 +107,8 @@ def up(
         stands = True
         for directory in network.directories:
             say(f"directory {directory.name} knows them: `heliograph bdn list --at {directory.address}`")
+        if stores:
+            say(f"what the stores keep is in {where / STORES} and stays there")
         _show_brokers(network, as_json)
         say(f"this is network {network.name}: reach it by --network {network.name}, in a program by")
         say(f'heliograph.connect(network="{network.name}"), or set HELIOGRAPH_NETWORK={network.name} for both')
@@ -227,6 +233,33 @@ def trace(
         return
     for line in as_text(answer):
         print(line)
+
+
+@app.command(epilog=examples("heliograph network advice"))
+@with_connection
+def advice(there: Connection, as_json: AsJson = False) -> None:
+    """Show what the data pipeline advised, from the stores that kept it."""
+    import json
+
+    from heliograph.cli.connection import connected
+    from heliograph.cli.tables import show
+
+    found: list[dict[str, Any]] = []
+
+    async def work() -> None:
+        async with (
+            connected(there, name="heliograph network advice", as_admin=True) as client,
+            client.replay("System/Advice/#") as replay,
+        ):
+            async for publication in replay:
+                try:
+                    row = json.loads(publication.payload)
+                    found.append({name: row.get(name) for name in ("time_us", "kind", "about", "text", "value")})
+                except (ValueError, AttributeError):
+                    continue  # somebody else's publication
+
+    run_work(work())
+    show(found[-ADVICE_SHOWN_MAX:], as_json)
 
 
 def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:

@@ -1,7 +1,7 @@
 """A network of broker processes on this machine, and its directory: started, linked, waited for, stopped.
 
 In:    a topology and a folder.
-Out:   processes whose maps are complete, or an error that says which broker is at fault and where its log is.
+Out:   processes whose maps are complete, or an error that names the failed broker and its log.
 State: the processes; while they run, network_state.py knows them.
 Not here: the graph (topology.py), files (network_state.py), commands (network.py).
 
@@ -150,7 +150,7 @@ class NetworkProcesses:
             except HeliographError:
                 if port == ports[-1]:
                     raise
-                continue  # somebody took the usual port meanwhile
+                continue  # another process took the usual port meanwhile
             state.write_directory(self.folder, name, taken)
             self._remember_directory(name, taken)
             return
@@ -286,7 +286,7 @@ def administrating(url: str) -> Any:
 
 
 async def listens(port: int) -> bool:
-    """True if anybody takes calls there: a client would wait for a broker that is about to start."""
+    """True if something listens there: a client would wait for a broker that is about to start."""
     try:
         _, writer = await asyncio.open_connection(HOST, port)
     except OSError:
@@ -325,7 +325,7 @@ def refuse_running(folder: Path) -> None:
             f"a network of {len(alive)} brokers runs in {folder}; "
             f"stop it by `heliograph network down --dir {folder}`, or choose another folder with --dir"
         )
-    end(found.values())  # its directory, which nobody could end once its settings are gone
+    end(found.values())  # its directory, which could not be ended once its settings are gone
     state.remove_files(folder, [each.name for each in network.parts])
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 STATE, KEY = "network.json", "network.key"
+STORES = "stores"  # the folder of the vaults; it stays when a network goes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +128,8 @@ def write_settings(
     ]  # fmt: skip
     if addresses := [f'"{directory.address}"' for directory in directories]:
         lines += ["", "[discovery]", f"directories = [{', '.join(addresses)}]"]
+    if broker.store:
+        lines += ["", "[store]", "enabled = true", f'name = "{broker.name}"', f'place = "{folder / STORES}"']
     for port in ports:
         lines += ["", "[[network.links]]", f'host = "{HOST}"', f"port = {port}"]
     lines += more

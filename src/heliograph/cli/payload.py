@@ -1,4 +1,4 @@
-"""Publications as lines: for people, and as JSON that comes in as it went out.
+"""Publications as lines: for people, and as JSON that can be read back.
 
 In:    a publication; or a line of JSON.
 Out:   a line without line breaks or control characters; or topic, payload and headers, checked.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heliograph.model.publication import Publication
 
 _KEYS = ("topic", "payload", "payload_base64", "headers")
-_TOLD = ("origin", "sequence", "timestamp_us")  # what `subscribe --json` adds; a republication gets its own
+_TOLD = ("origin", "sequence", "timestamp_us", "store", "position")  # what `subscribe --json` adds; not republished
 
 
 def as_text(publication: Publication) -> str:
@@ -28,7 +28,7 @@ def as_text(publication: Publication) -> str:
 
 
 def as_json(publication: Publication) -> str:
-    """One JSON object; a payload that is not UTF-8 stands there as base64."""
+    """One JSON object; a payload that is not UTF-8 is given as base64."""
     import json
 
     fields: dict[str, Any] = {"topic": publication.topic}
@@ -42,6 +42,8 @@ def as_json(publication: Publication) -> str:
     fields |= {"origin": f"{publication.origin:016x}", "sequence": publication.sequence}
     if publication.timestamp_us is not None:
         fields["timestamp_us"] = publication.timestamp_us
+    if publication.store is not None:
+        fields |= {"store": publication.store, "position": publication.position}
     return json.dumps(fields)
 
 

@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "heliograph publish sensors/7 21.5",
             "tail -f log | heliograph publish logs/web -",
+            "heliograph publish orders/7 '3 lamps' --reliable",
             "heliograph publish photos/1 - --whole --header type=image/png < photo.png",
             "heliograph subscribe 'a/#' --json | heliograph publish a - --json --url heliograph://other:4717",
         ),
@@ -59,6 +60,12 @@ def _publish(
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Publish the payload this many times.")] = 1,
     hold: Annotated[bool, typer.Option("--hold", help="Be ready to wait for slow consumers.")] = False,
+    reliable: Annotated[
+        bool, typer.Option("--reliable", help="End only when a store has everything on disk; needs a store.")
+    ] = False,
+    publisher: Annotated[
+        str, typer.Option(metavar="NAME", help="Keep the numbers of this publisher in a file, so that it goes on.")
+    ] = "",
     grant: GrantFiles = None,
 ) -> None:
     from heliograph.cli.payload import check_topic
@@ -78,7 +85,8 @@ def _publish(
         batches = _json_lines(topic, headers)
     else:
         batches = _lines(topic, headers)
-    c.run(_work(there, batches, topic, grant, hold=hold, as_json=as_json))
+    options = {"hold": hold, "publisher": publisher}
+    c.run(_work(there, batches, topic, grant, options, reliable=reliable, as_json=as_json))
 
 
 async def _work(
@@ -86,27 +94,28 @@ async def _work(
     batches: AsyncIterator[Batch],
     topic: str,
     grants: list[Path] | None,
+    options: dict[str, Any],
     *,
-    hold: bool,
+    reliable: bool,
     as_json: bool,
 ) -> None:
-    async with c.connected(there, name="heliograph publish", hold=hold) as client:
+    async with c.connected(there, name="heliograph publish", **options) as client:
         await show_rights(client, [topic], grants)
         count = 0
         try:
             async for batch in batches:
-                count += await _send(client, batch)
+                count += await _send(client, batch, reliable)
         finally:  # what was read before a bad line is published
             await client.flush()
     if as_json:
         import json
 
-        print(json.dumps({"published": count}))
+        print(json.dumps({"published": count, "stored": count} if reliable else {"published": count}))
 
 
-async def _send(client: Client, batch: Batch) -> int:
+async def _send(client: Client, batch: Batch, reliable: bool) -> int:
     topic, payloads, headers = batch
-    await client.publish_batch(topic, payloads, headers=headers or None)
+    await client.publish_batch(topic, payloads, headers=headers or None, reliable=reliable, wait=False)
     return len(payloads)
 
 

@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
             "heliograph subscribe 'sensors/#'",
             "heliograph subscribe 'sensors/+/temperature' alarms --json",
             "heliograph subscribe jobs --group workers --count 1",
+            "heliograph subscribe 'orders/#' --durable billing --json",
             "heliograph subscribe 'hosts/#' --where \"disk > 120 and system = 'linux'\"",
         ),
     )(c.with_connection(_subscribe))
@@ -53,11 +54,17 @@ def _subscribe(
         str, typer.Option("--language", help="Of --where: predicates (the default), sql, regex, xpath, tags, integer.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many publications.")] = None,
-    group: Annotated[str, typer.Option("--group", help="Share the filters with others who name this group.")] = "",
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many publications.")] = None,
+    group: Annotated[str, typer.Option("--group", help="Share the filters with the other members of this group.")] = "",
     wide: Annotated[bool, typer.Option("--wide", help="Wait until every broker in reach knows of it.")] = False,
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
+    durable: Annotated[
+        str, typer.Option(metavar="NAME", help="Let stores remember what was printed, and go on there; needs a store.")
+    ] = "",
+    start: Annotated[
+        str, typer.Option("--from", help="With --durable, the first time: first (all that is kept) or next.")
+    ] = "",
     grant: GrantFiles = None,
 ) -> None:
     from heliograph.cli.payload import check_filter
@@ -66,12 +73,18 @@ def _subscribe(
         check_filter(pattern)
     if language and not where:
         raise UsageError(f"--language {language} says how to read --where; give --where too")
+    if durable and (len(filters or []) > 1 or group):
+        raise UsageError("a durable subscription has one filter and no group: give each filter a name of its own")
+    if start and not durable:
+        raise UsageError("--from goes with --durable; `heliograph replay` prints what was stored")
     try:
         how: dict[str, Any] = {"policy": policy, "echo": echo, "group": group, "wide": wide}
         how |= {"where": where, "language": language}
+        if durable:
+            how |= {"durable": durable, "start": start}
         c.run_until_ended(_work(there, filters or ["#"], how, grant, as_json=as_json, count=count))
     except BrokenPipeError:
-        # Whoever read our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
+        # The reader of our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -92,7 +105,8 @@ async def _work(
         await show_rights(client, filters, grants)
         subscriptions = [await client.subscribe(each, **how) for each in dict.fromkeys(filters)]
         say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.place(client)}; Ctrl-C ends")
-        async for publication in _merged(subscriptions):
+        source = subscriptions[0] if subscriptions[0].durable else _merged(subscriptions)
+        async for publication in source:
             sys.stdout.write(f"{line(publication)}\n")
             sys.stdout.flush()
             if count is not None:

@@ -4,13 +4,13 @@ In:    values of the program.
 Out:   commands for ``Session.tell``; Outcome for the way back.
 State: none.
 Not here: settings (client/config.py, whose names can be imported from here too), the session (client/session.py), the
-          asyncio face (live/client.py).
+          asyncio interface (live/client.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from heliograph.client.config import ClientConfig as ClientConfig
@@ -18,6 +18,8 @@ from heliograph.client.config import Target as Target
 from heliograph.errors import HeliographError
 from heliograph.machine import Instant
 from heliograph.model.subscription import Policy
+from heliograph.wire.bodies import Body
+from heliograph.wire.stores import StoreAdvertisement
 
 Request = int
 """The program's own number, above 0, for something it awaits; 0 where it awaits nothing."""
@@ -58,6 +60,26 @@ class PublishBatch:
     request: Request = 0
 
 
+@dataclass(slots=True, eq=False)
+class PublishReliably:
+    """Publish, and repeat it until a store has it on disk; then ``request`` is settled, if there is one.
+
+    The outcome is the store's number, and the first and last sequence.
+
+    With a batch it is staged in a store, under a publisher's name, the batch's number and the part.
+    """
+
+    topic: str
+    payloads: list[bytes]
+    headers: dict[str, Any] | None = None
+    expires_in_ms: int | None = None
+    content_type: str | None = None
+    request: Request = 0
+    store: StoreAdvertisement | None = None  # None: the one that serves the topic
+    part: tuple[str, int, str] | None = None  # of a batch: publisher, number, part
+    ms_max: int | None = None  # how long to wait; None: as long as the session waits for anything
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """Subscribe; the outcome is the subscription's number once it is in force."""
@@ -72,6 +94,59 @@ class Subscribe:
     wide: bool = False  # in force at every broker in reach, not only at the session's own
     where: str = ""  # what else is asked of a publication
     language: str = "topic"  # … in this language; "topic": nothing is asked
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStores:
+    """Read from stores, as a durable subscription (with a name) or a replay; the outcome is the reader's number.
+
+    Its inbox gets StoredPublications, or StoredRuns if it is ``raw``.
+    """
+
+    request: Request
+    filter: str = "#"
+    name: str = ""
+    where: str = ""
+    language: str = "topic"
+    store: str = ""  # the name or id of the only store to read; empty: all that serve something of the filter
+    start: str = ""  # "first", "next"; empty: where the name was left, else "next" with a name and "first" without
+    positions: dict[str, int] = field(default_factory=dict)  # by store: begin here instead
+    since_us: int | None = None  # … or with the first that was stored at this time or later
+    ends: dict[str, int] = field(default_factory=dict)  # by store: end before this position
+    until_us: int | None = None  # … or before the first that was stored later
+    pace: float = 0.0  # 0: full speed; 1: as it came; 2: twice as fast
+    window: int = 1_000  # publications under way or unread
+    bytes_max: int = 64 << 20  # of them
+    raw: bool = False
+    manual: bool = False  # the program acknowledges what it is done with
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """A program is done with a position of a durable subscription; or with everything up to and including it."""
+
+    number: int
+    store: str
+    position: int
+    cumulative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndReading:
+    """End a reader. What the program took is acknowledged first, unless ``undone``: then not the last."""
+
+    request: Request
+    number: int
+    undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskStores:
+    """Ask the service `stores` something; the outcome is the answer, a body of ``kind``."""
+
+    request: Request
+    body: Body
+    kind: type[Body]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +188,13 @@ class Inquire:
 @dataclass(frozen=True, slots=True)
 class Taken:
     """The program took publications out of an inbox: room for more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenStored:
+    """The program took publications out of the inbox of a reader."""
 
     number: int
 

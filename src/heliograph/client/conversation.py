@@ -40,6 +40,7 @@ class Conversation:
             Kind.CONFIRMED: responses.confirmed,
             Kind.REFUSED: responses.refused,
             Kind.SERVICE: responses.service,
+            Kind.STORED: responses.stored,
             Kind.WELCOME: handshake.welcome,
             Kind.GOODBYE: handshake.goodbye,
         }

@@ -1,6 +1,6 @@
 """Flushes: requests that end when a broker has confirmed what was published, and the drain that ends a session.
 
-In:    Flush and Drain commands; confirmations.
+In:    Flush and Drain commands; confirmations of brokers and of stores.
 Out:   settled requests; the end of a session that has drained.
 State: open flushes, each with the sequence that has to be confirmed; the drain.
 Not here: confirmations themselves (client/outgoing.py), unsubscribing before a drain (client/session.py).
@@ -13,6 +13,7 @@ from heliograph.client.lines import Lines
 from heliograph.client.outgoing import Outgoing
 from heliograph.client.refusals import Refusals
 from heliograph.client.requests import OpenRequests
+from heliograph.client.stored.parts import StoreParts
 from heliograph.client.subscriptions import LocalSubscriptions
 from heliograph.machine import Instant
 
@@ -27,6 +28,7 @@ class Flushes:
         refusals: Refusals,
         subscriptions: LocalSubscriptions,
         lines: Lines,
+        store_parts: StoreParts,
         end_session: EndSession,
     ) -> None:
         self._requests = requests
@@ -34,8 +36,9 @@ class Flushes:
         self._refusals = refusals
         self._subscriptions = subscriptions
         self._lines = lines
+        self._store_parts = store_parts
         self._end_session = end_session
-        self._sequences: dict[Request, int] = {}  # of each open flush: the sequence that has to be confirmed
+        self._sequences: dict[Request, tuple[int, int]] = {}  # of each open flush: what has to be confirmed, and stored
         self._drain_request = 0
         self.is_draining = False
 
@@ -43,7 +46,7 @@ class Flushes:
         """Await that everything published so far is confirmed."""
         request = command.request
         self._requests.open(request, now, lambda now: self._forget(request))
-        self._sequences[request] = self._outgoing.assigned
+        self._sequences[request] = (self._outgoing.assigned, self._store_parts.mark)
         self._review_flushes(now)
         if request in self._sequences:
             self._lines.confirm_soon()
@@ -74,7 +77,10 @@ class Flushes:
 
     def _review_flushes(self, now: Instant) -> None:
         confirmed = self._outgoing.confirmed
-        finished = [request for request, sequence in self._sequences.items() if sequence <= confirmed]
+        durable = self._store_parts.is_durable
+        finished = [
+            request for request, (sequence, mark) in self._sequences.items() if durable(mark) and sequence <= confirmed
+        ]
         error = self._refusals.flushed() if finished else None
         for request in finished:
             del self._sequences[request]
@@ -87,7 +93,8 @@ class Flushes:
 
     def review_drain(self, now: Instant) -> None:
         """End the session once everything is confirmed and nothing more can arrive."""
-        if self.is_draining and not len(self._subscriptions) and not self._outgoing.bytes:
+        empty = not len(self._subscriptions) and not self._outgoing.bytes
+        if self.is_draining and empty and self._store_parts.is_idle:
             error = self._refusals.flushed()
             self._requests.settle(self._drain_request, error=error)
             self._end_session(None, now)

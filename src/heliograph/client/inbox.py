@@ -79,7 +79,7 @@ class Inbox:
         return publications
 
     def take_some(self, most: int | None) -> list[Publication]:
-        """The oldest so many of what waits; None: everything."""
+        """The oldest publications, at most this many; None: all."""
         queue = self._queue
         if most is None or len(queue) <= most:
             return self.take_all()
@@ -94,6 +94,15 @@ class Inbox:
     def is_half_empty(self) -> bool:
         """True if there is room enough to read on."""
         return 2 * self.bytes <= self.bytes_max and 2 * len(self._queue) <= self.frames_max
+
+    def lose(self, count: int) -> None:
+        """So many did not come and never will."""
+        self.lost += count
+
+    def forget(self) -> None:
+        """The program will not read what waits."""
+        self._queue.clear()
+        self.bytes = 0
 
     def relax(self) -> None:
         """There is room again: press no more."""

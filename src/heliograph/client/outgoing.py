@@ -39,14 +39,14 @@ class Outgoing:
         "waiting",
     )
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, used: int = 0) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
         self.waiting: deque[Run] = deque()  # not given to the present link
         self.sent: deque[Run] = deque()  # given to it
-        self.assigned = 0  # the last sequence that a publication got
-        self.sent_to = 0  # the last that any link was given
-        self.confirmed = 0  # a broker has routed everything up to here
+        self.assigned = used  # the last sequence that a publication got
+        self.sent_to = used  # the last that any link was given
+        self.confirmed = used  # a broker has routed everything up to here
         self._ping_bytes = min(PING_BYTES, max(1, bytes_max // 4))
         self._unpinged_bytes = 0
 

@@ -17,7 +17,7 @@ from heliograph.client.outgoing import Outgoing, too_much
 from heliograph.client.refusals import Losses
 from heliograph.client.requests import OpenRequests
 from heliograph.client.timing import SessionTime
-from heliograph.client.writer import Headers, Stamp, Writer, header_block, plain_block
+from heliograph.client.writer import Headers, QualityLink, Stamp, Writer, header_block, json_values, plain_block
 from heliograph.errors import HeliographError, UsageError
 from heliograph.machine import Instant
 from heliograph.wire.bodies import Welcome
@@ -88,6 +88,26 @@ class Publisher:
         block, flags = header_block(self.stamp(now), headers, expires_in_ms, content_type)
         outgoing.add(self._writer.frames(name, block, payloads, outgoing.assigned + 1, flags), len(payloads))
         return True
+
+    def check(self, topic: str, payloads: list[bytes], headers: Headers | None, content_type: str | None) -> None:
+        """UsageError for what no broker would take."""
+        self._writer.topic(topic)
+        self._writer.check_size(payloads)
+        header_block(None, headers, None, content_type)
+
+    def publish_linked(
+        self, command: commands.PublishReliably, store: str, previous: int, now: Instant
+    ) -> tuple[int, bytes]:
+        """Publish along a store's chain; returns the first sequence and the frames. The caller has looked for room."""
+        outgoing, writer = self.outgoing, self._writer
+        writer.check_size(command.payloads)
+        to = [command.store.inbox] if command.part is not None and command.store is not None else None
+        rest = b"" if command.part is None else b"," + json_values(command.part)
+        block, flags = header_block(self.stamp(now), command.headers, command.expires_in_ms, command.content_type, to)
+        topic, first = writer.topic(command.topic), outgoing.assigned + 1
+        run = writer.linked_frames(topic, block, command.payloads, first, previous, QualityLink(store, rest), flags)
+        outgoing.add(run, len(command.payloads))
+        return first, run
 
     def request_frame(self, command: commands.Inquire, reply_to: str, now: Instant) -> bytes:
         """The next publication, as a request to other clients; the caller adds it to ``outgoing``, or does not."""

@@ -17,6 +17,8 @@ from heliograph.client.config import NS_PER_MS
 from heliograph.errors import HeliographError, NotConnectedError, ProtocolError, Reason, UsageError
 from heliograph.machine import Instant, LinkId, Timers
 
+Told = Callable[[bytes | None, HeliographError | None, Instant], None]
+"""Gets the body of a service's answer, or why there is none."""
 DUE = ("ask", "unsubscribe")  # answers that no other broker could give
 
 
@@ -24,10 +26,11 @@ DUE = ("ask", "unsubscribe")  # answers that no other broker could give
 class Expected:
     """An answer that a broker owes on a link."""
 
-    verb: str  # "subscribe", "unsubscribe" or "ask"; "part" and "mark" are a moving session's own (client/roaming.py)
+    verb: str  # "subscribe", "unsubscribe", "ask"; the session's own: "part", "mark" (client/roaming.py), "call"
     request: Request = 0
     number: int = 0  # of the subscription
     service: str = ""
+    told: Told | None = None  # what the session itself does with the answer
 
 
 class OpenRequests:

@@ -1,6 +1,6 @@
 """Responses: what a broker answers to requests and publications.
 
-In:    CONFIRMED, REFUSED, SERVICE and PONG frames.
+In:    CONFIRMED, REFUSED, SERVICE, STORED and PONG frames.
 Out:   each handed to the part that asked; confirmed publications; the network time.
 State: none.
 Not here: which answer belongs to which request (client/requests.py), what each part makes of its answers.
@@ -15,6 +15,7 @@ from heliograph.client.refusals import Refusals
 from heliograph.client.requests import Expected, OpenRequests
 from heliograph.client.roaming import Roaming
 from heliograph.client.service_requests import ServiceRequests
+from heliograph.client.stored.parts import StoreParts
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.timing import SessionTime
 from heliograph.errors import ProtocolError, Reason, RefusedError
@@ -38,6 +39,7 @@ class Responses:
         flushes: Flushes,
         time: SessionTime,
         roaming: Roaming,
+        store_parts: StoreParts,
     ) -> None:
         self._requests = requests
         self._subscription_requests = subscription_requests
@@ -47,6 +49,7 @@ class Responses:
         self._flushes = flushes
         self._time = time
         self._roaming = roaming
+        self._store_parts = store_parts
 
     def pong(self, line: Line, raw: bytes, now: Instant) -> None:
         """PONG: everything up to its sequence was routed."""
@@ -54,12 +57,13 @@ class Responses:
         number = frame.sequence
         self._time.heard(frame, line.pings.pong(number), now)
         self._flushes.confirmed(number, now)
+        self._store_parts.pump(now)
 
     def confirmed(self, line: Line, raw: bytes, now: Instant) -> None:
         """CONFIRMED: a subscription is in force, or has ended."""
         number = Frame(raw).sequence
         expected = self._requests.answered(line.id, number)
-        if expected.verb == "ask":
+        if expected.service:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "a service answers with a SERVICE frame")
         if expected.verb == "unsubscribe":
             self._subscription_requests.ended(expected)
@@ -85,12 +89,13 @@ class Responses:
         else:
             refused = self._refusals.add(refusal)
             self._inquiries.refused(refusal.subject, refused.error(1))
+            self._store_parts.denied(refusal.subject, refused.error(1), now)
 
     def _request_refused(
         self, line: Line, expected: Expected, number: int, refusal: bodies.Refusal, now: Instant
     ) -> None:
         error = RefusedError(bodies.reason_of(refusal.code), refusal.text)
-        if expected.verb == "ask":
+        if expected.service:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "a service refuses with a SERVICE frame")
         if expected.verb == "unsubscribe":  # the broker does not have it: that is what was wanted
             self._subscription_requests.ended(expected)
@@ -106,13 +111,23 @@ class Responses:
     def service(self, line: Line, raw: bytes, now: Instant) -> None:
         """SERVICE: the answer of a service."""
         frame = Frame(raw)
-        self._service_requests.answered(self._requests.answered(line.id, frame.sequence), frame)
+        expected = self._requests.answered(line.id, frame.sequence)
+        if not expected.service:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer without a request")
+        self._service_requests.answered(expected, frame, now)
+        if expected.told is not None:
+            self._flushes.progressed(now)
 
-    def lost(self, line: Line) -> None:
+    def stored(self, line: Line, raw: bytes, now: Instant) -> None:
+        """STORED: what a store sends."""
+        if self._store_parts.receive(raw, now):
+            self._flushes.progressed(now)
+
+    def lost(self, line: Line, now: Instant) -> None:
         """The link is gone, and with it the answers that were due on it."""
         for expected in self._requests.forget_link(line.id):
-            if expected.verb == "ask":
-                self._service_requests.lost(expected)
+            if expected.service:
+                self._service_requests.lost(expected, now)
             elif expected.verb == "unsubscribe":
                 self._subscription_requests.ended(expected)
         if line.inbox:

@@ -17,6 +17,7 @@ from heliograph.client.line import Line
 from heliograph.client.lines import Lines
 from heliograph.client.publisher import Publisher
 from heliograph.client.service_requests import ServiceRequests
+from heliograph.client.stored.parts import StoreParts
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.errors import Reason, RefusedError
 from heliograph.machine import Instant
@@ -35,6 +36,7 @@ class Resumption:
         inquiries: Inquiries,
         flushes: Flushes,
         deliveries: Deliveries,
+        store_parts: StoreParts,
     ) -> None:
         self._lines = lines
         self._dialler = dialler
@@ -44,6 +46,7 @@ class Resumption:
         self._inquiries = inquiries
         self._flushes = flushes
         self._deliveries = deliveries
+        self._store_parts = store_parts
 
     def start(self, line: Line, now: Instant) -> None:
         """A broker has welcomed us: subscribe again, and repeat what no broker has confirmed."""
@@ -67,6 +70,7 @@ class Resumption:
         repeated = self._publisher.resume(line.welcome, line.seen)
         self._subscription_requests.restore(line, repeated, now, planned=planned)
         self._service_requests.ask_waiting(line)
+        self._store_parts.resume(now)
         self._dialler.welcomed(line.target, line.welcome)
         if not line.inbox:
             error = RefusedError(Reason.FEATURE_UNSUPPORTED, "this broker has no inboxes for answers")

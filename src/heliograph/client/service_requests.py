@@ -59,13 +59,19 @@ class ServiceRequests:
     def _forget(self, request: Request) -> None:
         self._waiting = deque(command for command in self._waiting if command.request != request)
 
-    def answered(self, expected: Expected, frame: Frame) -> None:
+    def answered(self, expected: Expected, frame: Frame, now: Instant) -> None:
         """A SERVICE frame came, which should be the answer that is expected."""
-        if not frame.flags & ServiceFlag.ANSWER or frame.topic != expected.service.encode() or expected.verb != "ask":
+        if not frame.flags & ServiceFlag.ANSWER or frame.topic != expected.service.encode():
             raise ProtocolError(Reason.KIND_UNEXPECTED, "an answer without a request")
         if frame.flags & ServiceFlag.REFUSAL:
             refusal = bodies.decode(bodies.Refusal, frame.payload)
-            self._requests.settle(expected.request, error=RefusedError(bodies.reason_of(refusal.code), refusal.text))
+            error = RefusedError(bodies.reason_of(refusal.code), refusal.text)
+            if expected.told is not None:
+                expected.told(None, error, now)
+            self._requests.settle(expected.request, error=error)
+            return
+        if expected.told is not None:
+            expected.told(frame.payload, None, now)
             return
         try:
             answer = _decode_object(frame.payload)
@@ -73,10 +79,13 @@ class ServiceRequests:
             raise ProtocolError(Reason.BODY_MALFORMED, f"a service's answer: {error}") from None
         self._requests.settle(expected.request, answer)
 
-    def lost(self, expected: Expected) -> None:
+    def lost(self, expected: Expected, now: Instant) -> None:
         """The link is gone, and with it this answer."""
         text = "the link was lost before the answer came; whether it was done is not known"
-        self._requests.settle(expected.request, error=NotConnectedError(Reason.CLOSED, text))
+        error = NotConnectedError(Reason.CLOSED, text)
+        if expected.told is not None:
+            expected.told(None, error, now)
+        self._requests.settle(expected.request, error=error)
 
 
 def _check(command: Ask) -> None:

@@ -38,6 +38,10 @@ from heliograph.client.responses import Responses
 from heliograph.client.resumption import Resumption
 from heliograph.client.roaming import Roaming
 from heliograph.client.service_requests import ServiceRequests
+from heliograph.client.stored.calls import StoreCalls
+from heliograph.client.stored.parts import StoreParts
+from heliograph.client.stored.readings import Readers
+from heliograph.client.stored.reliable import ReliablePublishing
 from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.subscriptions import LocalSubscriptions
 from heliograph.client.timing import SessionTime
@@ -48,13 +52,17 @@ from heliograph.wire import bodies
 from heliograph.wire.frames import VERSION, Kind, control
 from heliograph.wire.times import FEATURE as TIME
 
-BEGINNINGS = (commands.Subscribe, commands.Inquire, commands.Drain)  # what a session that drains does not take
+BEGINNINGS = (commands.Subscribe, commands.ReadStores, commands.PublishReliably, commands.Inquire, commands.Drain)
+"""What a session that drains does not take."""
 
 
 class Session:
-    """One client. ``secret`` (16 to 64 random bytes) is its identity as a publisher; ``seed`` draws its jitter."""
+    """One client. ``secret`` (16 to 64 random bytes) is its identity as a publisher; ``seed`` draws its jitter.
 
-    def __init__(self, config: ClientConfig, *, secret: bytes, seed: int) -> None:
+    ``used``: its earlier lives may have published under numbers up to this one.
+    """
+
+    def __init__(self, config: ClientConfig, *, secret: bytes, seed: int, used: int = 0) -> None:
         config.check()
         if not SECRET_BYTES_MIN <= len(secret) <= SECRET_BYTES_MAX:
             raise UsageError(f"a session secret has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes")
@@ -70,25 +78,31 @@ class Session:
         self._refusals = refusals = Refusals()
         self._time = time = SessionTime(timers)
         losses = Losses(outbox, timers)
-        outgoing = Outgoing(config.outgoing_bytes_max)
+        outgoing = Outgoing(config.outgoing_bytes_max, used)
         self.publisher = publisher = Publisher(origin, outgoing, time, losses, requests)
         # Links to brokers, and what is asked of brokers there.
         self._lines = lines = Lines(partial(_hello, config, secret), config.dial_ms_max, outbox, timers, outgoing)
         self._dialler = dialler = Dialler(config, seed, outbox, timers, requests, lines, self._end)
         self._subscription_requests = asks = SubscriptionRequests(subscriptions, requests, lines, outbox, timers)
         services = ServiceRequests(requests, lines)
+        calls = StoreCalls(requests, lines)
+        self.reliable = reliable = ReliablePublishing(
+            config.reliable_window, publisher, outgoing, lines, requests, refusals, calls, timers
+        )
+        self._readers = readers = Readers(lines, requests, subscriptions, calls, outbox, timers)
+        self._store_parts = store_parts = StoreParts(calls, reliable, readers, requests)
         inquiries = Inquiries(secret, requests, publisher, lines, subscriptions, asks)
-        self._flushes = flushes = Flushes(requests, outgoing, refusals, subscriptions, lines, self._end)
+        self._flushes = flushes = Flushes(requests, outgoing, refusals, subscriptions, lines, store_parts, self._end)
         self._deliveries = deliveries = Deliveries(origin, subscriptions, requests, lines, losses)
         # Coming to a broker, leaving it, moving to another.
-        resumption = Resumption(lines, dialler, publisher, asks, services, inquiries, flushes, deliveries)
+        resumption = Resumption(lines, dialler, publisher, asks, services, inquiries, flushes, deliveries, store_parts)
         self._leave = leave = GracefulLeave(lines, requests, inquiries, outgoing, timers)
         self._roaming = roaming = Roaming(config, outbox, timers, lines, dialler, asks, resumption, leave)
         # What brokers say.
         handshake = Handshake(
             origin, config.network, subscriptions, outgoing, time, lines, resumption, roaming, self._end
         )
-        self._responses = Responses(requests, asks, services, inquiries, refusals, flushes, time, roaming)
+        self._responses = Responses(requests, asks, services, inquiries, refusals, flushes, time, roaming, store_parts)
         self._conversation = Conversation(lines, deliveries, handshake, self._responses, leave)
         self._reports = Reports(
             lines, roaming, outgoing, deliveries, subscriptions, requests, inquiries, refusals, losses
@@ -96,7 +110,13 @@ class Session:
         self._tells: dict[type, Callable[[Any, Instant], None]] = {
             commands.Publish: publisher.tell_publish,
             commands.PublishBatch: publisher.tell_batch,
+            commands.PublishReliably: reliable.publish,
+            commands.ReadStores: readers.read,
+            commands.Acknowledge: readers.acknowledge,
+            commands.EndReading: readers.end,
+            commands.AskStores: store_parts.ask,
             commands.Taken: subscriptions.taken,
+            commands.TakenStored: readers.taken,
             commands.Connect: dialler.connect,
             commands.Subscribe: asks.subscribe,
             commands.Unsubscribe: asks.unsubscribe,
@@ -117,7 +137,7 @@ class Session:
 
     @property
     def welcome(self) -> bodies.Welcome | None:
-        """What the broker said that welcomed the session last."""
+        """The WELCOME of the broker that last accepted the session."""
         return self._lines.welcome
 
     @property
@@ -145,6 +165,9 @@ class Session:
 
     def inbox(self, number: int) -> Inbox:
         """The publications of this subscription."""
+        stored = self._readers.inbox(number)
+        if stored is not None:
+            return stored
         subscription = self._subscriptions.get(number)
         if subscription is None:
             raise UsageError(f"there is no subscription {number}")
@@ -163,7 +186,7 @@ class Session:
         return self._refusals.collect()
 
     def report(self, question: str) -> Any:
-        """A read-only answer about state: "overview", "subscriptions" or "time"."""
+        """A read-only answer about state: "overview", "subscriptions", "stores" or "time"."""
         if question == "overview":
             return {
                 "state": "ended" if self.ended else "connected" if self.is_connected else "connecting",
@@ -175,7 +198,9 @@ class Session:
             return self._reports.subscriptions()
         if question == "time":
             return self._time.report()
-        raise UsageError(f"a session has no report on {question!r}: ask for overview, subscriptions or time")
+        if question == "stores":
+            return self._store_parts.report()
+        raise UsageError(f"a session has no report on {question!r}: ask for overview, subscriptions, stores or time")
 
     # -- inputs of the driver -----------------------------------------------------------------------------------
 
@@ -205,7 +230,7 @@ class Session:
         self._lines.remove(line)
         for part in (self._leave, self._subscription_requests, self._time):
             part.forget(line)
-        self._responses.lost(line)
+        self._responses.lost(line, now)
         if self.ended:
             return
         if not in_use:
@@ -274,6 +299,7 @@ class Session:
         self.publisher.close()
         self._roaming.forbid()
         self._subscription_requests.unsubscribe_all()
+        self._readers.end_all(now)
         self._lines.confirm_soon()
         self._flushes.review_drain(now)
 
@@ -282,11 +308,11 @@ class Session:
         self._end(None, now)
 
     def _answer_after_the_end(self, command: Any, now: Instant) -> None:
-        if isinstance(command, commands.Close | commands.Drain | commands.Unsubscribe):
+        if isinstance(command, commands.Close | commands.Drain | commands.Unsubscribe | commands.EndReading):
             self._requests.accept(command.request)
         elif isinstance(command, commands.Publish | commands.PublishBatch):
             self._tells[type(command)](command, now)  # the publisher says why it does not
-        elif not isinstance(command, commands.Taken):
+        elif not isinstance(command, commands.Taken | commands.TakenStored | commands.Acknowledge):
             self._requests.refuse(command.request, self.error or ClosedError("the client was closed"))
 
     def _end(self, error: HeliographError | None, now: Instant) -> None:
@@ -300,6 +326,8 @@ class Session:
         self.publisher.close(error)
         self._dialler.end(why)
         self._requests.settle_all(why)
+        self.reliable.end()
+        self._readers.close(error)
         self._subscriptions.end(error)
         self._outbox.finish()
 

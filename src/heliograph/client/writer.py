@@ -21,7 +21,7 @@ from heliograph.wire.frames import BODY_BYTES, HEAD, Flag
 from heliograph.wire.limits import DESTINATIONS_MAX, HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 HEADERS_ROOM = HEADERS_BYTES_MAX - TOPIC_BYTES_MAX - HEAD_BYTES  # a frame has 64 KiB for everything but its payload
-TOPICS_MAX = 4_096  # remembered as valid; beyond it the memory starts anew
+TOPICS_MAX = 4_096  # remembered as valid; beyond it the memory starts from empty
 Headers = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
@@ -58,10 +58,7 @@ class Writer:
 
     def frames(self, topic: bytes, block: bytes, payloads: list[bytes], first: int, flags: int = 0) -> bytes:
         """Consecutive EVENTs that differ in payload and sequence only."""
-        bytes_max = self.payload_bytes_max
-        for payload in payloads:
-            if len(payload) > bytes_max:
-                raise UsageError(self._too_large(payload))
+        self.check_size(payloads)
         topic_length, header_length, origin = len(topic), len(block), self._origin
         inner = BODY_BYTES + topic_length + header_length
         common = topic + block
@@ -70,6 +67,36 @@ class Writer:
             for sequence, payload in enumerate(payloads, first)
         ]
         return b"".join(parts)
+
+    def linked_frames(
+        self,
+        topic: bytes,
+        block: bytes,
+        payloads: list[bytes],
+        first: int,
+        previous: int,
+        link: QualityLink,
+        flags: int,
+    ) -> bytes:
+        """Consecutive EVENTs, each with a header that names the one before it."""
+        topic_length, origin = len(topic), self._origin
+        inner = BODY_BYTES + topic_length
+        opening = (block[:-1] + b"," if block else b"{") + b'"$q":["%s",' % link.store.encode()
+        closing = link.rest + b"]}"
+        parts: list[bytes] = []
+        for sequence, payload in enumerate(payloads, first):
+            headers = b"%s%d%s" % (opening, previous, closing)
+            length = inner + len(headers) + len(payload)
+            head = _pack(length, 1, flags, topic_length, origin, sequence, len(headers))
+            parts += (head, topic, headers, payload)
+            previous = sequence
+        return b"".join(parts)
+
+    def check_size(self, payloads: list[bytes]) -> None:
+        """UsageError if one of them is too large."""
+        for payload in payloads:
+            if len(payload) > self.payload_bytes_max:
+                raise UsageError(self._too_large(payload))
 
     def _learn(self, topic: str) -> bytes:
         if not isinstance(topic, str):
@@ -85,6 +112,13 @@ class Writer:
 
     def _too_large(self, payload: bytes) -> str:
         return f"a payload of {len(payload)} bytes is too large: at most {self.payload_bytes_max} are taken"
+
+
+class QualityLink(NamedTuple):
+    """What the header ``$q`` of a reliable publication says beside its predecessor."""
+
+    store: str
+    rest: bytes = b""  # of a batch: publisher, number and part, each behind a comma
 
 
 class Stamp(NamedTuple):
@@ -143,6 +177,11 @@ def header_block(
     if len(block) > HEADERS_ROOM:
         raise UsageError(f"headers of {len(block)} bytes are too large: at most {HEADERS_ROOM} are taken")
     return block, int(flags)
+
+
+def json_values(values: tuple[str | int, ...]) -> bytes:
+    """Values as JSON, separated by commas."""
+    return _encode(values)[1:-1]
 
 
 def _destinations(to: Sequence[str]) -> list[str]:

@@ -14,19 +14,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction, signature
 from time import monotonic
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from heliograph.errors import ClosedError, UsageError
 from heliograph.live.background import BackgroundLoop, background_loop
 from heliograph.live.client import Client
 from heliograph.live.connect import Connecting, connect
+from heliograph.live.stored import Batch
 from heliograph.live.subscription import Callback, Incoming, Subscription
-from heliograph.model.publication import Publication
+from heliograph.model.publication import Publication, StoredRun
 
 FETCHED_MAX = 256  # publications that one hop into the loop brings to the reading thread
 CALLBACK_S = 1.0  # a callback that runs while its client is closed is awaited so long
@@ -44,6 +45,38 @@ def _blocking(method: Method[P, Coroutine[Any, Any, T]]) -> Method[P, T]:
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         self._background.check(f"this {type(self).__name__}")
         result: T = self._background.run(method(self._asyncio, *arguments, **options))
+        return result
+
+    return call
+
+
+def _iterating(method: Method[P, AsyncIterator[T]]) -> Method[P, Iterator[T]]:
+    """The same for a method that yields: the loop runs it while the next result is awaited."""
+
+    @wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
+        self._background.check(f"this {type(self).__name__}")
+        source = cast(AsyncGenerator[T, None], method(self._asyncio, *arguments, **options))
+        try:
+            while (found := self._background.run(_step(source))) is not None:
+                yield found[0]
+        finally:
+            self._background.run(_await(source.aclose()))
+
+    return call
+
+
+def _in_loop(method: Method[P, T]) -> Method[P, T]:
+    """The same for a method that does not wait; it runs in the loop, as the client expects."""
+
+    @wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        self._background.check(f"this {type(self).__name__}")
+
+        async def work() -> T:
+            return method(self._asyncio, *arguments, **options)
+
+        result: T = self._background.run(work())
         return result
 
     return call
@@ -174,15 +207,42 @@ class BlockingSubscription(BlockingIncoming[Subscription]):
         self.filter = subscription.filter
         self.policy = subscription.policy
         self.group = subscription.group
+        self.durable = subscription.durable
         self.number = subscription.number
         self._thread: threading.Thread | None = None
         self._cancelled = False
 
+    @property
+    def position(self) -> dict[str, int]:
+        """Where the program is: by store, the position behind the last publication that it has taken."""
+        return self._background.run(self._position())
+
+    async def _position(self) -> dict[str, int]:
+        """What was fetched and not taken does not count."""
+        position = self._asyncio.position
+        for publication in reversed(self._fetched):
+            at = publication.before if isinstance(publication, StoredRun) else publication.position
+            if publication.store is not None and at is not None:
+                position[publication.store] = at
+        return position
+
+    acknowledge = _blocking(Subscription.acknowledge)
+
     @_with_options_of(Subscription.close)
     def close(self) -> None:
-        """Unsubscribe. What has come can still be read; then the iteration ends."""
+        """Unsubscribe. What has come can still be read; then the iteration ends.
+
+        A durable subscription keeps its place in the stores, and what was taken is acknowledged.
+        """
+        self._close(undone=False)
+
+    def _close(self, undone: bool) -> None:
+        """End it. What a durable subscription has fetched and not taken is not acknowledged."""
         self._background.check("this subscription")
-        self._background.run(self._asyncio.close())
+        if self.durable:
+            undone = undone or bool(self._fetched)
+            self._fetched.clear()
+        self._background.run(self._asyncio._close(undone))
         self._finish(None)
 
     def __enter__(self) -> Self:
@@ -191,7 +251,8 @@ class BlockingSubscription(BlockingIncoming[Subscription]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Close; after an error, what was taken last is not acknowledged."""
+        self._close(undone=kind is not None)
 
     def _start(self, callback: Callback) -> None:
         self._thread = threading.Thread(
@@ -219,6 +280,19 @@ class BlockingSubscription(BlockingIncoming[Subscription]):
         """Wait until the callback has handled what has come, unless the callback asks for it."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
+
+
+class BlockingBatch:
+    """A batch of publications that becomes visible in a store at once, or not at all. Made by ``client.batch``."""
+
+    def __init__(self, background: BackgroundLoop, batch: Batch) -> None:
+        self._background = background
+        self._asyncio = batch
+        self.publisher = batch.publisher
+        self.number = batch.number
+
+    stage = _blocking(Batch.stage)
+    commit = _blocking(Batch.commit)
 
 
 class BlockingClient:
@@ -285,6 +359,40 @@ class BlockingClient:
     request = _blocking(Client.request)
     reply = _blocking(Client.reply)
     ask = _blocking(Client.ask)
+    stores = _blocking(Client.stores)
+    logs = _blocking(Client.logs)
+    durable_subscriptions = _blocking(Client.durable_subscriptions)
+    drop_subscription = _blocking(Client.drop_subscription)
+    create_topic = _blocking(Client.create_topic)
+    renew_topic = _blocking(Client.renew_topic)
+    withdraw_topic = _blocking(Client.withdraw_topic)
+    discover_topics = _iterating(Client.discover_topics)
+    watch_topics = _iterating(Client.watch_topics)
+    topic_directories = _blocking(Client.topic_directories)
+    verify_topic = _in_loop(Client.verify_topic)
+    grant_topic = _in_loop(Client.grant_topic)
+    use_topic = _blocking(Client.use_topic)
+    revoke_grants = _blocking(Client.revoke_grants)
+    topic_key = _in_loop(Client.topic_key)
+
+    @_with_options_of(Client.replay)
+    def replay(self, filter: str = "#", **options: Any) -> BlockingSubscription:
+        """What stores have kept, as a subscription that ends. The options are those of the asyncio client."""
+        self._background.check("this client")
+        replaying = self._background.run(_await(self._asyncio.replay(filter, **options)))
+        return BlockingSubscription(self._background, replaying)
+
+    @_with_options_of(Client.runs)
+    def runs(self, filter: str = "#", **options: Any) -> Iterator[StoredRun]:
+        """A replay as whole runs, for programs that read millions: EVENT frames as bytes, with their positions."""
+        with self.replay(filter, raw=True, **options) as subscription:
+            for run in subscription:
+                yield cast(StoredRun, run)
+
+    @_with_options_of(Client.batch)
+    def batch(self, store: str, publisher: str, number: int) -> BlockingBatch:
+        """Batch ``number`` of a publisher's name, in a store (its name or id). Numbers of later batches are higher."""
+        return BlockingBatch(self._background, self._asyncio.batch(store, publisher, number))
 
     @_with_options_of(Client.directed)
     def directed(self) -> BlockingIncoming[Incoming]:
@@ -375,6 +483,14 @@ def connect_blocking(*arguments: Any, **options: Any) -> BlockingClient:
 
 def _left(until: float) -> float:
     return max(0.0, until - monotonic())
+
+
+async def _step(source: AsyncIterator[T]) -> tuple[T] | None:
+    """The next result; None after the last."""
+    try:
+        return (await anext(source),)
+    except StopAsyncIteration:
+        return None
 
 
 async def _await(pending: Any) -> Any:

@@ -24,6 +24,7 @@ class Calls:
         self._runner = runner
         self._loop = asyncio.get_running_loop()
         self._open: dict[Request, asyncio.Future[Any]] = {}
+        self._watching: list[asyncio.Future[None]] = []
         self._next_request = 1
         self._crash: BaseException | None = None
 
@@ -51,7 +52,33 @@ class Calls:
             self.tell(command)
             return await future
         finally:
-            del self._open[request]
+            self._open.pop(request, None)
+
+    def begin(self, command: Any, request: Request) -> asyncio.Future[Any]:
+        """Give the session a command, and return a future of its outcome."""
+        if self._crash is not None:
+            raise ClosedError("the client failed") from self._crash
+        self._open[request] = future = self._loop.create_future()
+        future.add_done_callback(lambda _: self._open.pop(request, None))
+        try:
+            self.tell(command)
+        except BaseException:
+            future.cancel()
+            raise
+        return future
+
+    async def changed(self) -> None:
+        """Wait until the session has done something."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._watching.append(future)
+        await future
+
+    def has_changed(self) -> None:
+        """The session has done something."""
+        watching, self._watching = self._watching, []
+        for future in watching:
+            if not future.done():
+                future.set_result(None)
 
     def is_awaited(self, request: Request) -> bool:
         """False if the caller was cancelled while it waited."""
@@ -71,6 +98,7 @@ class Calls:
     def fail(self, error: BaseException) -> None:
         """The session has crashed: no outcome will come any more."""
         self._crash = error
+        self.has_changed()
         for future in self._open.values():
             if not future.done():
                 future.set_exception(ClosedError(f"the client failed: {error!r}"))

@@ -13,7 +13,7 @@ end of the turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from heliograph.client.session import Session
 from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
+from heliograph.live.publisher_file import PublisherFile
+from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
 from heliograph.live.topics import Files, TopicCalls, TopicDesk
@@ -39,7 +41,6 @@ TURN_BYTES = 1 << 16  # published without a pause; then the loop gets a turn, so
 BATCH_BYTES = 1 << 18  # of a batch handed over at once
 OVERHEAD_BYTES = 128  # what a publication costs beside its payload, roughly
 MACHINE = "client"
-FOREVER_MS = 1 << 50
 
 Payload = bytes | bytearray | memoryview | str
 Headers = dict[str, Any]
@@ -47,7 +48,7 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 """Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 
-class Client(TopicCalls):
+class Client(StoreFace, TopicCalls):
     """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop."""
 
     def __init__(
@@ -57,10 +58,12 @@ class Client(TopicCalls):
         on_refused: Callable[[RefusedPublication], None] | None = None,
         on_note: Callable[[Note], None] | None = None,
         follow: Follow | None = None,
+        numbers: PublisherFile | None = None,
         files: Files | None = None,
     ) -> None:
         self._desk = TopicDesk(self, files or {})
         self._session = session
+        self._numbers = numbers
         self._publisher = session.publisher
         self._loop = asyncio.get_running_loop()
         self._driver = Driver(
@@ -142,12 +145,24 @@ class Client(TopicCalls):
         expires_in: float | None = None,
         content_type: str | None = None,
         to: Sequence[str] | None = None,
+        reliable: bool = False,
+        wait: bool = True,
     ) -> None:
         """Publish. Text is sent as UTF-8; ``expires_in`` is in seconds. Waits only while there is no room.
 
         It returns before the broker has the publication; ``flush`` waits for that, and reports refusals. With ``to``,
         a list of at most 64 clients' inboxes, it goes to these clients only, whether they subscribe or not.
+
+        ``reliable`` waits until the store that serves the topic has it on disk, and repeats it until then, also by
+        another broker. NotConnectedError with reason ``time_out`` if that takes longer than ``request_timeout``: it is
+        repeated even so, and may be stored. With ``wait=False`` it waits only for room in the store's window, and
+        ``flush`` waits until everything is stored.
         """
+        if reliable:
+            if to is not None:
+                raise UsageError("a publication to named clients cannot be reliable")
+            await self._publish_reliably(topic, [_bytes_of(payload)], headers, expires_in, content_type, wait)
+            return
         publisher = self._publisher
         if not publisher.has_room or self._session.ended:
             await self._wait_for_room()
@@ -170,8 +185,16 @@ class Client(TopicCalls):
         headers: Headers | None = None,
         expires_in: float | None = None,
         content_type: str | None = None,
+        reliable: bool = False,
+        wait: bool = True,
     ) -> None:
-        """Publish many payloads on one topic, which is far cheaper than one by one. All get the same headers."""
+        """Publish many payloads on one topic, which is far cheaper than one by one. All get the same headers.
+
+        ``reliable`` and ``wait`` are those of ``publish``: it waits until all of them are stored.
+        """
+        if reliable:
+            await self._publish_all_reliably(topic, _pieces(payloads), headers, expires_in, content_type, wait)
+            return
         expires_in_ms = None if expires_in is None else milliseconds(expires_in)
         for piece in _pieces(payloads):
             await self._wait_for_room()
@@ -251,6 +274,10 @@ class Client(TopicCalls):
         callback: Callback | None = None,
         inbox_frames_max: int = 65_536,
         inbox_bytes_max: int = 64 << 20,
+        durable: str = "",
+        start: str = "",
+        position: Mapping[str, int] | None = None,
+        acknowledge: str = "auto",
     ) -> Subscribing:
         """Subscribe to a topic filter: ``await`` it for a Subscription, or use it with ``async with``.
 
@@ -265,7 +292,17 @@ class Client(TopicCalls):
         ``policy`` says what happens when this program does not keep up: "drop_oldest", "disconnect" or "hold".
         ``echo=False`` leaves out what this client publishes itself. With a ``callback``, plain or async, each
         publication is handed to it, one after the other.
+
+        A ``durable`` subscription has a name, under which stores remember how far this entity has read: away and back
+        at any broker, it goes on where it was. It begins with what is stored from now on, or with ``start="first"``
+        with the oldest; ``position`` is a subscription's earlier ``position``, to go on exactly there. What the program
+        took is acknowledged when it comes for the next publication; with ``acknowledge="manual"`` by
+        ``subscription.acknowledge``. RefusedError with reason ``store_missing`` if no store serves the filter.
         """
+        if durable or position is not None or start:
+            window = min(inbox_frames_max, READ_WINDOW)
+            bounds = (window, inbox_bytes_max)
+            return self._read_durably(filter, durable, where, language, start, position, acknowledge, bounds, callback)
         try:
             chosen = Policy(policy)
         except ValueError:
@@ -307,6 +344,8 @@ class Client(TopicCalls):
             self._stopping = self._loop.create_task(self._driver.stop())
         await asyncio.shield(self._stopping)
         await self._subscriptions.finish_callbacks()
+        if self._numbers is not None:
+            self._numbers.close(self._publisher.outgoing.assigned)
 
     async def __aenter__(self) -> Client:
         return self
@@ -337,6 +376,8 @@ class Client(TopicCalls):
         """The end of a turn: everything published in it leaves in one write."""
         self._sending = False
         self._turn_bytes = 0
+        if self._numbers is not None:
+            self._numbers.keep_ahead(self._publisher.outgoing.assigned)
         self._runner.settle()
 
     async def _end_turn(self) -> None:
@@ -362,8 +403,11 @@ class Client(TopicCalls):
         session = self._session
         for outcome in session.collect():
             self._calls.settle(self._subscriptions.begin(outcome))
+        self._calls.has_changed()
         for inbox in session.collect_news():
             self._subscriptions.wake(inbox)
+        if self._numbers is not None:
+            self._numbers.keep_ahead(self._publisher.outgoing.assigned)
         if self._room and (self._publisher.has_room or session.ended):
             self._let_publish()
         for refused in session.collect_refusals():
@@ -382,13 +426,6 @@ class Client(TopicCalls):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def milliseconds(seconds: float) -> int:
-    """A time in seconds as the session counts it."""
-    if not 0 <= seconds < FOREVER_MS / 1_000:
-        raise UsageError(f"{seconds} is not a time in seconds")
-    return round(seconds * 1_000)
 
 
 def _bytes_of(payload: Payload) -> bytes:

@@ -16,12 +16,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from heliograph.client.config import PLAIN, ClientConfig, Target, parse_target
+from heliograph.client.config import (
+    KEEP_ALIVE_MS,
+    OUTGOING_BYTES_MAX,
+    PLAIN,
+    REQUEST_MS_MAX,
+    ClientConfig,
+    Target,
+    parse_target,
+)
 from heliograph.client.discover import Discover
 from heliograph.client.refusals import RefusedPublication
 from heliograph.errors import UsageError
-from heliograph.live.client import Client, milliseconds
+from heliograph.live.client import Client
 from heliograph.live.environment import URL_VARIABLE, local_broker, network_from, options_from
+from heliograph.live.stored import milliseconds
 from heliograph.live.where import Connector, Shows
 from heliograph.notes import Note
 
@@ -79,10 +88,13 @@ def connect(
     server_name: str | None = None,
     hold: bool = False,
     timeout: float | None = 5.0,
-    request_timeout: float = 10.0,
-    keep_alive: float = 20.0,
+    request_timeout: float = REQUEST_MS_MAX / 1_000,
+    keep_alive: float = KEEP_ALIVE_MS / 1_000,
     give_up: float | None = None,
-    outgoing_bytes_max: int = 8 << 20,
+    outgoing_bytes_max: int = OUTGOING_BYTES_MAX,
+    reliable_window: int = 10_000,
+    publisher: str = "",
+    publisher_dir: str | Path | None = None,
     on_refused: Callable[[RefusedPublication], None] | None = None,
     on_note: Callable[[Note], None] | None = None,
     _options: Discover | None = None,
@@ -102,6 +114,10 @@ def connect(
     ``authority`` is the certificate authority to trust (heliographs:// only). Each of these has an environment variable
     too: $HELIOGRAPH_ENTITY, $HELIOGRAPH_TOKEN_FILE and so on. A broker that a search found gets a token only if
     ``authority`` or ``server_name`` vouches for it. ``hold`` lets this publisher wait for slow consumers that want it.
+
+    ``publisher`` names a publisher whose secret and numbers are kept in a file, so that stores know it again after a
+    crash; the file is in ``publisher_dir``, else in $HELIOGRAPH_STATE_DIR or ~/.local/state/heliograph.
+    ``reliable_window`` is how many reliable publications may wait for a store's acknowledgement.
 
     Times are in seconds. Each address is tried at least once, and again until ``timeout`` is over. Later, a lost link
     is restored automatically, for ever or until ``give_up`` is over. ``on_refused`` is called with publications that
@@ -130,6 +146,7 @@ def connect(
         request_ms_max=milliseconds(request_timeout),
         give_up_ms=None if give_up is None else milliseconds(give_up),
         outgoing_bytes_max=outgoing_bytes_max,
+        reliable_window=reliable_window,
     )
     config.check()
     given = {"authority": authority, "certificate": certificate, "key": key}
@@ -141,6 +158,8 @@ def connect(
         search=options,
         on_refused=on_refused,
         on_note=on_note,
+        publisher=publisher,
+        publishers=None if publisher_dir is None else Path(publisher_dir),
     )
     return Connecting(connector, timeout)
 

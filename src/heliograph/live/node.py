@@ -418,7 +418,7 @@ def outgoing_address(everywhere: str) -> str:
 
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
-    """The first line of the log: what is open and to whom, and the option that opens more."""
+    """The first line of the log: what is open and to which peers, and the option that opens more."""
     texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"

@@ -18,11 +18,15 @@ from heliograph.client import commands
 from heliograph.client.commands import Outcome, Request
 from heliograph.client.inbox import Inbox
 from heliograph.client.session import Session
+from heliograph.client.stored.inbox import ReaderInbox
 from heliograph.client.subscriptions import DIRECTED
 from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.model.publication import Publication
+from heliograph.model.subscription import Policy
 
+SubscribeCommand = commands.Subscribe | commands.ReadStores
+"""What the program asked for."""
 Callback = Callable[[Publication], Awaitable[Any] | Any]
 
 
@@ -81,9 +85,9 @@ class Incoming:
         inbox = self._inbox
         while True:
             publication = inbox.take()
+            if inbox.pressing:
+                self._took()
             if publication is not None:
-                if inbox.pressing:
-                    self._took()
                 return publication
             await self._wait()
 
@@ -92,14 +96,16 @@ class Incoming:
             raise UsageError(f"a batch of at most {most} publications")
         while True:
             publications = self._inbox.take_some(most)
+            self._took()
             if publications:
-                self._took()
                 return publications
             await self._wait()
 
     def _took(self) -> None:
-        if self._inbox.pressing:
-            self._calls.tell(commands.Taken(self._inbox.number))
+        if self._inbox.pressing and not self._inbox.ended:
+            stored = isinstance(self._inbox, ReaderInbox)
+            number = self._inbox.number
+            self._calls.tell(commands.TakenStored(number) if stored else commands.Taken(number))
 
     async def _wait(self) -> None:
         """Until something comes; StopAsyncIteration, or why it ended, if nothing will."""
@@ -128,18 +134,47 @@ class Incoming:
 class Subscription(Incoming):
     """The publications of one topic filter. It ends when the subscription or its client is closed."""
 
-    def __init__(self, calls: Calls, command: commands.Subscribe, inbox: Inbox) -> None:
+    def __init__(self, calls: Calls, command: SubscribeCommand, inbox: Inbox) -> None:
         super().__init__(calls, inbox)
         self.filter = command.filter
-        self.policy = command.policy
-        self.group = command.group
+        self.policy = command.policy if isinstance(command, commands.Subscribe) else Policy.HOLD
+        self.group = command.group if isinstance(command, commands.Subscribe) else ""
+        self.durable = command.name if isinstance(command, commands.ReadStores) else ""
         self.number = inbox.number
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def position(self) -> dict[str, int]:
+        """Where the program is: by store, the position behind the last publication that it has taken.
+
+        Kept with the program's results, it lets the program go on exactly there: ``subscribe(…, position=…)``. Empty
+        for a subscription that no store serves.
+        """
+        return dict(self._inbox.taken) if isinstance(self._inbox, ReaderInbox) else {}
+
+    async def acknowledge(self, publication: Publication, *, cumulative: bool = False) -> None:
+        """Done with this publication of a durable subscription; or with everything of its store up to it.
+
+        Only with ``acknowledge="manual"``: else what was taken is acknowledged when the program comes for the next.
+        """
+        store, position = publication.store, publication.position
+        if not self.durable or store is None or position is None:
+            raise UsageError("only publications of a durable subscription are acknowledged")
+        self._calls.tell(commands.Acknowledge(self.number, store, position, cumulative))
+
     async def close(self) -> None:
-        """Unsubscribe. What has come can still be read; then the iteration ends."""
+        """Unsubscribe. What has come can still be read; then the iteration ends.
+
+        A durable subscription keeps its place in the stores, and what was taken is acknowledged.
+        """
+        await self._close(undone=False)
+
+    async def _close(self, undone: bool) -> None:
         if not self._inbox.ended:
-            await self._calls.request(lambda request: commands.Unsubscribe(request, self.number))
+            if isinstance(self._inbox, ReaderInbox):
+                await self._calls.request(lambda request: commands.EndReading(request, self.number, undone))
+            else:
+                await self._calls.request(lambda request: commands.Unsubscribe(request, self.number))
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait([self._task])
 
@@ -149,7 +184,8 @@ class Subscription(Incoming):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        """Close; after an error, what was taken last is not acknowledged."""
+        await self._close(undone=kind is not None)
 
     def _start(self, callback: Callback) -> asyncio.Task[None]:
         self._task = asyncio.get_running_loop().create_task(self._call(callback), name=f"subscription {self.filter}")
@@ -189,7 +225,7 @@ class Subscribing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._subscription is not None
-        await self._subscription.close()
+        await self._subscription.__aexit__(kind, error, trace)
 
 
 class OpenSubscriptions:
@@ -198,11 +234,11 @@ class OpenSubscriptions:
     def __init__(self, session: Session, calls: Calls) -> None:
         self._session = session
         self._calls = calls
-        self._subscribing: dict[Request, commands.Subscribe] = {}
+        self._subscribing: dict[Request, SubscribeCommand] = {}
         self._by_number: dict[int, Incoming] = {}
         self._callbacks: set[asyncio.Task[None]] = set()  # of subscriptions with a callback, while they last
 
-    async def subscribe(self, command: commands.Subscribe, callback: Callback | None) -> Subscription:
+    async def subscribe(self, command: SubscribeCommand, callback: Callback | None) -> Subscription:
         """Wait until a subscription is in force."""
         self._subscribing[command.request] = command  # stays if we are cancelled: see ``begin``
         subscription: Subscription = await self._calls.wait(command, command.request)
@@ -218,7 +254,8 @@ class OpenSubscriptions:
         if command is None or outcome.error is not None:
             return outcome
         if not self._calls.is_awaited(outcome.request):  # cancelled while it waited: nothing will ever read it
-            self._calls.tell(commands.Unsubscribe(0, outcome.value))
+            end = commands.EndReading if isinstance(command, commands.ReadStores) else commands.Unsubscribe
+            self._calls.tell(end(0, outcome.value))
             return outcome
         try:
             inbox = self._session.inbox(outcome.value)

@@ -30,6 +30,7 @@ from heliograph.client.session import Session
 from heliograph.errors import NotConnectedError, Reason
 from heliograph.live.client import Client, Follow
 from heliograph.live.environment import default_port
+from heliograph.live.publisher_file import PublisherFile, publishers_folder
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context
 from heliograph.model.identity import entity_is_valid
 from heliograph.notes import Note
@@ -58,6 +59,8 @@ class Connector:
     on_refused: Callable[[RefusedPublication], None] | None = None
     on_note: Callable[[Note], None] | None = None
     shows: Shows | None = None  # a credential that depends on the address
+    publisher: str = ""  # whose secret and numbers are kept in a file …
+    publishers: Path | None = None  # … in this folder
 
     async def open(self, timeout: float | None) -> Client:
         """Connect, within this many seconds; each attempt is made at least once."""
@@ -110,8 +113,11 @@ class Connector:
         searched = self.search is not None  # it may move to a broker that is secure
         secure = (searched and self._trust.vouched) or any(target.secure for target in config.targets)
         tls = TlsContexts(client=client_context(TlsFiles(**self.files))) if secure else None
-        session = Session(config, secret=secrets.token_bytes(SECRET_BYTES), seed=secrets.randbits(64))
-        client = Client(session, tls, self.on_refused, self.on_note, follow, self.files)
+        numbers = None if not self.publisher else PublisherFile(self.publisher, self.publishers or publishers_folder())
+        secret = secrets.token_bytes(SECRET_BYTES) if numbers is None else numbers.secret
+        used = 0 if numbers is None else numbers.used
+        session = Session(config, secret=secret, seed=secrets.randbits(64), used=used)
+        client = Client(session, tls, self.on_refused, self.on_note, follow, numbers, self.files)
         await client._connect(timeout)
         return client
 

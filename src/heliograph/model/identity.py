@@ -27,6 +27,7 @@ class Role(StrEnum):
     BROKER = "broker"
     ADMIN = "admin"
     DIRECTORY = "directory"
+    STORE = "store"
 
 
 @dataclass(frozen=True, slots=True)

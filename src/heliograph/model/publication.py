@@ -1,7 +1,7 @@
 """Publications: an event as a program sees it.
 
 In:    the parts of an EVENT frame.
-Out:   Publication, with headers decoded on first use.
+Out:   Publication, with headers decoded on first use; StoredPublication and StoredRun, with positions.
 State: none.
 Not here: frame bytes (wire/frames.py), routing (broker/).
 """
@@ -50,6 +50,16 @@ class Publication:
     def id(self) -> tuple[int, int]:
         """Unique in the whole network."""
         return (self.origin, self.sequence)
+
+    @property
+    def store(self) -> str | None:
+        """The store that delivered it; None: it came as it was published."""
+        return None
+
+    @property
+    def position(self) -> int | None:
+        """Its position in the log of that store."""
+        return None
 
     @property
     def size(self) -> int:
@@ -101,4 +111,61 @@ class Publication:
         return topic if isinstance(topic, str) else None
 
     def __repr__(self) -> str:
-        return f"Publication({self.topic!r}, {len(self.payload)} bytes, id={self.origin:016x}/{self.sequence})"
+        return (
+            f"{type(self).__name__}({self.topic!r}, {len(self.payload)} bytes, id={self.origin:016x}/{self.sequence})"
+        )
+
+
+class StoredPublication(Publication):
+    """A publication that a store delivered, with its place there."""
+
+    __slots__ = ("_position", "_store")
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        origin: int,
+        sequence: int,
+        raw_headers: bytes,
+        flags: int,
+        store: str,
+        position: int,
+    ) -> None:
+        super().__init__(topic, payload, origin, sequence, raw_headers, flags)
+        self._store = store
+        self._position = position
+
+    @property
+    def store(self) -> str:
+        """The id of the store that delivered it."""
+        return self._store
+
+    @property
+    def position(self) -> int:
+        """Its position in the log of that store."""
+        return self._position
+
+
+class StoredRun:
+    """Publications of a store as bytes: whole EVENT frames, and the position of each. For programs that read many."""
+
+    __slots__ = ("after", "before", "data", "positions", "store")
+
+    def __init__(self, store: str, before: int, after: int, positions: list[int], data: bytes) -> None:
+        self.store = store
+        self.before = before  # it covers the log from here …
+        self.after = after  # … up to, not including, here; what is not in it did not match
+        self.positions = positions
+        self.data = data
+
+    @property
+    def size(self) -> int:
+        """Bytes of its publications."""
+        return len(self.data)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __repr__(self) -> str:
+        return f"StoredRun({len(self.positions)} publications, {self.store}/{self.before}-{self.after})"

@@ -1,13 +1,13 @@
 """A service's session with a broker, over its pipe or over a link that it dialled.
 
-In:    the bytes of one link; what the service wants to say.
+In:    the bytes of one link; what the service sends.
 Out:   frames in the service's outbox; publications for its subscriptions, answers to its orders, requests of clients.
 State: the handshake, numbers of subscriptions and orders, the sequence of publications.
 Not here: keeping links and dialling again (the service), sessions of programs (client/).
 
 On a pipe the broker trusts a service as it trusts itself. Over a link the service shows a token, or its certificate in
-TLS, and may publish and subscribe as the broker's access list says. What is said before the broker's welcome follows
-right behind the HELLO.
+TLS, and may publish and subscribe as the broker's access list says. What it sends before the broker's welcome follows
+directly after the HELLO.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from heliograph.model.origin import origin_of
 from heliograph.model.publication import Publication
 from heliograph.wire import bodies
 from heliograph.wire.frames import HEAD, LENGTH, VERSION, Frame, Kind, ServiceFlag, control, event, service
-from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.splitter import Splitter
+from heliograph.wire.limits import FRAME_BYTES_MAX, HEAD_BYTES
+from heliograph.wire.splitter import FROM_BROKER, Splitter
 from heliograph.wire.ways import WaysHere, decode_word
 
 BROKER_NAME = b"broker"
@@ -35,6 +35,8 @@ Deliver = Callable[[Publication, Instant], None]
 Answer = Callable[[Any, Instant], None]
 Serve = Callable[[Frame, Instant], None]
 Warned = Callable[[Instant], None]
+Take = Callable[[bytes, Instant], None]
+Welcomed = Callable[[bodies.Welcome, Instant], None]
 
 
 class Attendant(Protocol):
@@ -50,14 +52,16 @@ class Attendant(Protocol):
         """What we sent to a neighbour did not arrive."""
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """The link of somebody who asked us has ended."""
+        """The link of an asker has ended."""
 
 
 class BrokerSession:
     """One link's session. The service hands over every ``receive`` and looks at ``fault`` afterwards.
 
     ``serve`` gets requests of clients to this service, which come on a pipe only; ``warned`` is told that the broker
-    drains; ``attendant`` gets what a service hears that attends.
+    drains; ``attendant`` gets what a service hears that attends. ``take`` gets whole deliveries of ``subscribe_whole``
+    and of directed publications, frames as they came; ``stored`` gets STORED frames; ``welcome`` is told who the broker
+    is.
     """
 
     def __init__(
@@ -69,10 +73,13 @@ class BrokerSession:
         serve: Serve | None = None,
         warned: Warned | None = None,
         attendant: Attendant | None = None,
+        take: Take | None = None,
+        stored: Serve | None = None,
+        welcome: Welcomed | None = None,
     ) -> None:
         self.link = link
         self._outbox = outbox
-        self._splitter = Splitter()
+        self._splitter = Splitter(FROM_BROKER if stored is None else {**FROM_BROKER, Kind.STORED: FRAME_BYTES_MAX})
         self._secret = secret
         self._origin = origin_of(secret)
         self._sequence = 1  # of the next publication
@@ -86,6 +93,10 @@ class BrokerSession:
         self._warned = warned
         self._attendant = attendant
         self._service = b""
+        self._take = take
+        self._stored = stored
+        self._welcome = welcome
+        self._whole: dict[int, None] = {}
 
     # -- saying -------------------------------------------------------------------------------------------------
 
@@ -102,6 +113,17 @@ class BrokerSession:
         self._delivers[self._numbers] = deliver
         body = bodies.Subscribe(self._numbers, pattern.decode(), echo=False)
         self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
+
+    def subscribe_whole(self, pattern: bytes) -> None:
+        """Hand every delivery for this filter to ``take``."""
+        self._numbers += 1
+        self._whole[self._numbers] = None
+        body = bodies.Subscribe(self._numbers, pattern.decode(), echo=False)
+        self._write(control(Kind.SUBSCRIBE, self._numbers, bodies.encode(body)))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame as it is."""
+        self._write(frame)
 
     def publish(self, topic: bytes, payload: bytes) -> None:
         """Publish, best effort."""
@@ -141,7 +163,7 @@ class BrokerSession:
         self._outbox.hang_up(self.link, reason)
 
     def beat(self) -> None:
-        """A sign of life, for links that are quiet."""
+        """A keep-alive, for links that are quiet."""
         self._write(control(Kind.PING))
 
     def _write(self, frame: bytes) -> None:
@@ -172,6 +194,10 @@ class BrokerSession:
                 self._serve(frame, now)
             case Kind.WELCOME:
                 self.welcomed = True
+                if self._welcome is not None:
+                    self._welcome(bodies.decode(bodies.Welcome, frame.payload), now)
+            case Kind.STORED if self._stored is not None:
+                self._stored(frame, now)
             case Kind.PING:
                 self._write(control(Kind.PONG, frame.sequence))
             case Kind.REFUSED:
@@ -205,6 +231,11 @@ class BrokerSession:
 
     def _deliver(self, frame: Frame, now: Instant) -> None:
         numbers = unpack(f"<{len(frame.headers) // 4}I", frame.headers[: len(frame.headers) // 4 * 4])
+        if self._take is not None and (not numbers or any(number in self._whole for number in numbers)):
+            self._take(frame.payload, now)
+            numbers = tuple(number for number in numbers if number not in self._whole)
+            if not numbers:
+                return
         for publication in _publications(frame.payload):
             for number in numbers:
                 deliver = self._delivers.get(number)

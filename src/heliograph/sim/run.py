@@ -88,6 +88,10 @@ def _idle(stage: Stage) -> list[Violation]:
         found.append("the scenario publishes, but nothing was published")
     if any(each.publish for each in workload) and any(each.subscribe for each in workload) and not counts["received"]:
         found.append("the scenario publishes and subscribes, but nothing was delivered")
+    if any(each.publish for each in stage.scenario.storing) and not counts["acknowledged"]:
+        found.append("the scenario publishes reliably, but nothing was acknowledged")
+    if any(each.read for each in stage.scenario.storing) and not counts["taken"]:
+        found.append("the scenario has durable subscribers, but they got nothing")
     for number, (fault, count) in enumerate(zip(stage.faults.plan, stage.faults.counts, strict=True)):
         struck = count and (fault.kind != "drop_frame" or world.network.frames_lost)
         if not struck:

@@ -35,7 +35,7 @@ FAULTS = {
     "lag": "everything on a link takes `factor` times as long for a while; nothing is lost",
     "drop_frame": "a planted bug: one publication, delivery or parcel silently disappears",
     "clog": "the links of a broker stand still, one after another, and are let go in random order",
-    "divide": "a set of brokers, drawn from those that fit, is cut off from everybody else",
+    "divide": "a set of brokers, drawn from those that fit, is cut off from all others",
     "stop": "a broker is told to end, and is started again after a while",
     "replace": "a broker dies, and after a while another, with a new name, takes its place",
     "link": "two brokers that are not linked are linked for a while",
@@ -97,6 +97,22 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Storing:
+    """A client that publishes reliably, or that reads with a durable subscription named after it."""
+
+    name: str
+    brokers: tuple[str, ...]  # that it uses: the next one when one fails
+    publish: tuple[str, ...] = ()  # topics, in turn …
+    count: int = 200  # … so many publications in all
+    every_ms: int = 50  # between two bursts …
+    at_once: int = 5  # … of so many
+    read: str = ""  # or a filter
+    window: int = 50  # publications that may be under way
+    from_s: float = 2.0  # when it appears
+    session: bool = False  # with the session of a real client, instead of the plainest machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Something that goes wrong, once or repeatedly."""
 
@@ -134,6 +150,7 @@ class Scenario:
     datagrams: DatagramSettings = field(default_factory=DatagramSettings)
     hosts: HostSettings = field(default_factory=HostSettings)
     workload: tuple[Workload, ...] = ()
+    storing: tuple[Storing, ...] = ()
     fault: tuple[Fault, ...] = ()
     checks: Checks = field(default_factory=Checks)
 
@@ -144,6 +161,8 @@ class Scenario:
         found += self.topology.problems()
         for number, workload in enumerate(self.workload):
             found += _workload_problems(workload, self.topology, f"workload[{number}]")
+        for number, storing in enumerate(self.storing):
+            found += _storing_problems(storing, self.topology, f"storing[{number}]")
         for number, fault in enumerate(self.fault):
             found += _fault_problems(fault, self.scenario, f"fault[{number}]")
         found += [
@@ -193,6 +212,32 @@ def _workload_problems(workload: Workload, topology: ScenarioTopology, path: str
     if workload.from_s < 0 or (workload.until_s is not None and workload.until_s < workload.from_s):
         found.append(f"{path}: must have 0 <= from_s <= until_s")
     return found + range_problems(workload.change_s, f"{path}.change_s", above=0.001)
+
+
+def _storing_problems(storing: Storing, topology: ScenarioTopology, path: str) -> list[str]:
+    found = [
+        f"{path}.brokers has {name!r}: {suggest(name, list(topology.brokers))}"
+        for name in storing.brokers
+        if name not in topology.brokers
+    ]
+    if not storing.brokers:
+        found.append(f"{path}.brokers: must name at least one")
+    if bool(storing.publish) == bool(storing.read):
+        found.append(f"{path}: must have either publish or read")
+    for topic in storing.publish:
+        fault = topic_fault(topic.encode())
+        if fault is not None:
+            found.append(f"{path}.publish has {topic!r}: {fault}")
+    if storing.read:
+        fault = filter_fault(storing.read.encode())
+        if fault is not None:
+            found.append(f"{path}.read = {storing.read!r}: {fault}")
+    for name, most in (("count", 1_000_000), ("every_ms", 60_000), ("at_once", 10_000), ("window", 1 << 20)):
+        if not 1 <= getattr(storing, name) <= most:
+            found.append(f"{path}.{name} = {getattr(storing, name)}: must be between 1 and {most}")
+    if not 0 <= storing.from_s <= DURATION_S_MAX:
+        found.append(f"{path}.from_s = {storing.from_s}: must be between 0 and {DURATION_S_MAX}")
+    return found
 
 
 def _content_problems(workload: Workload, path: str) -> list[str]:

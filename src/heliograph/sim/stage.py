@@ -24,6 +24,7 @@ from heliograph.sim.faults import Faults
 from heliograph.sim.host import Host
 from heliograph.sim.network import End
 from heliograph.sim.scenario import Scenario
+from heliograph.sim.storing.cast import StoreCast
 from heliograph.sim.tamper import payloads_of_parcels
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.workloads import MARK, Program
@@ -56,6 +57,7 @@ class Stage:
         self._clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
         self.wiring = Wiring(self.world, topology)
         self.programs = self._programs()
+        self.cast = StoreCast(self.world, scenario.storing)
         self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s, self.wiring)
 
     def ask(self, host: str, question: str) -> Any:

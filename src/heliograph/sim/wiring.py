@@ -9,6 +9,7 @@ Not here: when that happens (faults.py), whether the brokers' maps agree with it
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -68,7 +69,8 @@ class Wiring:
         config = self._config(host.name, plan)
         host.configure(config)
         incarnation = host.wall.wall_ns(self._world.loop.now) // MILLISECOND
-        return build(config, seed=seed + host.incarnation, incarnation=incarnation)
+        services = [] if plan.store is None else [replace(plan.store, enabled=True, name=host.name)]
+        return build(config, seed=seed + host.incarnation, incarnation=incarnation, services=services)
 
     def _config(self, host: str, plan: BrokerPlan) -> BrokerConfig:
         secure = plan.auth == "certificate"

@@ -32,6 +32,7 @@ class PlannedBroker:
     cluster: str = "main"
     slot: int | None = None
     port: int = FREE_PORT
+    store: bool = False  # it has a store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,17 @@ class NetworkTopology:
                 base += 1
             brokers.append(broker)
         return _checked(replace(self, brokers=tuple(brokers)))
+
+    def with_stores(self, count: int) -> NetworkTopology:
+        """A copy with so many brokers more, each with a store and linked to two others where there are two."""
+        brokers, links = list(self.brokers), list(self.links)
+        for number in range(count):
+            name = f"store-{number + 1}"
+            first = self.brokers[number % len(self.brokers)]
+            second = self.brokers[(number + 1) % len(self.brokers)]
+            brokers.append(PlannedBroker(name=name, cluster=first.cluster, store=True))
+            links += [(name, other) for other in dict.fromkeys((first.name, second.name))]
+        return _checked(replace(self, brokers=tuple(brokers), links=tuple(links)))
 
 
 def read_topology(text: str) -> NetworkTopology:

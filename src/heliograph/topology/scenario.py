@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from heliograph.broker.config import SERVERS_MAX, AccessConfig, LimitsConfig, LoadConfig, NetworkConfig
 from heliograph.model.identity import Role, entity_is_valid
+from heliograph.stores.config import StoreConfig
 from heliograph.topology.tables import suggest
 from heliograph.wire.network import MEMBERS_MAX
 
@@ -48,6 +49,7 @@ class BrokerPlan:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     load: LoadConfig = field(default_factory=LoadConfig)
+    store: StoreConfig | None = None  # it has a store, named after the host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

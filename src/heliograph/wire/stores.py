@@ -11,6 +11,7 @@ session's inbox, its origin the store's id, and its flags say what it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import IntFlag
 from itertools import pairwise
@@ -57,6 +58,7 @@ class StoredFlag(IntFlag):
 STORED_FLAGS_KNOWN = int(StoredFlag.ANSWER | StoredFlag.REFUSAL | StoredFlag.ACK | StoredFlag.NOTICE)
 
 StoreId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@:-]{{0,{NAME_LENGTH_MAX - 1}}}")
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=NAME_LENGTH_MAX, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]*\Z")
 ]
@@ -255,6 +257,7 @@ class LogsFound(Body, frozen=True):
     """To ListLogs."""
 
     logs: list[LogEntry]
+    counts: dict[str, int] = {}  # what the store did since it started, and how it stands
 
 
 class NameEntry(Body, frozen=True):
@@ -365,6 +368,13 @@ def span_of(frame: Frame) -> tuple[int, int, int, tuple[int, ...]]:
     if offsets and before + offsets[-1] >= after:
         raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose positions lie beyond its end")
     return channel, before, after, offsets
+
+
+def check_name(name: str) -> None:
+    """ProtocolError if this is no name for a durable subscription."""
+    if _NAME.fullmatch(name) is None:
+        text = f"a name has at most {NAME_LENGTH_MAX} letters, digits and . _ @ : -, the first a letter or digit"
+        raise ProtocolError(Reason.BODY_MALFORMED, text)
 
 
 def inbox_of(text: str) -> bytes | None:

@@ -1,7 +1,8 @@
 """Peering: how two brokers become neighbours, and how one notices that the other is gone.
 
 In:    addresses to dial; LINK, LINKED and PROOF frames; PONGs; time.
-Out:   neighbours that are up, suspected, relieved or down (told to routing.py); dials, retried.
+Out:   neighbours that are up, suspected, relieved or down (told to routing.py); dials, retried; round trips, for the
+       cost of a link (Neighbour.measure in ports.py).
 State: dials under way, handshakes under way, heartbeats.
 Not here: what neighbours tell each other (routing.py), clients' handshakes (broker/sessions.py).
 Paper: [grid] §1.2, links and brokers that failed or are failure-suspected.

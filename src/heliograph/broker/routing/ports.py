@@ -29,7 +29,7 @@ NOTE_EVERY_NS = 1_000_000_000
 VOIDS_MAX = 64  # empty entries in a backlog before they are removed
 END_TEXT_MAX = 200  # characters that are kept of why a link ended
 UNCONFIRMED_BYTES_MAX = 1 << 20  # kept to be planned again if the link breaks; beyond it the oldest are given up
-UNMEASURED_COST = 1_000  # until the first pong
+UNMEASURED_COST = 1_000  # until a round trip was timed
 OUTSIDE_COST = 1_000  # added to links between clusters: staying inside is cheaper
 SMOOTHING = 8  # a new round trip counts for one part in eight
 SINKS_MAX = 4_096  # remembered per neighbour
@@ -428,7 +428,7 @@ class Neighbour:
             self.given_up += 1
 
     def measure(self, round_trip_ns: int, outside: bool) -> bool:
-        """A pong came; True if the cost differs so much that others should know."""
+        """A round trip was timed; True if the cost differs so much that others should know."""
         if self.round_trip_ns:
             self.round_trip_ns += (min(round_trip_ns, OUTLIER * self.round_trip_ns) - self.round_trip_ns) // SMOOTHING
         else:
@@ -457,7 +457,7 @@ class Neighbour:
 
 
 class HopSink(Sink):
-    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first: broker links hold nobody."""
+    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first; publishers are not held."""
 
     __slots__ = ("_fixed", "_hops", "neighbour", "targets", "trace", "ttl")
     bytes_max = PARCEL_BYTES_MAX
@@ -484,7 +484,7 @@ class HopSink(Sink):
         return VARYING.pack(self._length + size, self._fixed, number) + self._hops
 
     def run(self, frames: bytes, me: int) -> TargetedRun:
-        """These frames, to be planned anew at this broker."""
+        """These frames, to be planned again at this broker."""
         trace = self.trace
         return TargetedRun(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
 

@@ -3,7 +3,8 @@
 In:    candidates; weights and limits of the config.
 Out:   the same candidates with delay, usage and score; a target set; a ranking.
 State: none: functions only.
-Not here: asking and pinging (search.py), the reasons in words (verdicts.py), the outcome (result.py).
+Not here: when to choose, and the choice without pongs (broker_choice.py), pinging (pinging.py), ties and weights
+       (config.py), the reasons in words (verdicts.py).
 Paper: [brokers] §6 and §9. Its weight adds megabytes to ratios; here every quantity is a number from 0 to 1.
 
 The delay of an answer is its arrival less its timestamp, less the difference of our clock and the network's. That
@@ -90,26 +91,26 @@ def judge(candidates: Sequence[Candidate], config: DiscoveryConfig) -> None:
     """Set delay, usage, score and overload of each."""
     estimate(candidates)
     weights = config.weights
-    nearest = max(DELAY_NS_MIN, min((candidate.delay.ns for candidate in candidates), default=0))
+    shortest_ns = max(DELAY_NS_MIN, min((candidate.delay.ns for candidate in candidates), default=0))
     rest = weights.free_memory + weights.total_memory + weights.links + weights.cpu + weights.connections
     for candidate in candidates:
         usage = candidate.response.usage
         idle = usage_of(usage, weights)
-        near = nearest / max(nearest, candidate.delay.ns)
+        near = shortest_ns / max(shortest_ns, candidate.delay.ns)
         score = (weights.delay * near + rest * idle) / (weights.delay + rest)
         candidate.judged(idle, score, overload_of(usage, config))
 
 
 def nearest(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
-    """Whom to ping where landmarks tell who is near: timestamps are not exact enough for that."""
+    """The candidates to ping if landmarks tell which are near: timestamps are not exact enough for that."""
     near = [candidate for candidate in candidates if candidate.apart_ns is not None and not candidate.target]
     near.sort(key=lambda candidate: (bool(candidate.loaded), candidate.apart_ns, candidate.name))
     return near[: max(1, places)]
 
 
 def targets(candidates: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
-    """Whom to ping: half the places for the nearest, so that load cannot hide them; some for those whose clock tells
-    nothing; the rest by score. Brokers over the load limit only where places are left."""
+    """The candidates to ping: half the places for the nearest, so that load cannot hide them; some for those with an
+    unknown clock; the rest by score. Brokers over the load limit only if places are left."""
     places = config.targets_max
     chosen: dict[Candidate, None] = {}
     free = [candidate for candidate in candidates if not candidate.loaded]
@@ -127,7 +128,7 @@ def targets(candidates: Sequence[Candidate], config: DiscoveryConfig) -> list[Ca
 
 
 def rank(pinged: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
-    """Those who answered pings, best first: the lowest mean round trip; among equals the least busy."""
+    """Those that answered pings, best first: the lowest mean round trip; among equals the least busy."""
     measured = [candidate for candidate in pinged if candidate.round_trips_ns]
     measured.sort(key=lambda candidate: (bool(candidate.loaded), candidate.round_trip_ns, candidate.name))
     if not measured:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from heliograph.broker.config import BrokerConfig, ListenerConfig
-from heliograph.discovery.brokers.config import is_loopback
 from heliograph.discovery.topics.config import TDN, RightsConfig, TopicDirectoryConfig
 from heliograph.machine import Machine
+from heliograph.model.hosts import is_loopback
 from heliograph.model.settings import Problem
 from heliograph.repository import Repository
 from heliograph.services.declared import Opened, Service, Surroundings

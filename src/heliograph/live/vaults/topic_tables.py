@@ -1,7 +1,7 @@
 """The tables of a topic repository, and how jobs use them: the same for SQLite and PostgreSQL.
 
 In:    jobs (repository.py); a Database that runs statements.
-Out:   Kept and FoundTopics.
+Out:   KeptTopics and FoundTopics.
 State: none beyond the database's.
 Not here: connections and transactions (topic_sqlite.py, topic_postgres.py), conditions as SQL (topic_conditions.py).
 
@@ -26,7 +26,7 @@ from heliograph.repository import (
     AskTopics,
     FoundTopics,
     KeepTopics,
-    Kept,
+    KeptTopics,
     TopicEntry,
     TopicQuestion,
 )
@@ -75,7 +75,7 @@ class TopicTables:
 
     # -- changing -------------------------------------------------------------------------------------------------
 
-    def keep(self, job: KeepTopics) -> Kept:
+    def keep(self, job: KeepTopics) -> KeptTopics:
         """Change something, within a transaction of the caller's."""
         outcomes = tuple(self._put(entry, job) for entry in job.entries)
         gone: list[int] = []
@@ -87,7 +87,7 @@ class TopicTables:
             sql = f"SELECT number FROM topic WHERE expires_ms <= ? ORDER BY number LIMIT {CHANGES_AT_ONCE_MAX}"
             gone += [row[0] for row in self._db.query(sql, (job.expired_ms,))]
         forgotten = tuple(entry for number in dict.fromkeys(gone) if (entry := self._take_out(number)) is not None)
-        return Kept(self.count(), outcomes, forgotten)
+        return KeptTopics(self.count(), outcomes, forgotten)
 
     def count(self) -> int:
         """How many topics there are."""

@@ -8,8 +8,11 @@ from heliograph.sim.checkers.delivery import Delivery
 from heliograph.sim.checkers.duplicates import Duplicates
 from heliograph.sim.checkers.forgotten import Forgotten
 from heliograph.sim.checkers.isolation import Isolation
+from heliograph.sim.checkers.kept import Kept
 from heliograph.sim.checkers.maps import Maps
+from heliograph.sim.checkers.once import Once
 from heliograph.sim.checkers.order import Order
+from heliograph.sim.checkers.ordered import Ordered
 from heliograph.sim.checkers.spread import LoadSpread
 from heliograph.sim.checkers.time import NetworkTime
 from heliograph.sim.checkers.ways import Ways
@@ -19,6 +22,7 @@ CHECKERS: dict[str, type[Checker]] = {
     for checker in (
         *(Delivery, Duplicates, Order, Isolation, Bounded, Convergence),
         *(Maps, Ways, Forgotten, NetworkTime, Covered, LoadSpread),
+        *(Kept, Once, Ordered),
     )
 }
 

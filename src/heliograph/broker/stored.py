@@ -1,0 +1,111 @@
+"""STORED frames: from a store to one session, wherever in the network it is.
+
+In:    STORED frames of stores here, and of those elsewhere in parcels.
+Out:   the same frames to the session that they name, without publications that it may not hear; parcels.
+State: counters.
+Not here: what a store says (stores/), the layout (wire/stores.py), who is a store (access.py, sessions.py).
+
+The broker where a frame enters checks that a store sent it; the receiver's broker checks each topic, so that nobody
+reads from a store what they may not hear live. A frame for a session that does not keep up is dropped and counted: the
+reader notices and asks again.
+"""
+
+from __future__ import annotations
+
+from heliograph.broker.hot import frames_of
+from heliograph.broker.links import Link, Links
+from heliograph.broker.routing.plans import TTL
+from heliograph.broker.routing.ports import Port
+from heliograph.broker.routing.routing import Routing
+from heliograph.broker.sessions import Sessions
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant
+from heliograph.model.identity import Role
+from heliograph.model.topics import is_inbox
+from heliograph.wire.frames import SCAN, Frame
+from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.stores import span, span_of, stored
+
+
+class StoredFrames:
+    """Passes them on."""
+
+    def __init__(self, links: Links, sessions: Sessions, routing: Routing) -> None:
+        self._links = links
+        self._sessions = sessions
+        self._routing = routing
+        self._inbox = routing.advertising.inbox
+        self.dropped = 0  # for sessions that did not keep up
+        self.withheld = 0  # publications that the receiver may not hear
+
+    def receive(self, link: Link, frame: Frame, now: Instant) -> None:
+        """From a store here."""
+        if not link.identity.has(Role.STORE):
+            raise ProtocolError(Reason.ROLE_MISSING, "only a store may send this")
+        if not is_inbox(frame.topic.decode(errors="replace")):
+            raise ProtocolError(Reason.BODY_MALFORMED, "not for an inbox")
+        self._pass(link, frame, False, now)
+
+    def arrive(self, link: Port, frame: Frame, inside: bool, now: Instant) -> None:
+        """From a store elsewhere; if ``inside``, perhaps for another member of this cluster."""
+        if not is_inbox(frame.topic.decode(errors="replace")):
+            self._links.count(Reason.BODY_MALFORMED)
+        elif inside or frame.topic.startswith(self._inbox + b"/"):
+            self._pass(link, frame, True, now)
+
+    def _pass(self, link: Port, frame: Frame, inside: bool, now: Instant) -> None:
+        inbox = frame.topic
+        if inbox.startswith(self._inbox + b"/"):
+            receiver = self._sessions.by_origin(int(inbox.rsplit(b"/", 1)[1], 16))
+            if receiver is not None:
+                self._hand_over(receiver, frame)
+            return
+        targets, _ = self._routing.destinations.targets_of(inbox, inside)
+        if targets.members or targets.parts:
+            self._routing.forwarding.forward(link, targets, frame.raw, TTL, (), now)
+
+    def _hand_over(self, receiver: Link, frame: Frame) -> None:
+        raw = frame.raw
+        if not frame.flags:
+            if receiver.backlog_bytes + len(raw) > self._links.limits.queue_bytes_max // 2:
+                self.dropped += 1
+                return
+            try:
+                raw = self._allowed(receiver, frame)
+            except ProtocolError as error:
+                self._links.count(error.reason)
+                return
+        self._links.put(receiver, raw)
+
+    def _allowed(self, receiver: Link, frame: Frame) -> bytes:
+        """The frame without what the receiver may not hear. ProtocolError if it is malformed."""
+        channel, before, after, offsets = span_of(frame)
+        payload = frame.payload
+        ends = frames_of(payload, 0)
+        if len(ends) != len(offsets):
+            raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with more or fewer publications than offsets")
+        assert receiver.table is not None
+        may = receiver.table.profile.may
+        known: dict[bytes, bool] = {}
+        last, allowed, start = b"", True, 0
+        withheld: list[int] = []
+        for number, end in enumerate(ends):
+            if end - start < HEAD_BYTES:
+                raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with something else than publications")
+            topic = payload[start + HEAD_BYTES : start + HEAD_BYTES + (SCAN.unpack_from(payload, start)[1] >> 16)]
+            start = end
+            if topic != last:
+                if topic not in known:
+                    known[topic] = may("subscribe", topic)
+                last, allowed = topic, known[topic]
+            if not allowed:
+                withheld.append(number)
+        if not withheld:
+            return frame.raw
+        self.withheld += len(withheld)
+        left = dict.fromkeys(range(len(ends)))
+        for number in withheld:
+            del left[number]
+        kept = b"".join(payload[ends[number - 1] if number else 0 : ends[number]] for number in left)
+        headers = span(channel, before, after, [offsets[number] for number in left])
+        return stored(frame.topic, frame.origin, frame.sequence, kept, headers)

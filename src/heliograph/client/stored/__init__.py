@@ -1,0 +1,1 @@
+"""What a session does with stores: reliable publications, durable subscriptions, replays and batches."""

@@ -1,0 +1,182 @@
+"""A chain: the reliable publications of a session for one store that the store has not acknowledged yet.
+
+In:    runs of EVENT frames, each linked to the one before; acknowledgements; how far the store says it is.
+Out:   what to repeat, with the flag REPEAT.
+State: the unacknowledged runs, in order, and to what the first of them is linked.
+Not here: which store (whereabouts.py), when to repeat and whom to tell (reliable.py).
+
+Each publication names its predecessor in the header ``$q``, so the store notices what is missing. The chain is linked
+anew where the store's end of it is not the one that we know: after a crash of this publisher, or of a store that was
+restored from a copy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from heliograph.wire.frames import BODY_BYTES, HEAD, Flag
+from heliograph.wire.limits import HEAD_BYTES
+
+FLAGS_AT = 5  # in a frame
+
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class ChainRun:
+    """Frames of one topic with consecutive sequences."""
+
+    __slots__ = ("data", "first", "last", "topic")
+
+    def __init__(self, topic: str, first: int, last: int, data: bytes) -> None:
+        self.topic = topic
+        self.first = first
+        self.last = last
+        self.data = data
+
+    @property
+    def count(self) -> int:
+        """How many publications."""
+        return self.last - self.first + 1
+
+    def relink(self, previous: int) -> None:
+        """Let the first publication name another predecessor."""
+        end = 4 + HEAD.unpack_from(self.data)[0]
+        self.data = relinked(self.data[:end], previous) + self.data[end:]
+
+    def cut(self, sequence: int) -> None:
+        """Forget the publications up to this one."""
+        self.data = self.data[position_behind(self.data, sequence) :]
+        self.first = sequence + 1
+
+
+class OutgoingChain:
+    """The end of one store's chain that this session holds."""
+
+    __slots__ = ("_base", "_runs", "acknowledged", "bytes", "frames", "last")
+
+    def __init__(self) -> None:
+        self._runs: deque[ChainRun] = deque()
+        self._base = 0  # what the first unacknowledged publication is linked to
+        self.acknowledged = 0  # the store has everything up to here
+        self.last = 0  # what the next publication is linked to
+        self.frames = 0
+        self.bytes = 0
+
+    @property
+    def oldest(self) -> int | None:
+        """The first sequence that is not acknowledged."""
+        return self._runs[0].first if self._runs else None
+
+    def add(self, run: ChainRun) -> None:
+        """Keep a run whose first publication is linked to ``last``."""
+        self._runs.append(run)
+        self.last = run.last
+        self.frames += run.count
+        self.bytes += len(run.data)
+
+    def acknowledge(self, sequence: int) -> bool:
+        """The store has everything up to this sequence. False if that is no news."""
+        if sequence <= self.acknowledged:
+            return False
+        self.acknowledged = sequence
+        while self._runs and self._runs[0].first <= sequence:
+            run = self._runs[0]
+            self.frames -= run.count
+            self.bytes -= len(run.data)
+            if run.last > sequence:
+                run.cut(sequence)
+                self._base = sequence
+                self.frames += run.count
+                self.bytes += len(run.data)
+                return True
+            self._base = run.last
+            self._runs.popleft()
+        if not self._runs:
+            self._base = self.last = max(self.last, sequence)
+        return True
+
+    def follow(self, have: int) -> None:
+        """The store's end of the chain is ``have``: link what is not acknowledged to it."""
+        self.acknowledge(have)
+        self.acknowledged = have  # lower, where the store has lost what it had
+        if self._runs:
+            if self._base != have:
+                run = self._runs[0]
+                self.bytes -= len(run.data)
+                run.relink(have)
+                self.bytes += len(run.data)
+        else:
+            self.last = have
+        self._base = have
+
+    def restart(self) -> None:
+        """The store took something that we know nothing of: begin a new chain with the first unacknowledged one."""
+        if self._runs:
+            self.bytes -= len(self._runs[0].data)
+            self._runs[0].relink(0)
+            self.bytes += len(self._runs[0].data)
+            self._base = 0
+
+    def drop(self, topic: str) -> list[ChainRun]:
+        """The broker takes nothing on this topic: forget it, and link the rest."""
+        dropped = [run for run in self._runs if run.topic == topic]
+        kept = [run for run in self._runs if run.topic != topic]
+        if not dropped:
+            return []
+        self._runs.clear()
+        self.frames = self.bytes = 0
+        self.last = self._base
+        for run in kept:
+            run.relink(self.last)
+            self.add(run)
+        return dropped
+
+    def repeats(self, upto: int, bytes_max: int) -> list[bytes]:
+        """What is unacknowledged up to this sequence, flagged; the oldest ``bytes_max``, and at least one run."""
+        out: list[bytes] = []
+        size = 0
+        for run in self._runs:
+            if run.first > upto or (out and size + len(run.data) > bytes_max):
+                break
+            data = run.data if run.last <= upto else run.data[: position_behind(run.data, upto)]
+            out.append(flagged(data))
+            size += len(data)
+        return out
+
+
+def position_behind(run: bytes, sequence: int) -> int:
+    """Where the frames above this sequence begin."""
+    start = 0
+    while start < len(run):
+        length, _, _, _, _, number, _ = HEAD.unpack_from(run, start)
+        if number > sequence:
+            break
+        start += 4 + length
+    return start
+
+
+def flagged(run: bytes) -> bytes:
+    """The same frames with the flag REPEAT."""
+    data = bytearray(run)
+    start = 0
+    while start < len(data):
+        data[start + FLAGS_AT] |= Flag.REPEAT
+        start += 4 + HEAD.unpack_from(data, start)[0]
+    return bytes(data)
+
+
+def relinked(frame: bytes, previous: int) -> bytes:
+    """The same publication, linked to another one."""
+    _, kind, flags, topic_length, origin, sequence, header_length = HEAD.unpack_from(frame)
+    top = HEAD_BYTES + topic_length
+    body = top + header_length
+    headers = _decode(frame[top:body])
+    quality = headers["$q"]
+    assert isinstance(quality, list)
+    block = _encode({**headers, "$q": [quality[0], previous, *quality[2:]]})
+    length = BODY_BYTES + topic_length + len(block) + len(frame) - body
+    head = HEAD.pack(length, kind, flags, topic_length, origin, sequence, len(block))
+    return b"".join((head, frame[HEAD_BYTES:top], block, frame[body:]))

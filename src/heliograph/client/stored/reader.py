@@ -1,0 +1,103 @@
+"""A reader: a durable subscription or a replay of the program, over one or several stores.
+
+In:    what the program asked for; what becomes of its readings.
+Out:   what a store is asked to open; whether it is open, or has come to its end.
+State: its readings and its inbox.
+Not here: positions of one log (reading.py), asking stores (readings.py).
+"""
+
+from __future__ import annotations
+
+from heliograph.client.commands import EndReading, ReadStores, Request
+from heliograph.client.stored.inbox import ReaderInbox
+from heliograph.client.stored.reading import LogReading
+from heliograph.machine import Instant
+from heliograph.wire.stores import WINDOW_MAX, OpenChannel
+
+
+class StoreReader:
+    """A durable subscription or a replay of the program."""
+
+    def __init__(self, number: int, command: ReadStores) -> None:
+        self.number = number
+        self.command = command
+        self.inbox = ReaderInbox(number, command.window, command.bytes_max)
+        self.readings: dict[str, LogReading] = {}
+        self.request: Request = command.request  # awaits that it is open
+        self.began_at: Instant | None = None
+        self.found = False  # the stores are known
+        self.ending: EndReading | None = None
+
+    @property
+    def is_durable(self) -> bool:
+        """True for a durable subscription."""
+        return bool(self.command.name)
+
+    @property
+    def is_open(self) -> bool:
+        """True once all its stores are being read."""
+        return self.found and all(reading.expected is not None for reading in self.readings.values())
+
+    @property
+    def is_old(self) -> bool:
+        """True if some store knew its name before."""
+        return any(reading.expected is not None and not reading.created for reading in self.readings.values())
+
+    @property
+    def is_read(self) -> bool:
+        """True if every reading has come to its end."""
+        return self.found and all(reading.ended for reading in self.readings.values())
+
+    def begin(self, now: Instant) -> None:
+        """It is looked for stores since now."""
+        if self.began_at is None:
+            self.began_at = now
+
+    def have_found(self) -> None:
+        """The stores are known."""
+        self.found = True
+
+    def take_request(self) -> Request:
+        """The request that awaits it, once."""
+        request, self.request = self.request, 0
+        return request
+
+    def end(self, command: EndReading) -> None:
+        """The program ends it."""
+        self.ending = command
+
+    def window(self) -> int:
+        """How many publications may be under way: fewer if they are large."""
+        inbox = self.inbox
+        mean = inbox.bytes // len(inbox) if len(inbox) else 0
+        return max(1, min(self.command.window, self.command.bytes_max // mean if mean else WINDOW_MAX))
+
+    def is_late(self, was_open: bool) -> bool:
+        """True if a store that did not know its name is younger than this subscription, so that all of it is news."""
+        command = self.command
+        return not command.start and command.since_us is None and (was_open or self.is_old)
+
+    def done_at(self, reading: LogReading) -> int:
+        """What the program is done with at a store: everything before this position."""
+        return reading.done if self.command.manual else self.inbox.done.get(reading.store.store, 0)
+
+
+def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
+    """What a store is asked to open: for the first time as the program said, then where it stood."""
+    command, store = reader.command, reading.store.store
+    position = command.positions.get(store) if reading.expected is None else reading.expected
+    return OpenChannel(
+        store=store,
+        channel=reading.channel,
+        name=command.name,
+        filter=command.filter,
+        language=command.language,
+        where=command.where,
+        start=command.start if position is None else "",
+        position=position,
+        since_us=command.since_us if position is None else None,
+        end=command.ends.get(store),
+        until_us=command.until_us,
+        pace=command.pace,
+        window=reader.window(),
+    )

@@ -1,0 +1,220 @@
+"""A reading: one store's log as a reader follows it, position by position.
+
+In:    STORED frames with publications, and notices, as they come: late, twice, or not at all.
+Out:   each position once, in order; whether something was lost on the way; credit and acknowledgements to send.
+State: the position that is expected next; what was acknowledged, and what else is done.
+Not here: asking the store (readings.py), the queue for the program (inbox.py).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant
+from heliograph.model.publication import StoredPublication, StoredRun
+from heliograph.wire.frames import BODY_BYTES, SCAN, Frame
+from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.stores import SELECTED_MAX, StoreAdvertisement, span_of
+
+AGAIN_NS = 500_000_000  # between two requests to send the same once more
+TOPICS_MAX = 16_384
+
+_unpack = SCAN.unpack_from
+
+
+class Came(Enum):
+    """What a frame brought."""
+
+    NEW = 1
+    KNOWN = 2
+    TOO_FAR = 3  # one before it was lost
+
+
+class LogReading:
+    """One store, for one reader."""
+
+    __slots__ = (
+        "acknowledged",
+        "acknowledging",
+        "again_at",
+        "channel",
+        "created",
+        "done",
+        "ended",
+        "expected",
+        "heard_at",
+        "inbox",
+        "opening",
+        "spans",
+        "store",
+        "told_spans",
+    )
+
+    def __init__(self, store: StoreAdvertisement, channel: int) -> None:
+        self.store = store
+        self.channel = channel
+        self.expected: int | None = None  # the next position; None: it was never open
+        self.inbox = ""  # where the store sends; empty: it is not open
+        self.opening = False  # the store was asked
+        self.created = False  # the name was new at this store
+        self.ended = False
+        self.heard_at: Instant = 0
+        self.again_at: Instant = -AGAIN_NS
+        self.acknowledged = 0  # the store knows that everything before this position is done
+        self.acknowledging = False
+        self.done = 0  # by hand: everything before this position is done …
+        self.spans: list[tuple[int, int]] = []  # … and these positions behind it
+        self.told_spans: list[tuple[int, int]] = []  # which the store knows
+
+    @property
+    def is_open(self) -> bool:
+        """True while the store sends."""
+        return bool(self.inbox) and not self.ended
+
+    def ask(self) -> None:
+        """The store is asked to open it."""
+        self.opening = True
+
+    def opened(self, position: int, inbox: str, created: bool, now: Instant) -> None:
+        """The store sends from this position on."""
+        if self.expected is None:
+            self.expected = self.acknowledged = self.done = position
+            self.created = created
+        self.opening = False
+        self.inbox = inbox
+        self.heard_at = now
+
+    def reopen(self, position: int) -> None:
+        """Begin elsewhere; nothing was delivered yet."""
+        self.expected = self.acknowledged = self.done = position
+
+    def close(self) -> None:
+        """The store does not send: it closed the channel, or we are at another broker."""
+        self.inbox = ""
+        self.opening = self.acknowledging = False
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.ended = True
+
+    def heard(self, now: Instant) -> None:
+        """There was a sign of life."""
+        self.heard_at = now
+
+    def may_ask_again(self, now: Instant) -> bool:
+        """False if the store was asked a moment ago to send once more."""
+        if now < self.again_at + AGAIN_NS:
+            return False
+        self.again_at = now
+        return True
+
+    def advance(self, before: int, after: int) -> Came:
+        """A frame covers these positions."""
+        assert self.expected is not None
+        if before > self.expected:
+            return Came.TOO_FAR
+        if after <= self.expected:
+            return Came.KNOWN
+        self.expected = after
+        return Came.NEW
+
+    # -- acknowledging --------------------------------------------------------------------------------------------
+
+    def acknowledge(self, position: int, cumulative: bool) -> None:
+        """The program is done with a position, or with everything up to it."""
+        first = self.done if cumulative else position
+        merged: list[tuple[int, int]] = []
+        for one, end in sorted([*self.spans, (first, position + 1)]):
+            if merged and one <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            elif end > self.done:
+                merged.append((max(one, self.done), end))
+        while merged and merged[0][0] <= self.done:
+            self.done = max(self.done, merged.pop(0)[1])
+        self.spans = merged[:SELECTED_MAX]
+
+    def owes(self, done: int) -> bool:
+        """True if the store does not know that everything before ``done``, and every span, is done."""
+        return done > self.acknowledged or self.spans != self.told_spans
+
+    def acknowledge_begun(self) -> None:
+        """The store is told what is done."""
+        self.acknowledging = True
+
+    def acknowledge_ended(self, before: int, spans: list[tuple[int, int]]) -> None:
+        """It knows."""
+        self.acknowledging = False
+        self.acknowledged = max(self.acknowledged, before)
+        self.told_spans = spans
+
+    def acknowledge_failed(self) -> None:
+        """It may not know."""
+        self.acknowledging = False
+
+
+class FrameReader:
+    """Takes the publications of STORED frames apart."""
+
+    def __init__(self) -> None:
+        self._topics: dict[bytes, str] = {}
+        self.discarded = 0
+
+    def run(self, frame: Frame, store: str, expected: int) -> StoredRun:
+        """The publications at ``expected`` and behind it, as bytes."""
+        _, before, after, offsets = span_of(frame)
+        data = frame.payload
+        skipped = sum(1 for offset in offsets if before + offset < expected)
+        start = 0
+        for _ in range(skipped):
+            start = self._end(data, start)
+        positions = [before + offset for offset in offsets[skipped:]]
+        return StoredRun(store, max(before, expected), after, positions, data[start:] if start else data)
+
+    def publications(self, frame: Frame, store: str, expected: int) -> list[StoredPublication]:
+        """The publications at ``expected`` and behind it."""
+        _, before, _, offsets = span_of(frame)
+        data, start, found = frame.payload, 0, []
+        for offset in offsets:
+            end = self._end(data, start)
+            if before + offset >= expected:
+                publication = self._publication(data, start, end, store, before + offset)
+                if publication is not None:
+                    found.append(publication)
+            start = end
+        if start != len(data):
+            raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with more publications than positions")
+        return found
+
+    def _publication(self, data: bytes, start: int, end: int, store: str, position: int) -> StoredPublication | None:
+        _, word, origin, sequence, header_length = _unpack(data, start)
+        top = start + HEAD_BYTES + (word >> 16)
+        body = top + header_length
+        topic = self._topic(data[start + HEAD_BYTES : top])
+        if body > end or topic is None:
+            self.discarded += 1
+            return None
+        flags = word >> 8 & 0xFF
+        return StoredPublication(topic, data[body:end], origin, sequence, data[top:body], flags, store, position)
+
+    @staticmethod
+    def _end(data: bytes, start: int) -> int:
+        if start + HEAD_BYTES > len(data):
+            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a stored frame with fewer publications than positions")
+        length, word = _unpack(data, start)[:2]
+        end: int = start + 4 + length
+        if word & 0xFF != 1 or length < BODY_BYTES or end > len(data):
+            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a stored frame holds something else than whole publications")
+        return end
+
+    def _topic(self, name: bytes) -> str | None:
+        topic = self._topics.get(name)
+        if topic is None:
+            try:
+                topic = name.decode()
+            except UnicodeDecodeError:
+                return None
+            if len(self._topics) >= TOPICS_MAX:
+                self._topics.clear()
+            self._topics[name] = topic
+        return topic or None

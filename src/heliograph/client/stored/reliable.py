@@ -1,0 +1,370 @@
+"""Reliable publications: sent along a chain per store, repeated until the store has acknowledged them.
+
+In:    PublishReliably commands; acknowledgements and answers of stores; lines that come into use; time.
+Out:   EVENT frames in ``outgoing``; repeats on the line in use; settled requests.
+State: a chain per store, what waits for its turn, and which requests await which sequences.
+Not here: chains themselves (chain.py), which store serves a topic (whereabouts.py), frames (client/writer.py).
+
+Publications are taken in the program's order. One whose store is not known yet holds up those behind it for a moment;
+one that finds its store's window full waits, and those for other stores pass it.
+
+A publication that timed out for the program stays in the chain and is repeated: the store may have it, and what
+follows is linked to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from heliograph.client.commands import PublishReliably
+from heliograph.client.lines import Lines
+from heliograph.client.outgoing import Outgoing
+from heliograph.client.publisher import Publisher
+from heliograph.client.refusals import Refusals
+from heliograph.client.requests import OpenRequests
+from heliograph.client.stored.calls import StoreCalls
+from heliograph.client.stored.chain import ChainRun, OutgoingChain
+from heliograph.client.stored.whereabouts import Whereabouts
+from heliograph.errors import HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.machine import Instant, Timers
+from heliograph.wire import bodies
+from heliograph.wire.frames import Frame
+from heliograph.wire.stores import Acknowledged, Attached, AttachPublisher, StoreAdvertisement, decode
+
+STALL_NS = 1_000_000_000  # without news of a store that owes acknowledgements; doubled up to the maximum
+STALL_NS_MAX = 8_000_000_000
+REPEAT_BYTES_MAX = 1 << 20  # repeated at once
+REPEAT_PAUSE_NS = 100_000_000  # between two repeats of the same
+WAITING_MAX = 65_536  # commands that have no place in a chain yet
+CHAINS_MAX = 256
+
+
+class StoreChain:
+    """A chain, and what the session knows of its store."""
+
+    __slots__ = ("asked_at", "attached", "chain", "known", "open", "repeated", "stall_ns", "state", "store", "waiting")
+
+    def __init__(self, store: StoreAdvertisement) -> None:
+        self.store = store
+        self.chain = OutgoingChain()
+        self.known = False  # the store has said where its end of the chain is
+        self.attached = False  # … to the present broker
+        self.asked_at: int | None = None  # what was acknowledged when we asked it; None: nothing is asked
+        self.state = "open"
+        self.stall_ns = STALL_NS
+        self.repeated = (-1, 0)  # behind what, and when
+        self.open: deque[tuple[int, int, PublishReliably]] = deque()  # first and last sequence of each command
+        self.waiting: deque[PublishReliably] = deque()  # for room
+
+    def attach_again(self) -> None:
+        """A new broker: the store does not know where to acknowledge to."""
+        self.attached = False
+        self.asked_at = None
+        self.stall_ns = STALL_NS
+
+    def ask(self) -> None:
+        """The store is asked how far it is."""
+        self.asked_at = self.chain.acknowledged
+
+    def answered(self) -> int:
+        """It has answered, or will not; returns what was acknowledged when it was asked."""
+        asked_at, self.asked_at = self.asked_at or 0, None
+        return asked_at
+
+    def follow(self, have: int, asked_at: int) -> None:
+        """The store has everything up to ``have``; that is older than what came since if it is lower."""
+        if not self.known or have >= self.chain.acknowledged or have < asked_at:
+            self.chain.follow(have)
+        self.known = self.attached = True
+
+    def progressed(self) -> None:
+        """The store has acknowledged something."""
+        self.stall_ns = STALL_NS
+
+    def stalled(self) -> None:
+        """It has not: wait longer next time."""
+        self.asked_at = None
+        self.stall_ns = min(2 * self.stall_ns, STALL_NS_MAX)
+
+    def may_repeat(self, now: Instant) -> bool:
+        """False if the same was repeated a moment ago."""
+        behind, at = self.repeated
+        if behind == self.chain.acknowledged and now < at + REPEAT_PAUSE_NS:
+            return False
+        self.repeated = (self.chain.acknowledged, now)
+        return True
+
+    def is_in(self, state: str) -> None:
+        """The store says whether it takes anything now."""
+        self.state = state
+
+
+class ReliablePublishing:
+    """Publishes reliably for one session."""
+
+    def __init__(
+        self,
+        window: int,
+        publisher: Publisher,
+        outgoing: Outgoing,
+        lines: Lines,
+        requests: OpenRequests,
+        refusals: Refusals,
+        calls: StoreCalls,
+        timers: Timers,
+    ) -> None:
+        self._window = window
+        self._publisher = publisher
+        self._outgoing = outgoing
+        self._lines = lines
+        self._requests = requests
+        self._refusals = refusals
+        self._calls = calls
+        self._timers = timers
+        self._whereabouts = Whereabouts(calls, timers)
+        self._chains: dict[str, StoreChain] = {}
+        self._unplaced: deque[PublishReliably] = deque()  # in the program's order; the first waits for its store
+        self._looking = False  # for the store of the first
+        self._open: dict[PublishReliably, int] = {}  # with their numbers, in order, until they are settled
+        self._count = 0
+        self.durable = 0  # publications that stores have acknowledged
+        self.repeated = 0
+
+    @property
+    def has_room(self) -> bool:
+        """False: the windows of the stores in use are full; wait until something is acknowledged."""
+        return not self._unplaced and all(not chain.waiting for chain in self._chains.values())
+
+    @property
+    def mark(self) -> int:
+        """The number of the last command so far."""
+        return self._count
+
+    def is_durable(self, mark: int) -> bool:
+        """True if every command up to this number is settled."""
+        return not self._open or next(iter(self._open.values())) > mark
+
+    # -- commands -----------------------------------------------------------------------------------------------
+
+    def publish(self, command: PublishReliably, now: Instant) -> None:
+        """Publish; the request is settled when the store has it on disk, or will not take it."""
+        self._publisher.check(command.topic, command.payloads, command.headers, command.content_type)
+        if len(self._open) >= WAITING_MAX:
+            raise UsageError(f"more than {WAITING_MAX} reliable publications wait for their stores")
+        if command.request:
+            self._requests.open(command.request, now, lambda now: self._give_up(command), command.ms_max)
+        self._count += 1
+        self._open[command] = self._count
+        self._unplaced.append(command)
+        self.pump(now)
+
+    def pump(self, now: Instant) -> None:
+        """Publish what has its turn."""
+        while self._unplaced and not self._looking:
+            command = self._unplaced[0]
+            store = command.store or self._whereabouts.find(command.topic, now, self._found)
+            if store is None:
+                self._looking = True
+                return
+            self._unplaced.popleft()
+            self._chain_of(store, now).waiting.append(command)
+        for chain in self._chains.values():
+            self._fill(chain, now)
+
+    def _found(self, store: StoreAdvertisement | None, error: HeliographError | None, now: Instant) -> None:
+        self._looking = False
+        if store is None and self._unplaced:
+            assert error is not None
+            self._settle(self._unplaced.popleft(), error)
+        self.pump(now)
+
+    def _chain_of(self, store: StoreAdvertisement, now: Instant) -> StoreChain:
+        chain = self._chains.get(store.store)
+        if chain is None:
+            if len(self._chains) >= CHAINS_MAX:
+                self._forget_idle()
+            chain = self._chains[store.store] = StoreChain(store)
+            self._attach(chain, now)
+        return chain
+
+    def _forget_idle(self) -> None:
+        for name in [name for name, chain in self._chains.items() if not chain.open and not chain.waiting]:
+            del self._chains[name]
+
+    def _fill(self, chain: StoreChain, now: Instant) -> None:
+        """Publish what waits for this store, as long as its window is open."""
+        waiting, outgoing = chain.waiting, self._outgoing
+        while waiting and chain.known and chain.state == "open" and outgoing.has_room:
+            if chain.chain.frames and chain.chain.frames + len(waiting[0].payloads) > self._window:
+                break
+            self._write(chain, waiting.popleft(), now)
+
+    def _write(self, chain: StoreChain, command: PublishReliably, now: Instant) -> None:
+        try:
+            first, run = self._publisher.publish_linked(command, chain.store.store, chain.chain.last, now)
+        except UsageError as error:  # the present broker takes less than the one before
+            self._settle(command, error)
+            return
+        last = first + len(command.payloads) - 1
+        if not chain.open:
+            self._watch(chain, chain.stall_ns, now)
+        chain.chain.add(ChainRun(command.topic, first, last, run))
+        chain.open.append((first, last, command))
+
+    def _give_up(self, command: PublishReliably) -> None:
+        """It timed out. If it has no place in a chain yet, it is not published at all."""
+        queues = [self._unplaced, *(chain.waiting for chain in self._chains.values())]
+        for queue in queues:
+            if command in queue:
+                queue.remove(command)
+                self._close(command)
+
+    def _settle(self, command: PublishReliably, error: HeliographError) -> None:
+        """It is not stored, and never will be."""
+        self._close(command)
+        if command.request:
+            self._requests.settle(command.request, error=error)
+        else:
+            reason, text = Reason.GOODBYE, str(error)
+            if isinstance(error, RefusedError | NotConnectedError):
+                reason, text = error.reason, error.detail
+            self._refusals.add(bodies.Refusal(reason.word, reason, text, command.topic))
+
+    def _close(self, command: PublishReliably) -> None:
+        self._open.pop(command, None)
+
+    # -- attaching ----------------------------------------------------------------------------------------------
+
+    def resume(self, now: Instant) -> None:
+        """A broker has welcomed us: stores shall acknowledge to our inbox there, and say how far they are."""
+        self._whereabouts.resume(now)
+        for chain in self._chains.values():
+            chain.attach_again()
+            self._attach(chain, now)
+
+    def _attach(self, chain: StoreChain, now: Instant, again: bool = False) -> None:
+        """Ask a store how far it is. What the broker gets for the first time now need not be repeated, at first."""
+        upto = self._outgoing.sent_to if again else self._outgoing.confirmed
+
+        def answered(answer: Any, now: Instant) -> None:
+            chain.follow(answer.have, chain.answered())
+            self._acknowledged(chain, now)
+            self._repeat(chain, upto, now)
+            self.pump(now)
+
+        def failed(error: HeliographError, now: Instant) -> None:
+            chain.answered()
+            if isinstance(error, RefusedError) and error.reason is Reason.ASK_DENIED:
+                self._refuse_waiting(chain, error)
+            self._whereabouts.forget(chain.store.store)
+
+        self._watch(chain, chain.stall_ns, now)
+        if self._calls.ask(AttachPublisher(chain.store.store), Attached, answered, failed):
+            chain.ask()
+
+    def _refuse_waiting(self, chain: StoreChain, error: HeliographError) -> None:
+        while chain.waiting:
+            self._settle(chain.waiting.popleft(), error)
+
+    def _watch(self, chain: StoreChain, wait_ns: int, now: Instant) -> None:
+        self._timers.set(("chain", chain.store.store), now + wait_ns, lambda now: self._stalled(chain, now))
+
+    def _stalled(self, chain: StoreChain, now: Instant) -> None:
+        """Nothing was heard of a store for a while: ask it how far it is, and repeat the rest."""
+        if chain.open or chain.waiting:
+            chain.stalled()
+            self._attach(chain, now, again=True)
+
+    # -- acknowledgements ---------------------------------------------------------------------------------------
+
+    def heard(self, frame: Frame, now: Instant) -> None:
+        """A STORED frame with an acknowledgement. ProtocolError if it makes no sense."""
+        chain = self._chains.get(f"{frame.origin:016x}")
+        told = decode(Acknowledged, frame.payload) if frame.payload else Acknowledged()
+        if chain is None or not chain.known or frame.sequence > self._outgoing.assigned:
+            return
+        chain.is_in(told.state)
+        broken = False
+        for sequence, code in told.refused:
+            if code == Reason.CHAIN_BROKEN:
+                broken = broken or sequence == chain.chain.oldest
+            else:
+                self._refused(chain, sequence, bodies.reason_of(code))
+        if chain.chain.acknowledge(frame.sequence):
+            self._acknowledged(chain, now)
+        if broken:  # what an earlier life of this publisher sent came late
+            chain.chain.restart()
+            self._repeat(chain, self._outgoing.sent_to, now)
+        if told.missing and frame.sequence >= chain.chain.acknowledged:
+            chain.chain.follow(frame.sequence)
+            self._repeat(chain, told.missing, now)
+        self.pump(now)
+
+    def _acknowledged(self, chain: StoreChain, now: Instant) -> None:
+        done, had = chain.chain.acknowledged, len(chain.open)
+        while chain.open and chain.open[0][1] <= done:
+            first, last, command = chain.open.popleft()
+            self._close(command)
+            self.durable += len(command.payloads)
+            self._requests.settle(command.request, (int(chain.store.store, 16), first, last))
+        if len(chain.open) < had:
+            chain.progressed()
+        if chain.open or chain.waiting:
+            self._watch(chain, chain.stall_ns, now)
+        else:
+            self._timers.cancel(("chain", chain.store.store))
+
+    def _refused(self, chain: StoreChain, sequence: int, reason: Reason) -> None:
+        for place, (first, last, command) in enumerate(chain.open):
+            if first <= sequence <= last:
+                self._settle(command, RefusedError(reason, f"the store does not keep it: {command.topic!r}"))
+                del chain.open[place]
+                return
+
+    def denied(self, topic: str, error: HeliographError, now: Instant) -> None:
+        """The broker takes nothing on this topic: the store will never see it, so the chain goes on without it."""
+        for chain in self._chains.values():
+            if not chain.chain.drop(topic):
+                continue
+            for entry in [entry for entry in chain.open if entry[2].topic == topic]:
+                chain.open.remove(entry)
+                self._settle(entry[2], error)
+            self._repeat(chain, self._outgoing.sent_to, now)
+            self.pump(now)
+
+    # -- repeating ----------------------------------------------------------------------------------------------
+
+    def _repeat(self, chain: StoreChain, upto: int, now: Instant) -> None:
+        line = self._lines.current
+        if line is None or not line.flows or not chain.may_repeat(now):
+            return
+        repeats = chain.chain.repeats(upto, REPEAT_BYTES_MAX)
+        if repeats:
+            self.repeated += len(repeats)
+            self._lines.pump(line)
+            line.out.extend(repeats)
+
+    def end(self) -> None:
+        """The session has ended."""
+        self._open.clear()
+        self._unplaced.clear()
+        self._chains.clear()
+
+    def report(self) -> dict[str, Any]:
+        """For the session's report."""
+        return {
+            "durable": self.durable,
+            "repeated": self.repeated,
+            "waiting": len(self._unplaced) + sum(len(chain.waiting) for chain in self._chains.values()),
+            "stores": [
+                {
+                    "store": chain.store.store,
+                    "name": chain.store.name,
+                    "state": chain.state,
+                    "acknowledged": chain.chain.acknowledged,
+                    "unacknowledged": chain.chain.frames,
+                }
+                for chain in self._chains.values()
+            ],
+        }

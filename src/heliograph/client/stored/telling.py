@@ -1,0 +1,87 @@
+"""Telling stores how far a reader is: credit, and acknowledgements.
+
+In:    readers whose program took something, or to whom something is missing.
+Out:   requests to stores.
+State: none; what a store was told is with the reading.
+Not here: what stores send (readings.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from heliograph.client.stored.calls import StoreCalls
+from heliograph.client.stored.reader import StoreReader
+from heliograph.client.stored.reading import LogReading
+from heliograph.errors import HeliographError, Reason, RefusedError
+from heliograph.machine import Instant
+from heliograph.wire.bodies import Body
+from heliograph.wire.stores import AckPositions, CloseChannel, GiveCredit, RequestDone
+
+
+class Telling:
+    """What readers tell stores. ``told``: an acknowledgement was answered; ``failed``: it never will be."""
+
+    def __init__(
+        self,
+        calls: StoreCalls,
+        told: Callable[[StoreReader], None],
+        failed: Callable[[StoreReader, HeliographError], None],
+    ) -> None:
+        self._calls = calls
+        self._told = told
+        self._failed = failed
+
+    def ask_again(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
+        """Everything behind what has come shall be sent once more, as far as there is room for it."""
+        queued = reader.inbox.queued.get(reading.store.store, 0)
+        window = reader.window() - queued
+        if not reading.is_open or window <= 0 or not reading.may_ask_again(now):
+            return
+        assert reading.expected is not None
+        store = reading.store.store
+        self._tell(GiveCredit(store, reading.channel, reading.expected, window, again=True))
+
+    def give_credit(self, reader: StoreReader, reading: LogReading) -> None:
+        """Everything before what the program has not taken is here."""
+        if not reading.is_open or reading.expected is None:
+            return
+        inbox, store = reader.inbox, reading.store.store
+        queued = inbox.queued.get(store, 0)
+        at = inbox.taken[store] if queued else reading.expected
+        self._tell(GiveCredit(store, reading.channel, at, reader.window()))
+
+    def acknowledge(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
+        """Tell the store what is done; one such request at a time, so that many become one."""
+        done = reader.done_at(reading)
+        if not reader.is_durable or reading.acknowledging or not reading.is_open or not reading.owes(done):
+            return
+        spans = list(reading.spans)
+
+        def answered(answer: Any, now: Instant) -> None:
+            reading.acknowledge_ended(max(done, answer.before), spans)
+            self.acknowledge(reader, reading, now)
+            self._told(reader)
+
+        def failed(error: HeliographError, now: Instant) -> None:
+            reading.acknowledge_failed()
+            if isinstance(error, RefusedError) and error.reason is Reason.NAME_UNKNOWN:
+                self._failed(reader, error)  # somebody has dropped it
+            self._told(reader)
+
+        body = AckPositions(reading.store.store, reader.command.name, done, spans)
+        if self._calls.ask(body, RequestDone, answered, failed):
+            reading.acknowledge_begun()
+
+    def close(self, reading: LogReading) -> None:
+        """The store need not send any more."""
+        self._tell(CloseChannel(reading.store.store, reading.channel))
+
+    def _tell(self, body: Body) -> None:
+        """Say something whose answer does not matter."""
+        self._calls.ask(body, RequestDone, _nothing, _nothing)
+
+
+def _nothing(answer: Any, now: Instant) -> None:
+    pass

@@ -1,0 +1,419 @@
+"""What a program does with stores: reliable publications, durable subscriptions, replays, listings and batches.
+
+In:    calls of a program, on its event loop.
+Out:   commands for the session machine; subscriptions whose publications have positions.
+State: none; it is a part of the client (client.py).
+Not here: every decision (client/stored/), iterating (subscription.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from heliograph.client import commands
+from heliograph.client.session import Session
+from heliograph.errors import ClosedError, Reason, RefusedError, UsageError
+from heliograph.live.calls import Calls
+from heliograph.live.subscription import Callback, OpenSubscriptions, Subscribing, Subscription
+from heliograph.model.publication import StoredRun
+from heliograph.wire import stores as wire
+from heliograph.wire.bodies import Body
+
+FOREVER_MS = 1 << 50
+READ_WINDOW = 4_096  # publications of a durable subscription that are under way or unread
+RUN_WINDOW = 65_536  # … of a replay
+ACKNOWLEDGE = ("auto", "manual")
+Moment = float | datetime
+"""Seconds since 1970, or a datetime with a time zone."""
+
+
+class StoreInfo(NamedTuple):
+    """A store, as it advertises itself."""
+
+    id: str
+    name: str
+    patterns: tuple[str, ...]
+    broker: str
+    address: str  # where that broker is dialled, for those who read much; empty: unknown
+    state: str  # "open", or why it takes nothing now
+    first: int  # the oldest position that is kept
+    next: int  # the position of the next publication
+
+
+class LogInfo(NamedTuple):
+    """A log of a store. Positions begin at ``first`` and end before ``next``; times are seconds since 1970."""
+
+    store: str
+    name: str
+    log: str
+    first: int
+    next: int
+    bytes: int
+    first_time: float | None
+    last_time: float | None
+
+
+class DurableInfo(NamedTuple):
+    """A durable subscription at a store."""
+
+    store: str
+    entity: str
+    name: str
+    filter: str
+    position: int  # everything before it is acknowledged
+    lag: int  # positions from there to the end of the log
+    connected: bool
+    where: str
+
+
+class BatchCommitted(NamedTuple):
+    """A batch is visible."""
+
+    number: int
+    position: int  # where it begins in the log
+    repeated: bool  # it, or a later one, was committed before: nothing was changed
+
+
+class Batch:
+    """A batch of publications that becomes visible in a store at once, or not at all. Made by ``client.batch``."""
+
+    def __init__(self, face: StoreFace, store: str, publisher: str, number: int) -> None:
+        self._face = face
+        self._store = store
+        self.publisher = publisher
+        self.number = number
+
+    async def stage(
+        self,
+        part: str,
+        publications: Iterable[tuple[str, bytes | str]],
+        *,
+        headers: dict[str, Any] | None = None,
+        content_type: str | None = None,
+    ) -> int:
+        """Store a part of the batch, (topic, payload) each, which nobody sees yet. Returns how many there were."""
+        store = await self._face._advertised(self._store)
+        quality = (self.publisher, self.number, part)
+        count = 0
+        pending: list[asyncio.Future[Any]] = []
+        for topic, payloads in _by_topic(publications):
+            count += len(payloads)
+            command = commands.PublishReliably(topic, payloads, headers, None, content_type, 0, store, quality)
+            pending.append(self._face._tell_reliably(command))
+            await self._face._wait_for_window()
+        await _all(pending)
+        return count
+
+    async def commit(self, parts: Iterable[tuple[str, int]]) -> BatchCommitted:
+        """Make these parts visible, in this order, each with so many publications. It may be repeated without harm."""
+        store = await self._face._advertised(self._store)
+        body = wire.CommitBatch(store.store, self.publisher, self.number, [(name, count) for name, count in parts])
+        done = cast(wire.RequestDone, await self._face._ask_stores(body, wire.RequestDone))
+        return BatchCommitted(done.batch, done.position, done.repeated)
+
+
+class StoreFace:
+    """The part of a client that is about stores."""
+
+    _session: Session
+    _calls: Calls
+    _subscriptions: OpenSubscriptions
+    _loop: asyncio.AbstractEventLoop
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        filter: str = "#",
+        *,
+        where: str = "",
+        language: str = "",
+        store: str = "",
+        position: Mapping[str, int] | None = None,
+        since: Moment | None = None,
+        end: Mapping[str, int] | None = None,
+        until: Moment | None = None,
+        follow: bool = False,
+        pace: float = 0.0,
+        raw: bool = False,
+        window: int = RUN_WINDOW,
+        inbox_bytes_max: int = 64 << 20,
+    ) -> Subscribing:
+        """What stores have kept: ``await`` it for a Subscription, or use it with ``async with``.
+
+        It begins with the oldest, or at ``position`` (by store, such as a subscription's ``position``), or with what
+        was stored ``since`` a time. It ends with what is stored when it begins, or before ``end`` (by store), or with
+        what was stored ``until`` a time; with ``follow`` it goes on with what is stored later. ``pace`` is 0 for full
+        speed, 1 for the speed at which it was stored, 2 for twice that. ``store``, a name or id, reads this one only.
+
+        With ``raw`` each item is a StoredRun: many publications as bytes, with their positions. ``runs`` iterates over
+        them.
+        """
+
+        async def subscribe() -> Subscription:
+            ends = dict(end or {})
+            if end is None and until is None and not follow:
+                ends = {log.store: log.next for log in await self.logs(filter) if log.log == wire.MAIN}
+            command = commands.ReadStores(
+                self._calls.number(),
+                filter,
+                where=where,
+                language=language or ("predicates" if where else "topic"),
+                store=store,
+                positions=dict(position or {}),
+                since_us=_microseconds(since),
+                ends=ends,
+                until_us=_microseconds(until),
+                pace=pace,
+                window=window,
+                bytes_max=inbox_bytes_max,
+                raw=raw,
+            )
+            return await self._subscriptions.subscribe(command, None)
+
+        return Subscribing(subscribe)
+
+    async def runs(
+        self,
+        filter: str = "#",
+        *,
+        where: str = "",
+        language: str = "",
+        store: str = "",
+        position: Mapping[str, int] | None = None,
+        since: Moment | None = None,
+        end: Mapping[str, int] | None = None,
+        until: Moment | None = None,
+        follow: bool = False,
+        window: int = RUN_WINDOW,
+    ) -> AsyncIterator[StoredRun]:
+        """A replay as whole runs, for programs that read millions: EVENT frames as bytes, with their positions."""
+        reading = self.replay(
+            filter,
+            where=where,
+            language=language,
+            store=store,
+            position=position,
+            since=since,
+            end=end,
+            until=until,
+            follow=follow,
+            raw=True,
+            window=window,
+        )
+        async with reading as subscription:
+            async for run in subscription:
+                yield cast(StoredRun, run)
+
+    def _read_durably(
+        self,
+        filter: str,
+        name: str,
+        where: str,
+        language: str,
+        start: str,
+        position: Mapping[str, int] | None,
+        acknowledge: str,
+        bounds: tuple[int, int],
+        callback: Callback | None,
+    ) -> Subscribing:
+        if not name:
+            raise UsageError("start and position are for durable subscriptions: give it a name, or use replay()")
+        if acknowledge not in ACKNOWLEDGE:
+            raise UsageError(f"{acknowledge!r} is not a way to acknowledge: {' or '.join(ACKNOWLEDGE)}")
+        if start not in ("", "first", "next"):
+            raise UsageError(f"a subscription starts with the first or the next publication, not {start!r}")
+
+        async def subscribe() -> Subscription:
+            command = commands.ReadStores(
+                self._calls.number(),
+                filter,
+                name,
+                where,
+                language or ("predicates" if where else "topic"),
+                start=start,
+                positions=dict(position or {}),
+                window=bounds[0],
+                bytes_max=bounds[1],
+                manual=acknowledge == "manual",
+            )
+            return await self._subscriptions.subscribe(command, callback)
+
+        return Subscribing(subscribe)
+
+    # -- listing --------------------------------------------------------------------------------------------------
+
+    async def stores(self, filter: str = "") -> list[StoreInfo]:
+        """The stores that this client's broker knows: all, or those that serve something of a topic filter."""
+        found = cast(wire.StoresFound, await self._ask_stores(wire.FindStores(filter=filter), wire.StoresFound))
+        return [
+            StoreInfo(one.store, one.name, tuple(one.patterns), one.broker, one.address, one.state, one.first, one.next)
+            for one in found.stores
+        ]
+
+    async def logs(self, filter: str = "") -> list[LogInfo]:
+        """The logs of these stores, with positions and times. RefusedError if there is no such store."""
+        listed = []
+        for store in await self.stores(filter):
+            found = cast(wire.LogsFound, await self._ask_stores(wire.ListLogs(store.id), wire.LogsFound))
+            listed += [
+                LogInfo(
+                    store.id,
+                    store.name,
+                    log.log,
+                    log.first,
+                    log.next,
+                    log.bytes,
+                    log.first_us / 1e6 if log.next > log.first else None,
+                    log.last_us / 1e6 if log.next > log.first else None,
+                )
+                for log in found.logs
+            ]
+        return listed
+
+    async def durable_subscriptions(self) -> list[DurableInfo]:
+        """This entity's durable subscriptions, at all stores; an administrator sees everybody's."""
+        listed: list[DurableInfo] = []
+        for store in await self.stores():
+            after, more = "", True
+            while more:
+                body = wire.ListNames(store.id, after)
+                found = cast(wire.NamesFound, await self._ask_stores(body, wire.NamesFound))
+                listed += [
+                    DurableInfo(store.id, n.entity, n.name, n.filter, n.before, n.lag, n.connected, n.where)
+                    for n in found.names
+                ]
+                more = found.more and bool(found.names)
+                after = f"{found.names[-1].entity}/{found.names[-1].name}" if found.names else ""
+        return listed
+
+    async def drop_subscription(self, name: str) -> int:
+        """Forget a durable subscription of this entity at every store. Returns at how many it was known."""
+        dropped = 0
+        for store in await self.stores():
+            try:
+                await self._ask_stores(wire.DropName(store.id, name), wire.RequestDone)
+                dropped += 1
+            except RefusedError as error:
+                if error.reason is not Reason.NAME_UNKNOWN:
+                    raise
+        return dropped
+
+    # -- publishing -----------------------------------------------------------------------------------------------
+
+    def batch(self, store: str, publisher: str, number: int) -> Batch:
+        """Batch ``number`` of a publisher's name, in a store (its name or id). Numbers of later batches are higher.
+
+        Any number of clients of one entity stage parts of it; one commits. A batch that was committed before is left as
+        it is, so that a program which repeats its work after a crash changes nothing.
+        """
+        return Batch(self, store, publisher, number)
+
+    async def _publish_reliably(
+        self,
+        topic: str,
+        payloads: list[bytes],
+        headers: dict[str, Any] | None,
+        expires_in: float | None,
+        content_type: str | None,
+        wait: bool,
+    ) -> None:
+        expires_in_ms = None if expires_in is None else milliseconds(expires_in)
+        command = commands.PublishReliably(topic, payloads, headers, expires_in_ms, content_type)
+        if wait:
+            await self._tell_reliably(command)
+        else:
+            self._check_open()
+            self._calls.tell(command)
+            await self._wait_for_window()
+
+    async def _publish_all_reliably(
+        self,
+        topic: str,
+        pieces: Iterable[list[bytes]],
+        headers: dict[str, Any] | None,
+        expires_in: float | None,
+        content_type: str | None,
+        wait: bool,
+    ) -> None:
+        expires_in_ms = None if expires_in is None else milliseconds(expires_in)
+        pending: list[asyncio.Future[Any]] = []
+        for piece in pieces:
+            command = commands.PublishReliably(topic, piece, headers, expires_in_ms, content_type)
+            if wait:
+                pending.append(self._tell_reliably(command))
+            else:
+                self._check_open()
+                self._calls.tell(command)
+            await self._wait_for_window()
+        await _all(pending)
+
+    def _tell_reliably(self, command: commands.PublishReliably) -> asyncio.Future[Any]:
+        """Publish, now; the future ends when the store has it."""
+        self._check_open()
+        request = self._calls.number()
+        return self._calls.begin(replace(command, request=request), request)
+
+    async def _wait_for_window(self) -> None:
+        """Until every store that is published to has room in its window."""
+        while not self._session.reliable.has_room and not self._session.ended:
+            await self._calls.changed()
+        await asyncio.sleep(0)
+
+    def _check_open(self) -> None:
+        if self._session.ended:
+            raise self._session.error or ClosedError("the client was closed")
+
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    async def _advertised(self, store: str) -> wire.StoreAdvertisement:
+        found = cast(wire.StoresFound, await self._ask_stores(wire.FindStores(), wire.StoresFound))
+        for one in found.stores:
+            if store in (one.store, one.name):
+                return one
+        raise RefusedError(Reason.STORE_UNKNOWN, f"there is no store {store!r}; heliograph store list shows them")
+
+    async def _ask_stores(self, body: Body, kind: type[Body]) -> Any:
+        return await self._calls.request(lambda request: commands.AskStores(request, body, kind))
+
+
+def milliseconds(seconds: float) -> int:
+    """A time in seconds as the session counts it."""
+    if not 0 <= seconds < FOREVER_MS / 1_000:
+        raise UsageError(f"{seconds} is not a time in seconds")
+    return round(seconds * 1_000)
+
+
+def _microseconds(moment: Moment | None) -> int | None:
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise UsageError(f"{moment} has no time zone")
+        return round(moment.timestamp() * 1e6)
+    return None if moment is None else round(moment * 1e6)
+
+
+async def _all(pending: Sequence[asyncio.Future[Any]]) -> None:
+    """Wait for all, and raise the first error."""
+    for result in await asyncio.gather(*pending, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+
+
+def _by_topic(publications: Iterable[tuple[str, bytes | str]]) -> Iterable[tuple[str, list[bytes]]]:
+    """Neighbours of one topic together, in pieces that are worth a write and not much larger."""
+    payloads: list[bytes] = []
+    size, before = 0, ""
+    for topic, payload in publications:
+        data = payload.encode() if isinstance(payload, str) else bytes(payload)
+        if payloads and (topic != before or size >= 1 << 17):
+            yield before, payloads
+            payloads, size = [], 0
+        before = topic
+        payloads.append(data)
+        size += 128 + len(data)
+    if payloads:
+        yield before, payloads

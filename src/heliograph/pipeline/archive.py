@@ -1,0 +1,139 @@
+"""The archive: what flows becomes Delta tables, each publication once.
+
+In:    a stream or a batch with the columns of the source (format "heliograph").
+Out:   rows in the tables of kinds.py, and in ``quarantine``.
+State: a checkpoint folder of Spark; the tables themselves say which batches are in.
+Not here: the source (source.py), tables (tables.py).
+
+In each micro-batch the kinds that occur are written one after the other, each with the number of the batch. After a
+crash Spark repeats the batch with the same number and the same rows, and tables that have it already pass it over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from heliograph.pipeline.kinds import KEYS, KINDS, PAYLOAD_BYTES_MAX, QUARANTINE, QUARANTINE_COLUMNS, TableKind, dated
+from heliograph.pipeline.tables import LakeTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT = "_checkpoint"
+PAYLOADS = "_payloads"
+Progress = Callable[[str], None]
+
+
+def start(
+    stream: DataFrame,
+    root: str,
+    *,
+    once: bool = True,
+    seconds: int = 10,
+    checkpoint: str = "",
+    say: Progress | None = None,
+) -> StreamingQuery:
+    """Archive a stream. ``once``: everything that is there, then end; else every few seconds."""
+    tables = LakeTables(root)
+    place = checkpoint or f"{tables.root}/{CHECKPOINT}"
+
+    def write(batch: DataFrame, number: int) -> None:
+        counts = add(batch, tables, query_id(place), number)
+        if say is not None and counts:
+            say(f"batch {number}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+
+    writing = stream.writeStream.foreachBatch(write).option("checkpointLocation", place)
+    if once:
+        return writing.trigger(availableNow=True).start()
+    return writing.trigger(processingTime=f"{seconds} seconds").start()
+
+
+def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[str, int]:
+    """Add one batch to the tables; rows that were added, by table."""
+    rows = _outfitted(batch, tables).persist()
+    try:
+        kinds = _present(rows)
+        counts = {
+            kind.name: tables.add(kind.name, kind.table(kind.rows(rows)), kind.by, f"{query}/{kind.name}", number)
+            for kind in kinds
+        }
+        bad = _quarantined(rows, [kind for kind in kinds if kind.body])
+        if bad is not None:
+            counts[QUARANTINE] = tables.add(QUARANTINE, bad, ("date",), f"{query}/{QUARANTINE}", number)
+        return {name: count for name, count in counts.items() if count}
+    finally:
+        rows.unpersist()
+
+
+def query_id(checkpoint: str) -> str:
+    """The id that Spark gave to the query of a checkpoint: a new checkpoint is a new query."""
+    files, path = fs.FileSystem.from_uri(checkpoint if "://" in checkpoint else Path(checkpoint).absolute().as_uri())
+    with files.open_input_stream(f"{path}/metadata") as file:
+        return str(json.loads(file.read())["id"])
+
+
+def _present(rows: DataFrame) -> list[TableKind]:
+    """The kinds that have rows."""
+    from pyspark.sql import functions as f
+
+    which = f.coalesce(*(f.when(f.expr(kind.where), f.lit(kind.name)) for kind in KINDS))
+    found = {row["kind"] for row in rows.select(which.alias("kind")).distinct().collect()}
+    return [kind for kind in KINDS if kind.name in found]
+
+
+def _quarantined(rows: DataFrame, kinds: list[TableKind]) -> DataFrame | None:
+    """Rows that their kind cannot read; None if there are none."""
+    if not kinds:
+        return None
+    union, *others = (kind.rows(rows).where("reason is not null").select(*QUARANTINE_COLUMNS) for kind in kinds)
+    for each in others:
+        union = union.union(each)
+    return None if union.isEmpty() else dated(union, ("date",))
+
+
+def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:
+    """Rows with the length of their payload, and large payloads in files."""
+    from pyspark.sql import functions as f
+
+    wanted = (*KEYS, "topic", "value", "timestamp", "headers", "origin", "sequence", "synchronised")
+    for name in wanted:
+        if name not in batch.columns:
+            batch = batch.withColumn(name, f.lit(None).cast(_MISSING.get(name, "string")))
+    # When a store took it is not told by every store; when it was published is the next best thing that never changes.
+    when = f.coalesce("stored", "timestamp", f.timestamp_seconds(f.lit(0)))
+    rows = batch.select(*wanted).withColumn("stored", when).withColumn("length", f.length("value").cast("long"))
+    rows = rows.withColumn("value_file", f.lit(None).cast("string"))
+    large = f.col("length") > PAYLOAD_BYTES_MAX
+    filed = rows.where(large).mapInArrow(_filing(f"{tables.root}/{PAYLOADS}"), rows.schema)
+    return rows.where(~large | f.col("length").isNull()).unionByName(filed)
+
+
+_MISSING = {"synchronised": "boolean", "sequence": "long", "partition": "int", "offset": "long"}
+_MISSING |= {"stored": "timestamp", "timestamp": "timestamp", "value": "binary"}
+
+
+def _filing(folder: str) -> Any:
+    """Write payloads to files; rows with their names in place of the payloads."""
+
+    def file(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files, base = fs.FileSystem.from_uri(folder if "://" in folder else Path(folder).absolute().as_uri())
+        for batch in batches:
+            names = []
+            for row in batch.select(["store", "partition", "offset", "value"]).to_pylist():
+                name = f"{row['store']}-{row['partition']}-{row['offset']}"
+                files.create_dir(base, recursive=True)
+                with files.open_output_stream(f"{base}/{name}") as out:
+                    out.write(row["value"])
+                names.append(f"{PAYLOADS}/{name}")
+            yield batch.set_column(
+                batch.schema.get_field_index("value"), "value", pa.nulls(len(batch), batch.column("value").type)
+            ).set_column(batch.schema.get_field_index("value_file"), "value_file", pa.array(names, pa.string()))
+
+    return file

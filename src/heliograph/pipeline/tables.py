@@ -1,0 +1,199 @@
+"""Tables: folders of Parquet with Delta Lake's log, which any tool reads and nothing home-made makes safe.
+
+In:    DataFrames to add, each under the number of a batch.
+Out:   LakeTables: add, read as of now, compact, vacuum, SQL names.
+State: on disk only; the log of each table says what is in it.
+Not here: which rows go where (kinds.py, archive.py).
+
+Executors write Parquet with Spark's own writer into a folder of the batch. The driver then commits these files with
+delta-rs in one transaction that bears (query, batch): it looks first whether that batch is in, so a batch that Spark
+repeats after a crash is added once. Files of a batch that was never committed are in no table; vacuum removes them.
+Spark reads the files that the log names as plain Parquet, at native speed and without a jar.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.schema import Schema as DeltaSchema
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
+from pyarrow import fs
+
+from heliograph.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+FILE_BYTES = 128 << 20  # that compaction aims at
+KEPT_HOURS = 168  # of files that no version needs any more
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+class LakeTables:
+    """The tables below one folder: a path, or an address that Spark and delta-rs both understand."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+        self._files, self._base = fs.FileSystem.from_uri(_uri(self.root))
+
+    def path(self, name: str) -> str:
+        """Where a table is."""
+        return f"{self.root}/{name}"
+
+    def names(self) -> list[str]:
+        """The tables that are there."""
+        listed = self._files.get_file_info(fs.FileSelector(self._base, allow_not_found=True))
+        return sorted(
+            info.base_name
+            for info in listed
+            if info.type == fs.FileType.Directory
+            and self._files.get_file_info(f"{info.path}/_delta_log").type == fs.FileType.Directory
+        )
+
+    def open(self, name: str) -> DeltaTable | None:
+        """A table as it is now; None if it is not there."""
+        try:
+            return DeltaTable(self.path(name))
+        except TableNotFoundError:
+            return None
+
+    def rows(self, name: str) -> int:
+        """How many rows a table has, by its log."""
+        return self._opened(name).count()
+
+    def has(self, name: str, query: str, batch: int) -> bool:
+        """True if this batch of this query is in."""
+        table = self.open(name)
+        last = None if table is None else table.transaction_version(query)
+        return last is not None and last >= batch
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, rows: DataFrame, by: Sequence[str], query: str, batch: int) -> int:
+        """Add the rows of a batch, once, however often it is tried. How many rows were added now."""
+        if self.has(name, query, batch):
+            return 0
+        folder = f"data/{_plain(query)}-{batch}"
+        writing = rows.write.option("partitionOverwriteMode", "static").mode("overwrite")
+        writing.partitionBy(*by).parquet(f"{self.path(name)}/{folder}")
+        return self.commit(name, folder, rows.schema, by, query, batch)
+
+    def commit(self, name: str, folder: str, schema: StructType, by: Sequence[str], query: str, batch: int) -> int:
+        """Make the files of a folder part of a table, together with the number of their batch."""
+        actions: list[AddAction | RemoveAction] = [*self._actions(name, folder, by)]
+        table = self.open(name) or self._create(name, schema, by)
+        _grow(table, schema)
+        done = CommitProperties(app_transactions=[Transaction(query, batch)])
+        table.create_write_transaction(actions, "append", table.schema(), list(by), commit_properties=done)
+        return sum(json.loads(each.stats)["numRecords"] for each in actions if isinstance(each, AddAction))
+
+    def _create(self, name: str, schema: StructType, by: Sequence[str]) -> DeltaTable:
+        return DeltaTable.create(
+            self.path(name), DeltaSchema.from_json(_delta_json(schema)), mode="ignore", partition_by=list(by), name=name
+        )
+
+    def _actions(self, name: str, folder: str, by: Sequence[str]) -> Iterator[AddAction]:
+        base = f"{self._base}/{name}"
+        for info in self._files.get_file_info(fs.FileSelector(f"{base}/{folder}", recursive=True)):
+            if info.type != fs.FileType.File or not info.base_name.endswith(".parquet"):
+                continue
+            with self._files.open_input_file(info.path) as file:
+                count = pq.ParquetFile(file).metadata.num_rows
+            if count:
+                yield AddAction(
+                    path=info.path[len(base) + 1 :],
+                    size=info.size,
+                    partition_values=_partition(info.path, by),
+                    modification_time=int(info.mtime_ns // 1_000_000),
+                    data_change=True,
+                    stats=json.dumps({"numRecords": count}),
+                )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, spark: SparkSession, name: str, since: str = "", until: str = "") -> DataFrame:
+        """A table as of now, of the days from ``since`` to ``until`` (2026-11-16) where they are given."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StructType
+
+        table = self.open(name)
+        if table is None:
+            there = ", ".join(self.names()) or "none"
+            raise UsageError(f"there is no table {name!r} in {self.root} (there are: {there})")
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        by = table.metadata().partition_columns
+        stored = StructType([field for field in schema.fields if field.name not in by])
+        limits = [("date", ">=", since)] * bool(since) + [("date", "<=", until)] * bool(until)
+        files = table.file_uris(limits or None)
+        if files:
+            rows = spark.read.schema(stored).option("recursiveFileLookup", "true").parquet(*files)
+        else:
+            rows = spark.createDataFrame([], stored)
+        for column in by:  # they follow from what is in the files, which delta-rs may have written anew
+            rows = rows.withColumn(column, f.to_date("stored") if column == "date" else f.hour("stored"))
+        return rows
+
+    def register(self, spark: SparkSession) -> list[str]:
+        """Give every table its name in SQL."""
+        names = self.names()
+        for name in names:
+            self.read(spark, name).createOrReplaceTempView(name)
+        return names
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    def compact(self, name: str, file_bytes: int = FILE_BYTES) -> dict[str, Any]:
+        """Put small files together."""
+        table = self._opened(name)
+        done = table.optimize.compact(target_size=file_bytes)
+        table.create_checkpoint()
+        return {"table": name, "files_removed": done["numFilesRemoved"], "files_added": done["numFilesAdded"]}
+
+    def vacuum(self, name: str, kept_hours: int = KEPT_HOURS) -> int:
+        """Remove files that no version of the last hours needs. How many."""
+        short = kept_hours < KEPT_HOURS
+        return len(
+            self._opened(name).vacuum(kept_hours, dry_run=False, enforce_retention_duration=not short, full=True)
+        )
+
+    def _opened(self, name: str) -> DeltaTable:
+        table = self.open(name)
+        if table is None:
+            raise UsageError(f"there is no table {name!r} in {self.root}")
+        return table
+
+
+def _grow(table: DeltaTable, schema: StructType) -> None:
+    """Add the columns that a table lacks. They are null in what is there."""
+    known = {field.name for field in table.schema().fields}
+    new = [field for field in DeltaSchema.from_json(_delta_json(schema)).fields if field.name not in known]
+    if new:
+        table.alter.add_columns(new)
+
+
+def _delta_json(schema: StructType) -> str:
+    """A schema of Spark as Delta writes it: the same JSON, all columns nullable."""
+    fields = [dict(field.jsonValue(), nullable=True, metadata={}) for field in schema.fields]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def _partition(path: str, by: Sequence[str]) -> dict[str, str | None]:
+    named = dict(part.split("=", 1) for part in path.split("/") if "=" in part)
+    return {name: None if named[name] == NULL_PARTITION else unquote(named[name]) for name in by}
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def _uri(root: str) -> str:
+    from pathlib import Path
+
+    return root if "://" in root else Path(root).absolute().as_uri()

@@ -1,0 +1,29 @@
+"""Once: no durable subscriber takes a publication twice, also across its own crashes.
+
+In:    "acknowledged", "taken", "missed" and "damaged" of the journal.
+Out:   a violation for each exception; there are no excuses.
+State: what was told and taken so far.
+Not here: the publishers and readers (storing/).
+"""
+
+from __future__ import annotations
+
+from heliograph.sim.checkers.base import Checker
+
+
+class Once(Checker):
+    """No durable subscriber takes a publication twice, also across its own crashes."""
+
+    name = "once"
+
+    def prepare(self) -> None:
+        """Nothing was taken yet."""
+        self._taken: dict[tuple[str, int, int], int] = {}
+        self._places: dict[tuple[str, int, int], None] = {}
+
+    def on_taken(self, who: str, store: int, position: int, origin: int, number: int) -> None:
+        """A subscriber has it."""
+        before = self._taken.setdefault((who, origin, number), position)
+        if before != position or (who, store, position) in self._places:
+            self.blame(f"{who} took {number} of {origin:016x} twice, at positions {before} and {position}")
+        self._places[(who, store, position)] = None

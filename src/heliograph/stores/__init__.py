@@ -1,0 +1,1 @@
+"""Stores: what was acknowledged is never lost."""

@@ -1,0 +1,268 @@
+"""A channel: one reading of the log for one session, at the pace and within the credit of the reader.
+
+In:    runs of the log; credit.
+Out:   STORED frames with what matches, each saying from where to where it covers the log.
+State: where the reading stands, what is under way to the reader, runs read ahead.
+Not here: reading the vault, the table of channels (channels.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from heliograph.broker.hot import frames_of
+from heliograph.machine import Instant
+from heliograph.matching.condition import Condition, Event
+from heliograph.matching.conditions import matches as meets
+from heliograph.model.topics import matches
+from heliograph.stores.names import NameKey, Span
+from heliograph.stores.references import PartReference, reference_of, resolved
+from heliograph.vault import Damage, Run
+from heliograph.wire.frames import SCAN
+from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.stores import OFFSETS_MAX, STORED_BYTES, span, stored
+
+UNDER_WAY_BYTES_MAX = 2 << 20  # whatever the window says: the reader's broker queues it
+TOPICS_MAX = 4_096
+LOST_NS = 1_000_000_000  # what was sent and has not come by then is sent again
+LOOKED_MAX = 16_384  # publications looked at in one go: an input must not take long
+
+
+class Channel:
+    """One reading."""
+
+    def __init__(
+        self,
+        inbox: bytes,
+        number: int,
+        key: NameKey | None,
+        pattern: str,
+        condition: Condition | None,
+        position: int,
+        end: int | None,
+        until_ns: int | None,
+        pace: float,
+        window: int,
+        done: Sequence[Span],
+        now: Instant,
+    ) -> None:
+        self.inbox = inbox
+        self.number = number
+        self.key = key
+        self.end = end
+        self.until_ns = until_ns
+        self.pace = pace
+        self.window = window
+        self.cursor = position  # what is looked at next
+        self.sent_to = position  # what the frames so far cover
+        self.at = position  # what has come, as the reader said
+        self.is_reading = False  # a read is under way
+        self.is_over = False
+        self.heard_at = now
+        self.moved_at = now  # when the reader last came nearer, or was sent something
+        self.began_at: Instant | None = None  # with a pace: when the first was sent …
+        self.base_ns = 0  # … and when it was stored
+        self.due_at: Instant | None = None  # with a pace: when the next run is due
+        self._filter = pattern.encode()
+        self._condition = condition
+        self._done = [*done]  # positions that were acknowledged out of order
+        self._topics: dict[bytes, bool] = {}
+        self._ahead: deque[Run | Damage] = deque()
+        self._under_way: deque[tuple[int, int, int]] = deque()  # up to where, publications, bytes
+        self.under_way = 0
+        self.under_way_bytes = 0
+
+    # -- credit -------------------------------------------------------------------------------------------------
+
+    def credit(self, at: int, window: int, again: bool, now: Instant) -> None:
+        """The reader has everything before ``at``."""
+        self.heard_at = now
+        self.window = window
+        if at > self.at:
+            self.at = min(at, self.sent_to)
+            self.moved_at = now
+        while self._under_way and self._under_way[0][0] <= self.at:
+            _, count, size = self._under_way.popleft()
+            self.under_way -= count
+            self.under_way_bytes -= size
+        is_lost = at <= self.at < self.sent_to and now - self.moved_at > LOST_NS
+        if (again or is_lost) and at < self.sent_to:
+            self.moved_at = now
+            self._go_back(at)
+
+    def _go_back(self, position: int) -> None:
+        self.cursor = self.sent_to = self.at = position
+        self._under_way.clear()
+        self.under_way = self.under_way_bytes = 0
+        self._ahead.clear()
+        self.is_over = False
+        self.began_at = None
+
+    @property
+    def has_credit(self) -> bool:
+        """True if more may be sent."""
+        return self.under_way < self.window and self.under_way_bytes < UNDER_WAY_BYTES_MAX
+
+    def finish(self) -> None:
+        """The reading has reached its end."""
+        self.is_over = True
+
+    def begin_read(self) -> None:
+        """A read is under way."""
+        self.is_reading = True
+
+    def end_read(self) -> None:
+        """It was answered."""
+        self.is_reading = False
+
+    # -- runs ---------------------------------------------------------------------------------------------------
+
+    @property
+    def has_ahead(self) -> bool:
+        """True if there are runs that were read and not looked at."""
+        return bool(self._ahead)
+
+    def feed(self, runs: Sequence[Run | Damage]) -> None:
+        """Runs that were read, from the one that holds the cursor on."""
+        self._ahead.extend(run for run in runs if run.next > self.cursor)
+
+    def skip(self, position: int) -> Span:
+        """What lies before this position cannot be read; which positions the reader misses."""
+        gap = (self.cursor, position)
+        self.cursor = self.sent_to = position
+        while self._ahead and self._ahead[0].next <= position:
+            self._ahead.popleft()
+        return gap
+
+    def take_reference(self) -> tuple[Run, PartReference] | None:
+        """The reference that the reading has reached, if it has, and where it leads from the cursor on."""
+        first = self._ahead[0] if self._ahead else None
+        reference = None if first is None else reference_of(first)
+        if reference is None:
+            return None
+        assert isinstance(first, Run)
+        return first, PartReference(reference.log, reference.start + max(0, self.cursor - first.position))
+
+    def resolve(self, run: Run, found: Sequence[Run | Damage]) -> None:
+        """What a reference stands for."""
+        if self._ahead and self._ahead[0] is run:
+            self._ahead.popleft()
+            self._ahead.extendleft(reversed([each for each in resolved(run, found) if each.next > self.cursor]))
+
+    def take_damage(self) -> Damage | None:
+        """The damage that the reading has reached, if it has."""
+        return self._ahead[0] if self._ahead and isinstance(self._ahead[0], Damage) else None
+
+    def is_due(self, now: Instant) -> bool:
+        """With a pace: has the time of the next run come? ``due_at`` says when it will."""
+        if not self.pace or not self._ahead:
+            return True
+        first = self._ahead[0]
+        if isinstance(first, Damage):
+            return True
+        if self.began_at is None:
+            self.began_at, self.base_ns = now, first.first_ns
+        self.due_at = self.began_at + int((first.first_ns - self.base_ns) / self.pace)
+        return now >= self.due_at
+
+    def next_frame(self, store: int, now: Instant) -> bytes | None:
+        """A STORED frame with what matches of the runs ahead; None if nothing matches, or if nothing is ahead."""
+        frames: list[bytes] = []
+        offsets: list[int] = []
+        size = looked = 0
+        base = self.sent_to
+        room = min(self.window - self.under_way, OFFSETS_MAX)
+        while self._ahead and size < STORED_BYTES and len(offsets) < room and looked < LOOKED_MAX and not self.is_over:
+            run = self._ahead[0]
+            if reference_of(run) is not None:
+                break
+            if isinstance(run, Damage) or (self.until_ns is not None and run.first_ns > self.until_ns):
+                self.is_over = self.is_over or not isinstance(run, Damage)
+                break
+            if self.cursor - base > 0xFFFF_0000 or (self.end is not None and self.cursor >= self.end):
+                break
+            room_here = min(room - len(offsets), LOOKED_MAX - looked)
+            if self.end is not None:
+                room_here = min(room_here, self.end - self.cursor)
+            before = self.cursor
+            size += self._choose(run, base, room_here, STORED_BYTES - size, frames, offsets)
+            looked += self.cursor - before
+            if self.cursor >= run.next:
+                self._ahead.popleft()
+            if self.pace:
+                break
+        if self.end is not None and self.cursor >= self.end:
+            self.is_over = True
+        if not frames:
+            return None
+        self.moved_at = now
+        return self._frame(store, frames, offsets, size)
+
+    def _choose(
+        self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
+    ) -> int:
+        """Look at publications of a run from the cursor on; those that match, in pieces that follow each other."""
+        data, cursor = run.data, self.cursor
+        ends = frames_of(data, 0)
+        skipped = cursor - run.position
+        start = piece_at = ends[skipped - 1] if skipped else 0
+        plain = self._condition is None and not self._done
+        last, wanted, size = b"", False, 0
+        unpack = SCAN.unpack_from
+        for end in ends[skipped : skipped + count_max]:
+            _, word, _, _, _ = unpack(data, start)
+            topic = data[start + HEAD_BYTES : start + HEAD_BYTES + (word >> 16)]
+            if topic != last:
+                last, wanted = topic, self._wants_topic(topic)
+            if wanted and (plain or self._wants(data, start, end, topic, cursor)):
+                offsets.append(cursor - base)
+                size += end - start
+            else:
+                if piece_at < start:
+                    frames.append(data[piece_at:start])
+                piece_at = end
+            start = end
+            cursor += 1
+            if size >= bytes_max:
+                break
+        if piece_at < start:
+            frames.append(data[piece_at:start])
+        self.cursor = cursor
+        return size
+
+    def empty_frame(self, store: int) -> bytes | None:
+        """A frame without publications that covers what did not match; None if there is nothing to cover."""
+        return self._frame(store, [], [], 0) if self.cursor > self.sent_to else None
+
+    def _frame(self, store: int, frames: list[bytes], offsets: list[int], size: int) -> bytes:
+        headers = span(self.number, self.sent_to, self.cursor, offsets)
+        if frames:
+            self.under_way += len(offsets)
+            self.under_way_bytes += size
+            self._under_way.append((self.cursor, len(offsets), size))
+        self.sent_to = self.cursor
+        return stored(self.inbox, store, 0, b"".join(frames), headers)
+
+    def _wants_topic(self, topic: bytes) -> bool:
+        wanted = self._topics.get(topic)
+        if wanted is None:
+            if len(self._topics) >= TOPICS_MAX:
+                self._topics.clear()
+            wanted = self._topics[topic] = matches(self._filter, topic)
+        return wanted
+
+    def _wants(self, data: bytes, start: int, end: int, topic: bytes, position: int) -> bool:
+        if self._done and self._is_done(position):
+            return False
+        if self._condition is None:
+            return True
+        header_length = SCAN.unpack_from(data, start)[4]
+        top = start + HEAD_BYTES + len(topic)
+        event = Event(topic, data[top : top + header_length], data[top + header_length : end])
+        return meets(self._condition, event)
+
+    def _is_done(self, position: int) -> bool:
+        while self._done and self._done[0][1] <= position:
+            self._done.pop(0)
+        return bool(self._done) and self._done[0][0] <= position

@@ -1,0 +1,295 @@
+"""Channels: durable subscriptions and replays that are open, fed from the log.
+
+In:    requests to open, credit and close; the growth of the log; answers of the vault.
+Out:   STORED frames to readers; reads.
+State: the open channels, bounded in number, each with little in memory.
+Not here: one reading (channel.py), durable names (names.py).
+
+A reader that is not heard of for a minute loses its channel; a durable subscription keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Timers
+from heliograph.matching.condition import Condition
+from heliograph.matching.languages import condition_of
+from heliograph.model.topics import filter_fault
+from heliograph.stores.channel import Channel
+from heliograph.stores.names import NameKey, Span
+from heliograph.stores.references import PartReference
+from heliograph.stores.tail import Tail
+from heliograph.stores.vault_calls import VaultCalls
+from heliograph.vault import Read, Run, RunsRead
+from heliograph.wire import stores as wire
+from heliograph.wire.stores import MAIN, Notice, OpenChannel, StoredFlag, stored
+
+NS_PER_MS = 1_000_000
+SILENT_NS = 60_000 * NS_PER_MS
+TEND_NS = 5_000 * NS_PER_MS
+READ_BYTES = 1 << 18
+FRAMES_AT_ONCE = 8  # of one channel, before another gets its turn
+
+ChannelKey = tuple[bytes, int]
+
+
+class Channels:
+    """All readings that are open."""
+
+    def __init__(
+        self, tail: Tail, vault: VaultCalls, timers: Timers, send: Callable[[bytes], None], channels_max: int
+    ) -> None:
+        self._tail = tail
+        self._vault = vault
+        self._timers = timers
+        self._send = send
+        self._max = channels_max
+        self._channels: dict[ChannelKey, Channel] = {}
+        self._by_name: dict[NameKey, ChannelKey] = {}
+        self._ready: dict[ChannelKey, None] = {}  # those that may have something to do
+        self._caught_up: dict[ChannelKey, None] = {}  # those that wait for the log to grow
+        self._store = 0
+        self.delivered = 0  # frames
+        self.gaps = 0  # positions that could not be read
+
+    def use(self, store: int) -> None:
+        """The id of the store."""
+        self._store = store
+
+    def reload(self, channels_max: int) -> None:
+        """How many there may be."""
+        self._max = channels_max
+
+    def __len__(self) -> int:
+        return len(self._channels)
+
+    def is_open(self, key: NameKey) -> bool:
+        """True if somebody reads under this name."""
+        return key in self._by_name
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def open(
+        self, inbox: bytes, key: NameKey | None, asked: OpenChannel, position: int, done: list[Span], now: Instant
+    ) -> None:
+        """Begin a reading, in place of what was open under this number or name. ProtocolError if there is no room."""
+        condition = check_wish(asked.filter, asked.language, asked.where)
+        here = (inbox, asked.channel)
+        older = self._by_name.get(key) if key is not None else None
+        if older is not None and older != here:
+            self.close(older, Reason.TAKEN_OVER, "the same name was opened elsewhere")
+        if here not in self._channels and len(self._channels) >= self._max:
+            raise ProtocolError(Reason.CHANNELS_OVER_LIMIT, f"{self._max} readings are open")
+        self._remove(here)
+        until_ns = None if asked.until_us is None else asked.until_us * 1_000
+        self._channels[here] = Channel(
+            inbox,
+            asked.channel,
+            key,
+            asked.filter,
+            condition,
+            position,
+            asked.end,
+            until_ns,
+            asked.pace,
+            asked.window,
+            done,
+            now,
+        )
+        if key is not None:
+            self._by_name[key] = here
+        self._ready[here] = None
+        self._timers.set("tend channels", now + TEND_NS, self._tend)
+
+    def credit(self, here: ChannelKey, at: int, window: int, again: bool, now: Instant) -> bool:
+        """What a reader has, and how much it may be sent. False if there is no such channel."""
+        channel = self._channels.get(here)
+        if channel is None:
+            return False
+        channel.credit(at, window, again, now)
+        if here in self._caught_up and not channel.is_reading:
+            frame = channel.empty_frame(self._store)
+            if frame is not None:
+                self._send(frame)
+        if channel.is_over:
+            self._end(channel)
+        self._ready[here] = None
+        return True
+
+    def close(self, here: ChannelKey, reason: Reason | None = None, text: str = "") -> bool:
+        """End a reading; with a reason, the reader is told. False if there is none."""
+        channel = self._channels.get(here)
+        if channel is None:
+            return False
+        if reason is not None:
+            self._notice(channel, Notice(channel.number, channel.sent_to, code=reason, text=text))
+        self._remove(here)
+        return True
+
+    def close_name(self, key: NameKey) -> None:
+        """A durable subscription is forgotten."""
+        here = self._by_name.get(key)
+        if here is not None:
+            self.close(here, Reason.NAME_UNKNOWN, "the durable subscription was dropped")
+
+    def close_all(self, reason: Reason, text: str) -> None:
+        """The store cannot read now."""
+        for here in list(self._channels):
+            self.close(here, reason, text)
+
+    def _remove(self, here: ChannelKey) -> None:
+        channel = self._channels.pop(here, None)
+        self._ready.pop(here, None)
+        self._caught_up.pop(here, None)
+        if channel is not None and channel.key is not None and self._by_name.get(channel.key) == here:
+            del self._by_name[channel.key]
+
+    def _tend(self, now: Instant) -> None:
+        for here, channel in list(self._channels.items()):
+            if now - channel.heard_at > SILENT_NS:
+                self._remove(here)
+        if self._channels:
+            self._timers.set("tend channels", now + TEND_NS, self._tend)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def grown(self) -> None:
+        """The log has more."""
+        self._ready.update(self._caught_up)
+        self._caught_up.clear()
+
+    def flush(self, now: Instant) -> None:
+        """Send what can be sent, each channel in its turn."""
+        ready, self._ready = self._ready, {}
+        for here in ready:
+            channel = self._channels.get(here)
+            if channel is not None and self._serve(here, channel, now):
+                self._ready[here] = None
+        if self._ready:
+            self._timers.set("channels", now, lambda _: None)
+
+    def _serve(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
+        """Send a few frames; True if there is more to do at once."""
+        for _ in range(FRAMES_AT_ONCE):
+            if channel.is_reading or channel.is_over or not channel.has_credit:
+                return False
+            if not channel.has_ahead and not self._fetch(here, channel, now):
+                return False
+            damage = channel.take_damage()
+            if damage is not None:
+                self._gap(channel, damage.next, Reason.VAULT_DAMAGED, damage.problem)
+                continue
+            reference = channel.take_reference()
+            if reference is not None:
+                self._follow(here, channel, *reference)
+                return False
+            if not channel.is_due(now):
+                assert channel.due_at is not None
+                self._timers.set(("pace", here), channel.due_at, lambda at: self._ready.update({here: None}))
+                return False
+            frame = channel.next_frame(self._store, now)
+            if frame is not None:
+                self.delivered += 1
+                self._send(frame)
+            if channel.is_over:
+                self._end(channel)
+                return False
+        return True
+
+    def _fetch(self, here: ChannelKey, channel: Channel, now: Instant) -> bool:
+        """Get the runs that come next; False if they have to be waited for."""
+        log = self._tail.log
+        if channel.end is not None and channel.cursor >= channel.end:
+            self._end(channel)
+            return False
+        if channel.cursor >= log.next:
+            if channel.until_ns is not None:
+                self._end(channel)
+            else:
+                self._caught_up[here] = None
+            return False
+        if channel.cursor < log.first:
+            self._gap(channel, log.first, None, "no longer kept")
+        runs = self._tail.read(channel.cursor, READ_BYTES)
+        if runs is not None:
+            channel.feed(runs)
+            return True
+        channel.begin_read()
+
+        def answered(found: RunsRead, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                channel.end_read()
+                channel.feed(found.runs)
+                if not channel.has_ahead and channel.cursor < found.log.first:
+                    self._gap(channel, found.log.first, None, "no longer kept")
+                self._ready[here] = None
+
+        def unanswered(reason: Reason, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                self.close(here, reason, "the store cannot read")
+
+        self._vault.read(Read(MAIN, channel.cursor, None, READ_BYTES), answered, unanswered)
+        return False
+
+    def _follow(self, here: ChannelKey, channel: Channel, run: Run, reference: PartReference) -> None:
+        """Read what a reference stands for."""
+        channel.begin_read()
+
+        def answered(found: RunsRead, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                channel.end_read()
+                channel.resolve(run, found.runs)
+                self._ready[here] = None
+
+        def unanswered(reason: Reason, now: Instant) -> None:
+            if self._channels.get(here) is channel:
+                self.close(here, reason, "the store cannot read")
+
+        self._vault.read(Read(reference.log or MAIN, reference.start, None, READ_BYTES), answered, unanswered)
+
+    def _gap(self, channel: Channel, until: int, reason: Reason | None, text: str) -> None:
+        frame = channel.empty_frame(self._store)
+        if frame is not None:
+            self._send(frame)
+        gap = channel.skip(until)
+        self.gaps += gap[1] - gap[0]
+        self._notice(channel, Notice(channel.number, channel.sent_to, gap, reason or 0, text))
+
+    def _end(self, channel: Channel) -> None:
+        """The reading is over: cover what did not match, and say so."""
+        frame = channel.empty_frame(self._store)
+        if frame is not None:
+            self._send(frame)
+        channel.finish()
+        self._notice(channel, Notice(channel.number, channel.sent_to))
+
+    def _notice(self, channel: Channel, notice: Notice) -> None:
+        self._send(stored(channel.inbox, self._store, 0, wire.encode(notice), flags=StoredFlag.NOTICE))
+
+    def report(self) -> list[dict[str, object]]:
+        """Each channel, as a row."""
+        return [
+            {
+                "inbox": channel.inbox.decode(),
+                "channel": channel.number,
+                "name": "" if channel.key is None else "/".join(channel.key),
+                "cursor": channel.cursor,
+                "under_way": channel.under_way,
+                "lag": max(0, self._tail.log.next - channel.at),
+            }
+            for channel in self._channels.values()
+        ]
+
+
+def check_wish(pattern: str, language: str, where: str) -> Condition | None:
+    """The condition of a reading; ProtocolError if it, or the filter, makes no sense."""
+    fault = filter_fault(pattern.encode())
+    if fault is not None:
+        raise ProtocolError(Reason.FILTER_INVALID, fault)
+    if language == "topic":
+        if where:
+            raise ProtocolError(Reason.BODY_MALFORMED, "the language topic has no condition")
+        return None
+    return condition_of(language, where)

@@ -1,0 +1,241 @@
+"""The service `stores` of every broker: it knows who serves what, and passes clients' requests on to stores.
+
+In:    SERVICE frames of clients; advertisements; answers of stores.
+Out:   answers to `find`; requests to stores, with who asks; their answers to the clients.
+State: known stores, requests under way.
+Not here: stores (store.py), what requests mean (wire/stores.py).
+
+It sleeps until somebody asks: a broker without stores in its network has nothing to do for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from heliograph.errors import ProtocolError, Reason, UsageError
+from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.publication import Publication
+from heliograph.services.broker_session import BrokerSession
+from heliograph.stores.known import KnownStores
+from heliograph.wire import bodies
+from heliograph.wire import stores as wire
+from heliograph.wire.frames import Frame, ServiceFlag
+from heliograph.wire.stores import StoreAdvertisement, StoredFlag
+
+NAME = "stores"
+NS_PER_MS = 1_000_000
+WANTED_MS = (50, 150, 400, 1_000, 2_000)  # after waking up: when stores are asked to advertise once more
+PATIENCE_MS = 1_500  # for a store that nobody knows yet, while we have not been awake for longer than this
+TIME_OUT_MS = 5_000
+UNDER_WAY_MAX = 4_096
+WAITING_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A request that a store is to answer."""
+
+    frame: Frame
+    until: Instant
+
+
+class StoresDesk:
+    """A machine at the end of a pipe."""
+
+    def __init__(self, seed: int) -> None:
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._secret = sha256(b"%d/stores" % seed).digest()
+        self._session: BrokerSession | None = None
+        self._known = KnownStores()
+        self._awake_at: Instant | None = None
+        self._inbox = ""
+        self._next = 1
+        self._open: dict[int, _Open] = {}
+        self._waiting: list[_Open] = []  # for a store to be heard of
+        self._malformed = 0
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """The broker is there."""
+        self._session = BrokerSession(
+            link, self._outbox, self._secret, serve=self._serve, stored=self._answered, welcome=self._welcomed
+        )
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """The broker is gone, and with it everybody who asked."""
+        self._session = None
+        self._open.clear()
+        self._waiting.clear()
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What the broker says."""
+        if self._session is None:
+            return
+        self._session.receive(data, now)
+        if self._session.fault is not None:
+            self._outbox.hang_up(link, self._session.fault)
+
+    # -- knowing ------------------------------------------------------------------------------------------------
+
+    def _wake_up(self, now: Instant) -> None:
+        if self._awake_at is not None or self._session is None:
+            return
+        self._awake_at = now
+        self._session.hello(NAME)
+        self._session.subscribe(wire.ADVERTISEMENT, self._heard)
+        self._session.publish(wire.WANTED, b"{}")
+        for wait_ms in WANTED_MS:
+            self._timers.set(("wanted", wait_ms), now + wait_ms * NS_PER_MS, self._want)
+
+    def _want(self, now: Instant) -> None:
+        if self._session is not None:
+            self._session.publish(wire.WANTED, b"{}")
+
+    def _welcomed(self, welcome: bodies.Welcome, now: Instant) -> None:
+        self._inbox = welcome.inbox
+        self._try_again(now)
+
+    def _heard(self, publication: Publication, now: Instant) -> None:
+        try:
+            advertisement = wire.decode(StoreAdvertisement, publication.payload)
+        except ProtocolError:
+            self._malformed += 1
+            return
+        self._known.hear(advertisement, now)
+        self._try_again(now)
+
+    # -- serving ------------------------------------------------------------------------------------------------
+
+    def _serve(self, frame: Frame, now: Instant) -> None:
+        self._wake_up(now)
+        waiting = _Open(frame, now + PATIENCE_MS * NS_PER_MS)
+        if len(self._waiting) >= WAITING_MAX:
+            self._refuse(frame, Reason.STORES_OVER_LIMIT, "too many requests wait for a store to be heard of")
+        elif not self._handle(waiting, now):
+            self._waiting.append(waiting)
+            self._timers.set("waiting", self._waiting[0].until, self._try_again)
+
+    def _try_again(self, now: Instant) -> None:
+        """Somebody was heard of, or has waited for long enough."""
+        waiting, self._waiting = self._waiting, []
+        self._waiting = [each for each in waiting if not self._handle(each, now)]
+        if self._waiting:
+            self._timers.set("waiting", max(now + 1, self._waiting[0].until), self._try_again)
+
+    def _handle(self, asked: _Open, now: Instant) -> bool:
+        """Answer a request or pass it on; False if it has to wait for a store to be heard of."""
+        try:
+            request = wire.decode_request(asked.frame.payload)
+        except ProtocolError as error:
+            self._refuse(asked.frame, error.reason, error.detail)
+            return True
+        assert self._awake_at is not None
+        settled = now >= self._awake_at + PATIENCE_MS * NS_PER_MS or now >= asked.until
+        if isinstance(request, wire.FindStores):
+            return self._find(asked.frame, request, settled, now)
+        known = self._known.get(request.store, now)
+        if known is None or not self._inbox:
+            if settled:
+                self._refuse(asked.frame, Reason.STORE_UNKNOWN, f"nobody has heard of the store {request.store}")
+            return settled
+        self._pass_on(asked.frame, request, now)
+        return True
+
+    def _find(self, frame: Frame, request: wire.FindStores, settled: bool, now: Instant) -> bool:
+        if request.topic:
+            found = self._known.serving(request.topic, now)
+        elif request.filter:
+            found = self._known.overlapping(request.filter, now)
+        else:
+            found = self._known.all(now)
+        wait = not settled and (not found or not request.topic)  # others may come for a filter; any will do for a topic
+        if not wait:
+            self._answer(frame, wire.encode(wire.StoresFound(found)))
+        return not wait
+
+    def _pass_on(self, frame: Frame, request: wire.StoreRequest, now: Instant) -> None:
+        assert self._session is not None
+        assert not isinstance(request, wire.FindStores)
+        is_quiet = isinstance(request, wire.GiveCredit)
+        if not is_quiet and len(self._open) >= UNDER_WAY_MAX:
+            self._refuse(frame, Reason.STORES_OVER_LIMIT, "too many requests to stores are under way")
+            return
+        number = 0
+        if is_quiet:
+            self._answer(frame, b"{}")
+        else:
+            number, self._next = self._next, self._next + 1
+            self._open[number] = _Open(frame, now + TIME_OUT_MS * NS_PER_MS)
+            if len(self._open) == 1:
+                self._timers.set("open", now + TIME_OUT_MS * NS_PER_MS, self._time_out)
+        asker = msgspec.json.decode(frame.headers)
+        body = msgspec.json.decode(frame.payload)
+        asked = wire.Asked(number, self._inbox, asker["entity"], asker["roles"], asker["inbox"], body)
+        self._session.publish(wire.REQUEST % int(request.store, 16), wire.encode(asked))
+
+    def _answered(self, frame: Frame, now: Instant) -> None:
+        """A store answers."""
+        opened = self._open.pop(frame.sequence, None) if frame.flags & StoredFlag.ANSWER else None
+        if opened is None or self._session is None:
+            return
+        is_refusal = frame.flags & StoredFlag.REFUSAL
+        self._session.answer(opened.frame, frame.payload, ServiceFlag.REFUSAL if is_refusal else 0)
+
+    def _time_out(self, now: Instant) -> None:
+        for number in [number for number, opened in self._open.items() if opened.until <= now]:
+            self._refuse(self._open.pop(number).frame, Reason.TIME_OUT, "the store does not answer")
+        if self._open:
+            self._timers.set("open", next(iter(self._open.values())).until, self._time_out)
+
+    def _answer(self, frame: Frame, body: bytes) -> None:
+        assert self._session is not None
+        self._session.answer(frame, body)
+
+    def _refuse(self, frame: Frame, reason: Reason, text: str) -> None:
+        assert self._session is not None
+        self._session.answer(frame, bodies.refusal(reason, text), ServiceFlag.REFUSAL)
+
+    # -- the rest of the contract ---------------------------------------------------------------------------------
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """It has no sockets."""
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """What it says is little."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing that ends in a ticket."""
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """It asks for nothing that ends in a ticket."""
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """It takes no commands."""
+        raise UsageError(f"the service stores does not know the command {command!r}")
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """It does not look at the time."""
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """What it knows."""
+        if question != "overview":
+            raise UsageError("the service stores reports its overview only")
+        return {
+            "awake": self._awake_at is not None,
+            "stores": len(self._known),
+            "under_way": len(self._open),
+            "waiting": len(self._waiting),
+            "malformed": self._malformed,
+        }

@@ -1,0 +1,538 @@
+"""Intake: publications become runs of the log, and are acknowledged once they are durable.
+
+In:    deliveries of whole EVENT frames; answers of the vault.
+Out:   commits; acknowledgements to publishers; runs for readers.
+State: chains of publishers (bounded; the vault knows the rest), what is gathered and what is under way.
+Not here: one publisher's order (chain.py), readers (channels.py), batches (batches.py).
+
+What arrives is gathered while commits are under way, so that a store under load writes few large runs. Nothing is
+acknowledged before ``done``, unless the settings say ``unsafe_ack``. When a commit fails, what is not durable is
+forgotten and publishers are asked to repeat it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from heliograph.broker.hot import frames_of
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Timers
+from heliograph.stores.chain import Chain, Verdict
+from heliograph.stores.vault_calls import VaultCalls
+from heliograph.vault import Append, Change, Committed, KeysRead, Put, ReadKeys, Run
+from heliograph.wire import stores as wire
+from heliograph.wire.frames import SCAN, Flag
+from heliograph.wire.limits import HEAD_BYTES
+from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, StoredFlag, stored
+
+NS_PER_MS = 1_000_000
+CHAINS_MAX = 65_536
+COMMITS_MAX = 2  # under way: meanwhile the next one grows
+RUN_BYTES = 1 << 20
+COMMIT_BYTES = 8 << 20
+RUNS_MAX = 1_000  # of a commit
+GATHERED_BYTES_MAX = 64 << 20  # waiting and under way; what comes beyond is asked for again
+EARLY_BYTES_MAX = 64 << 20  # of all chains together
+ASK_AGAIN_MS = 300
+FULL_PAUSE_MS = 1_000
+FLAGS = 5  # where an EVENT has them
+DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
+LOOKED_AT = (DIRECTED | REPEAT) << 8  # flags, in the word of kind, flags and topic length
+ORIGINS = "o/"
+
+
+class Marked(msgspec.Struct, array_like=True, gc=False):
+    """The header `$q`, read quickly: the store's id is compared, and names are checked where they are used."""
+
+    store: str
+    previous: int
+    publisher: str = ""
+    batch: int = 0
+    part: str = ""
+
+
+class _Marks(msgspec.Struct, gc=False):
+    """What a store looks at in the headers of a publication."""
+
+    quality: Marked | None = msgspec.field(name="$q", default=None)
+
+
+_decode = msgspec.json.Decoder(_Marks).decode
+_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(slots=True)
+class IntakeCounts:
+    """For reports."""
+
+    taken: int = 0
+    plain: int = 0
+    staged: int = 0
+    repeated: int = 0
+    early: int = 0
+    broken: int = 0
+    dropped: int = 0  # there was no room
+    foreign: int = 0  # for another store
+    acknowledgements: int = 0
+    commits: int = 0
+    failures: int = 0
+    commit_ns: int = 0  # the time of the last commit, until it was durable
+
+
+class _Group:
+    """What one commit is made of."""
+
+    __slots__ = ("at", "marks", "runs", "size")
+
+    def __init__(self, runs: list[tuple[str, bytes, int]], marks: dict[int, int], at: Instant) -> None:
+        self.runs = runs  # log, data, count
+        self.marks = marks  # origin -> the number up to which its chain is in here
+        self.size = sum(len(data) for _, data, _ in runs)
+        self.at = at
+
+
+class Gathering:
+    """Publications that wait for the next commit, as runs; with each run how far it brings which chains."""
+
+    def __init__(self) -> None:
+        self._frames: list[bytes] = []
+        self._count = self._size = 0
+        self._marks: dict[int, int] = {}
+        self._log = MAIN
+        self._runs: list[tuple[str, bytes, int, dict[int, int]]] = []
+        self.bytes = 0
+
+    def add(self, raw: bytes, log: str = MAIN, count: int = 1) -> None:
+        """One more, or some that follow each other."""
+        if self._frames and (self._size + len(raw) > RUN_BYTES or log != self._log):
+            self._close()
+        self._log = log
+        self._frames.append(raw)
+        self._count += count
+        self._size += len(raw)
+        self.bytes += len(raw)
+
+    def mark(self, origin: int, sequence: int) -> None:
+        """With what was added so far, everything of this publisher up to this number is dealt with."""
+        self._marks[origin] = sequence
+
+    def _close(self) -> None:
+        self._runs.append((self._log, b"".join(self._frames), self._count, self._marks))
+        self._frames, self._count, self._size, self._marks = [], 0, 0, {}
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to write."""
+        return not (self._runs or self._frames or self._marks)
+
+    def take(self, bytes_max: int, now: Instant) -> _Group:
+        """The oldest runs."""
+        if self._frames or self._marks:
+            self._close()
+        runs: list[tuple[str, bytes, int]] = []
+        marks: dict[int, int] = {}
+        size = taken = 0
+        for log, data, count, more in self._runs:
+            if taken and (size + len(data) > bytes_max or taken >= RUNS_MAX):
+                break
+            taken += 1
+            size += len(data)
+            marks.update(more)
+            if count:
+                runs.append((log, data, count))
+        del self._runs[:taken]
+        self.bytes -= size
+        return _Group(runs, marks, now)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._frames, self._marks, self._runs = [], {}, []
+        self._count = self._size = self.bytes = 0
+
+
+Grown = Callable[[list[Run], Instant], None]
+
+
+class Intake:
+    """Takes publications in."""
+
+    def __init__(
+        self,
+        vault: VaultCalls,
+        timers: Timers,
+        *,
+        keeps_plain: Callable[[bytes, Instant], bool],
+        log_of: Callable[[str, str, int, str], str | None],
+        unsafe_ack: bool,
+        send: Callable[[bytes], None],
+        grown: Grown,
+        failed: Callable[[Reason, Instant], None],
+        wall: Callable[[Instant], int],
+    ) -> None:
+        self._vault = vault
+        self._timers = timers
+        self._keeps_plain = keeps_plain
+        self._log_of = log_of
+        self._unsafe_ack = unsafe_ack
+        self._send = send
+        self._grown = grown
+        self._failed = failed
+        self._wall = wall
+        self.id = 0  # of the store; 0: not known yet, and nothing is taken
+        self._id_text = ""
+        self.state = "open"
+        self._chains: dict[int, Chain] = {}
+        self._gathering = Gathering()
+        self._under_way: deque[_Group] = deque()
+        self._under_way_bytes = 0
+        self._owed: dict[int, None] = {}  # origins to be acknowledged or asked, with the next flush
+        self._early_bytes = 0
+        self._attaching: list[tuple[int, Callable[[int], None]]] = []
+        self._plain: dict[bytes, bool] = {}
+        self.counts = IntakeCounts()
+
+    def open(self, id: int) -> None:
+        """The vault is open: what is known of publishers is read anew."""
+        self.id = id
+        self._id_text = f"{id:016x}"
+        self.state = "open"
+        self._forget()
+        for origin, chain in list(self._chains.items()):
+            if chain.inbox:
+                self._read(origin, self._renew(origin))
+            else:
+                del self._chains[origin]
+
+    def close(self, reason: Reason) -> None:
+        """The vault is lost: nothing is taken until it is open again."""
+        self.state = reason.word
+        self.id = 0
+
+    # -- taking -------------------------------------------------------------------------------------------------
+
+    def take(self, frames: bytes, now: Instant) -> None:
+        """A delivery: whole EVENT frames. Mostly they follow each other in one chain, and are added as one piece."""
+        start = piece_at = count = 0
+        expected = 0  # what the next of the piece names as the one before it
+        piece: Chain | None = None
+        piece_origin = 0
+        for end in frames_of(frames, 0):
+            if end - start < HEAD_BYTES:
+                self.counts.broken += 1
+                break
+            _, word, origin, sequence, header_length = SCAN.unpack_from(frames, start)
+            top = start + HEAD_BYTES + (word >> 16)
+            try:
+                quality = _decode(frames[top : top + header_length]).quality if header_length else None
+            except _ERRORS:
+                quality = None
+            if (
+                piece is not None
+                and origin == piece_origin
+                and not word & LOOKED_AT
+                and quality is not None
+                and quality.previous == expected < sequence
+                and quality.store == self._id_text
+                and end - piece_at <= RUN_BYTES
+            ):
+                count += 1
+                expected = sequence
+                start = end
+                continue
+            if piece is not None:
+                self._add_piece(piece, piece_origin, frames[piece_at:start], count, expected)
+                piece = None
+            if quality is not None and quality.store == self._id_text and not word & LOOKED_AT:
+                chain = self._chains.get(origin)
+                if chain is not None and chain.is_next(sequence, quality.previous) and self._takes(end - start):
+                    piece, piece_origin, piece_at, count, expected = chain, origin, start, 1, sequence
+                    start = end
+                    continue
+            self._take_one(frames[start:end], word, origin, sequence, quality, now)
+            start = end
+        if piece is not None:
+            self._add_piece(piece, piece_origin, frames[piece_at:start], count, expected)
+
+    def _takes(self, size: int) -> bool:
+        """True if there is room, and nothing else against it."""
+        return self.state == "open" and size <= STORED_EVENT_BYTES_MAX and self._has_room
+
+    def _add_piece(self, chain: Chain, origin: int, frames: bytes, count: int, sequence: int) -> None:
+        """Publications that follow each other."""
+        chain.advance(sequence)
+        self.counts.taken += count
+        self._gathering.add(frames, MAIN, count)
+        self._gathering.mark(origin, sequence)
+
+    def _take_one(
+        self, raw: bytes, word: int, origin: int, sequence: int, quality: Marked | None, now: Instant
+    ) -> None:
+        """What is not simply the next of its publisher."""
+        if word >> 8 & REPEAT:
+            raw = b"%b%c%b" % (raw[:FLAGS], raw[FLAGS] & ~REPEAT, raw[FLAGS + 1 :])
+        if quality is None:
+            self._take_plain(raw, raw[HEAD_BYTES : HEAD_BYTES + (word >> 16)], now)
+        elif quality.store != self._id_text:
+            self.counts.foreign += 1
+        else:
+            self._take_reliable(origin, sequence, quality, raw, now)
+
+    def _take_plain(self, raw: bytes, topic: bytes, now: Instant) -> None:
+        """A publication that nobody waits for an acknowledgement of."""
+        if raw[FLAGS] & DIRECTED or not self.id or self.state != "open" or len(raw) > STORED_EVENT_BYTES_MAX:
+            return
+        keep = self._plain.get(topic)
+        if keep is None:
+            if len(self._plain) >= 4_096:
+                self._plain.clear()
+            keep = self._plain[topic] = self._keeps_plain(topic, now)
+        if keep and self._has_room:
+            self.counts.plain += 1
+            self._gathering.add(raw)
+
+    def forget_plain(self) -> None:
+        """Other stores came or went: who keeps which topic is worked out anew."""
+        self._plain.clear()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._gathering.bytes + self._under_way_bytes < GATHERED_BYTES_MAX
+
+    def _take_reliable(self, origin: int, sequence: int, quality: Marked, raw: bytes, now: Instant) -> None:
+        chain = self._chain(origin)
+        is_nobody = bool(quality.publisher) and chain is not None and chain.is_read and not chain.entity
+        is_full = not self._has_room or self._early_bytes > EARLY_BYTES_MAX
+        if chain is None or is_nobody or is_full or self.state != "open":
+            self.counts.dropped += 1
+            if chain is not None:
+                self._owed[origin] = None
+            return
+        taken: list[tuple[int, bytes]] = []
+        before = chain.early_bytes
+        verdict = chain.offer(sequence, quality.previous, raw, taken)
+        self._early_bytes += chain.early_bytes - before
+        if verdict is Verdict.TAKEN:
+            for number, frame in taken:
+                self._keep(origin, chain, number, frame)
+            if not chain.missing:
+                chain.ask(None)
+        elif verdict is Verdict.REPEATED:
+            self.counts.repeated += 1
+            self._owed[origin] = None
+        elif verdict is Verdict.EARLY:
+            self.counts.early += 1
+            self._ask(origin, chain, now)
+        elif verdict is Verdict.BROKEN:
+            self.counts.broken += 1
+            chain.refuse(sequence, Reason.CHAIN_BROKEN)
+            self._owed[origin] = None
+
+    def _keep(self, origin: int, chain: Chain, number: int, frame: bytes) -> None:
+        if len(frame) > STORED_EVENT_BYTES_MAX:
+            chain.refuse(number, Reason.FRAME_OVER_LIMIT)
+        elif frame[FLAGS] & DIRECTED:
+            self._stage(chain, number, frame)
+        else:
+            self.counts.taken += 1
+            self._gathering.add(frame)
+        self._gathering.mark(origin, number)
+
+    def _stage(self, chain: Chain, number: int, frame: bytes) -> None:
+        """A part of a batch; what is sent to the store alone is nothing else."""
+        _, word, _, _, header_length = SCAN.unpack_from(frame)
+        top = HEAD_BYTES + (word >> 16)
+        quality = _decode(frame[top : top + header_length]).quality
+        assert quality is not None
+        try:
+            log = self._log_of(chain.entity, quality.publisher, quality.batch, quality.part)
+        except ProtocolError as error:
+            chain.refuse(number, error.reason)
+            return
+        if log is not None:
+            self.counts.staged += 1
+            undirected = b"%b%c%b" % (frame[:FLAGS], frame[FLAGS] & ~DIRECTED, frame[FLAGS + 1 :])
+            self._gathering.add(undirected, log)
+
+    def _chain(self, origin: int) -> Chain | None:
+        """The chain of a publisher; None if there is no room for it."""
+        chain = self._chains.get(origin)
+        if chain is not None or not self.id:
+            return chain
+        if len(self._chains) >= CHAINS_MAX and not self._make_room():
+            return None
+        chain = self._chains[origin] = Chain()
+        self._read(origin, chain)
+        return chain
+
+    def _make_room(self) -> bool:
+        idle = [origin for origin, chain in self._chains.items() if chain.is_idle]
+        for origin in idle[:1_024]:
+            del self._chains[origin]
+        return bool(idle)
+
+    def _renew(self, origin: int) -> Chain:
+        """The chain as if nothing had been known of it but where its publisher is."""
+        old = self._chains[origin]
+        chain = self._chains[origin] = Chain(old.inbox)
+        chain.attach(old.inbox, old.entity)
+        return chain
+
+    def _read(self, origin: int, chain: Chain) -> None:
+        key = f"{ORIGINS}{origin:016x}"
+
+        def answered(found: KeysRead, now: Instant) -> None:
+            if self._chains.get(origin) is not chain:
+                return
+            self._early_bytes -= chain.early_bytes
+            for sequence, previous, raw in chain.read(dict(found.pairs).get(key)):
+                quality = Marked(self._id_text, previous, "?" if raw[FLAGS] & DIRECTED else "")
+                self._take_reliable(origin, sequence, quality, raw, now)
+            self._owed[origin] = None
+            self._answer_attached()
+
+        def unanswered(reason: Reason, now: Instant) -> None:
+            if self._chains.get(origin) is chain:
+                del self._chains[origin]
+            self._answer_attached()
+
+        self._vault.read(ReadKeys(key), answered, unanswered)
+
+    # -- publishers ---------------------------------------------------------------------------------------------
+
+    def attach(self, origin: int, inbox: str, entity: str, answer: Callable[[int], None]) -> bool:
+        """A publisher is there. ``answer`` is told what we have, when everything that was taken is durable."""
+        chain = self._chain(origin)
+        if chain is None:
+            return False
+        chain.attach(inbox, entity)
+        self._attaching.append((origin, answer))
+        self._answer_attached()
+        return True
+
+    def _answer_attached(self) -> None:
+        left = []
+        for origin, answer in self._attaching:
+            chain = self._chains.get(origin)
+            if chain is None:
+                continue  # the vault failed; the asker's own time-out tells it
+            if chain.is_read and chain.taken == chain.have:
+                answer(chain.have)
+            else:
+                left.append((origin, answer))
+        self._attaching = left[-4_096:]
+
+    def _ask(self, origin: int, chain: Chain, now: Instant) -> None:
+        """Something is missing: ask for it now and then until it comes."""
+        if chain.asked_at is None or now - chain.asked_at >= ASK_AGAIN_MS * NS_PER_MS:
+            chain.ask(now)
+            self._owed[origin] = None
+            self._timers.set(("ask", origin), now + ASK_AGAIN_MS * NS_PER_MS, lambda at: self._ask_again(origin, at))
+
+    def _ask_again(self, origin: int, now: Instant) -> None:
+        chain = self._chains.get(origin)
+        if chain is not None and chain.missing:
+            self._ask(origin, chain, now)
+
+    def _acknowledge(self, chain: Chain, durable: int) -> None:
+        """Tell a publisher how far everything is durable, and what is missing or refused."""
+        if not chain.inbox or not self.id:
+            return
+        missing = chain.missing
+        if not missing and chain.highest > chain.taken:
+            missing = chain.highest  # it was dropped here
+        body = b""
+        if missing or chain.refused or self.state != "open":
+            body = wire.encode(Acknowledged(missing, chain.refused[:1_024], self.state))
+            chain.told()
+        self.counts.acknowledgements += 1
+        self._send(stored(chain.inbox.encode(), self.id, durable, body, flags=StoredFlag.ACK))
+
+    # -- committing -----------------------------------------------------------------------------------------------
+
+    def flush(self, now: Instant) -> None:
+        """Give the vault what was gathered, if it has time; tell publishers what they are owed."""
+        while not self._gathering.is_empty and len(self._under_way) < COMMITS_MAX and self.id and self.state == "open":
+            self._commit(now)
+        if self._owed:
+            owed, self._owed = self._owed, {}
+            for origin in owed:
+                chain = self._chains.get(origin)
+                if chain is not None and chain.is_read:
+                    self._acknowledge(chain, chain.have)
+
+    def _commit(self, now: Instant) -> None:
+        group = self._gathering.take(COMMIT_BYTES, now)
+        wall = self._wall(now)
+        changes: list[Change] = [Append(log, data, count, wall, wall) for log, data, count in group.runs]
+        for origin, sequence in group.marks.items():
+            changes.append(Put(f"{ORIGINS}{origin:016x}", self._chains[origin].state(sequence, wall)))
+        self._under_way.append(group)
+        self._under_way_bytes += group.size
+        self.counts.commits += 1
+        self._vault.commit(changes, self._durable, self._lost)
+        if self._unsafe_ack:
+            for origin, sequence in group.marks.items():
+                self._acknowledge(self._chains[origin], sequence)
+
+    def _durable(self, committed: Committed, now: Instant) -> None:
+        group = self._under_way.popleft()
+        self._under_way_bytes -= group.size
+        self.counts.commit_ns = now - group.at
+        wall = self._wall(now)
+        for origin, sequence in group.marks.items():
+            chain = self._chains.get(origin)
+            if chain is not None:
+                chain.made_durable(sequence)
+                if not self._unsafe_ack:
+                    self._acknowledge(chain, chain.have)
+        if self._attaching:
+            self._answer_attached()
+        grown = [
+            Run(position, count, wall, wall, data)
+            for position, (log, data, count) in zip(committed.positions, group.runs, strict=True)
+            if log == MAIN
+        ]
+        if grown:
+            self._grown(grown, now)
+
+    def _lost(self, reason: Reason, now: Instant) -> None:
+        """A commit failed, and those behind it fail too: what is not durable has to come again."""
+        group = self._under_way.popleft()
+        self._under_way_bytes -= group.size
+        self.counts.failures += 1
+        self.state = reason.word
+        self._forget()
+        for origin, chain in self._chains.items():
+            chain.reset()
+            self._owed[origin] = None
+        if reason is Reason.VAULT_FULL:
+            self._timers.set("full", now + FULL_PAUSE_MS * NS_PER_MS, self._resume)
+        self._failed(reason, now)
+
+    def _forget(self) -> None:
+        self._gathering.clear()
+        self._early_bytes = 0
+
+    def _resume(self, now: Instant) -> None:
+        """Try again: there may be space now."""
+        if self._under_way:  # failures that are still to be told
+            self._timers.set("full", now + FULL_PAUSE_MS * NS_PER_MS, self._resume)
+            return
+        if self.state == Reason.VAULT_FULL.word:
+            self.state = "open"
+            for origin in self._chains:
+                self._owed[origin] = None
+
+    @property
+    def chains(self) -> int:
+        """How many publishers are known."""
+        return len(self._chains)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is not durable yet."""
+        return self._gathering.bytes + self._under_way_bytes

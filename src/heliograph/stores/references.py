@@ -1,0 +1,67 @@
+"""References: runs of the log `main` that only say where their publications are, in the log of a batch's part.
+
+In:    a log's name and a position in it; runs of that log.
+Out:   the data of a reference; the same runs at their positions in `main`.
+State: none.
+Not here: when batches are committed (batches.py), reading logs (channels.py).
+
+A frame never has a length of 0, so four zero bytes tell a reference from frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from heliograph.vault import Damage, Run
+
+MAGIC = b"\0\0\0\0"
+
+
+class PartReference(msgspec.Struct, frozen=True):
+    """Where the publications of a run are."""
+
+    log: str
+    start: int  # the position there of the first
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(PartReference).decode
+
+
+def refer(log: str, start: int) -> bytes:
+    """The data of a run that stands for publications of another log."""
+    return MAGIC + _encode(PartReference(log, start))
+
+
+def reference_of(run: Run | Damage) -> PartReference | None:
+    """Where the publications of a run are; None if they are in it."""
+    if isinstance(run, Damage) or not run.data.startswith(MAGIC):
+        return None
+    try:
+        return _decode(run.data[len(MAGIC) :])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return PartReference("", 0)
+
+
+def resolved(run: Run, found: Sequence[Run | Damage]) -> list[Run | Damage]:
+    """What was found for a reference, at its positions in `main`, and a reference to what is still to be read."""
+    reference = reference_of(run)
+    assert reference is not None
+    shift = run.position - reference.start
+    moved: list[Run | Damage] = []
+    at = run.position
+    for each in found:
+        position = each.position + shift
+        if (moved and position > at) or position >= run.next:
+            break
+        moved.append(replace(each, position=position))
+        at = position + each.count
+    if not moved:
+        return [Damage(run.position, run.count, "the batch's part is gone")]
+    if at < run.next:
+        rest = refer(reference.log, at - shift)
+        moved.append(Run(at, run.next - at, run.first_ns, run.last_ns, rest))
+    return moved

@@ -1,0 +1,72 @@
+"""The services of stores, as a node knows them: the store itself, and `stores`, which every broker has.
+
+In:    their settings.
+Out:   STORE_SERVICE and STORES_SERVICE, for the list of node.py.
+State: none.
+Not here: their machines (store.py, desk.py).
+"""
+
+from __future__ import annotations
+
+from heliograph.machine import Machine
+from heliograph.services.declared import NoSettings, Opened, Service, Surroundings
+from heliograph.stores.config import STORE, StoreConfig
+from heliograph.vault import Vault
+
+PLACE = "heliograph-stores"
+
+
+class StoreService(Service[StoreConfig]):
+    """A store beside its broker."""
+
+    name = STORE
+    config = StoreConfig
+
+    def is_wanted(self, config: StoreConfig) -> bool:
+        """As its switch says."""
+        return config.enabled
+
+    def build(self, config: StoreConfig, around: Surroundings) -> Machine:
+        """The machine."""
+        from heliograph.stores.store import Store
+
+        return Store(config, seed=around.seed, incarnation=around.incarnation)
+
+    def vault(self, config: StoreConfig) -> Vault:
+        """Named after the store."""
+        return Vault(name=config.name, place=config.place or PLACE, bytes_max=config.bytes_max or None)
+
+    def reload(self, config: StoreConfig) -> object:
+        """Retention and limits."""
+        from heliograph.stores.store import ReloadStore
+
+        return ReloadStore(config)
+
+    def farewell(self) -> object:
+        """Publishers and readers look for another."""
+        from heliograph.stores.store import WithdrawStore
+
+        return WithdrawStore()
+
+    def describe(self, config: StoreConfig, opened: Opened) -> str:
+        """What it serves."""
+        fast = ", UNSAFE: acknowledges before the data is on disk" if config.unsafe_ack else ""
+        where = config.place.partition("@")[2] or config.place or PLACE
+        return f"store {config.name} for {', '.join(config.patterns)} in {where}{fast}"
+
+
+class StoresService(Service[NoSettings]):
+    """Every broker has it, and it sleeps until somebody asks."""
+
+    name = "stores"
+    config = NoSettings
+
+    def build(self, config: NoSettings, around: Surroundings) -> Machine:
+        """The machine."""
+        from heliograph.stores.desk import StoresDesk
+
+        return StoresDesk(around.seed)
+
+
+STORE_SERVICE = StoreService()
+STORES_SERVICE = StoresService()

@@ -1,0 +1,247 @@
+"""Serving: what clients ask of a store, as their brokers pass it on.
+
+In:    Asked bodies: who asks, and what.
+Out:   answers; openings, acknowledgements and drops for the rooms that know how.
+State: none of its own.
+Not here: the rooms (intake.py, channels.py, names.py, batches.py), who may hear what (the reader's broker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant
+from heliograph.model.identity import Role
+from heliograph.stores.batches import Batches
+from heliograph.stores.channels import Channels, check_wish
+from heliograph.stores.intake import Intake
+from heliograph.stores.names import NameKey, Names, NameState, acknowledged
+from heliograph.stores.tail import Tail
+from heliograph.stores.vault_calls import VaultCalls
+from heliograph.vault import Read, RunsRead
+from heliograph.wire import bodies
+from heliograph.wire import stores as wire
+from heliograph.wire.bodies import Body
+from heliograph.wire.stores import MAIN, Asked, StoredFlag, stored
+
+NAMES_PER_PAGE = 100
+
+
+class Serving:
+    """Answers requests."""
+
+    def __init__(
+        self,
+        vault: VaultCalls,
+        tail: Tail,
+        intake: Intake,
+        channels: Channels,
+        names: Names,
+        batches: Batches,
+        send: Callable[[bytes], None],
+        wall: Callable[[Instant], int],
+        counts: Callable[[], dict[str, int]],
+    ) -> None:
+        self._vault = vault
+        self._tail = tail
+        self._intake = intake
+        self._channels = channels
+        self._names = names
+        self._batches = batches
+        self._send = send
+        self._wall = wall
+        self._counts = counts
+        self._store = 0
+        self.refused: dict[str, int] = {}
+
+    def use(self, store: int) -> None:
+        """The id of the store."""
+        self._store = store
+
+    def receive(self, payload: bytes, now: Instant) -> None:
+        """A request. What is wrong with it is the asker's fault, and is said."""
+        try:
+            asked = wire.decode(Asked, payload)
+        except ProtocolError as error:
+            self._count(error.reason)
+            return
+        try:
+            inbox = wire.inbox_of(asked.inbox)
+            if inbox is None:
+                raise ProtocolError(Reason.BODY_MALFORMED, "the asker has no inbox")
+            self._handle(asked, wire.convert_request(asked.body), inbox, now)
+        except ProtocolError as error:
+            self._refuse(asked, error.reason, error.detail)
+
+    def _handle(self, asked: Asked, request: wire.StoreRequest, inbox: bytes, now: Instant) -> None:
+        match request:
+            case wire.GiveCredit():
+                self._channels.credit((inbox, request.channel), request.at, request.window, request.again, now)
+            case wire.AttachPublisher():
+                self._attach(asked, inbox)
+            case wire.OpenChannel():
+                self._open(asked, request, inbox, now)
+            case wire.AckPositions():
+                self._acknowledge(asked, request, now)
+            case wire.CloseChannel():
+                self._channels.close((inbox, request.channel))
+                self._answer(asked, wire.RequestDone())
+            case wire.DropName():
+                self._drop(asked, request)
+            case wire.ListLogs():
+                self._answer(asked, wire.LogsFound([self._entry()], self._counts()))
+            case wire.CommitBatch():
+                self._batches.commit(
+                    asked.entity,
+                    request,
+                    lambda done: self._answer(asked, done),
+                    lambda reason, text: self._refuse(asked, reason, text),
+                )
+            case wire.ListNames():
+                self._list(asked, request)
+            case _:
+                raise ProtocolError(Reason.QUESTION_UNKNOWN, "a store does not know this request")
+
+    # -- publishers ---------------------------------------------------------------------------------------------
+
+    def _attach(self, asked: Asked, inbox: bytes) -> None:
+        origin = int(inbox.rsplit(b"/", 1)[1], 16)
+        if not self._intake.attach(
+            origin, asked.inbox, asked.entity, lambda have: self._answer(asked, wire.Attached(have))
+        ):
+            raise ProtocolError(Reason.STORES_OVER_LIMIT, "the store knows as many publishers as it may")
+
+    # -- readers ------------------------------------------------------------------------------------------------
+
+    def _open(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, now: Instant) -> None:
+        check_wish(request.filter, request.language, request.where)
+        if request.name:
+            wire.check_name(request.name)
+        if request.start not in ("", "first", "next"):
+            raise ProtocolError(Reason.BODY_MALFORMED, 'start must be "first" or "next"')
+        if request.position is not None and request.position > self._tail.log.next:
+            text = f"the log ends at {self._tail.log.next}"
+            raise ProtocolError(Reason.POSITION_UNKNOWN, text)
+        if request.position is None and request.since_us is not None:
+            self._find_time(asked, request, inbox)
+            return
+        self._begin(asked, request, inbox, request.position, now)
+
+    def _find_time(self, asked: Asked, request: wire.OpenChannel, inbox: bytes) -> None:
+        """Where the log reached a time."""
+        assert request.since_us is not None
+        since_ns = max(-(1 << 61), min(request.since_us * 1_000, 1 << 61))
+
+        def answered(found: RunsRead, now: Instant) -> None:
+            position = found.runs[0].position if found.runs else found.log.next
+            try:
+                self._begin(asked, request, inbox, position, now)
+            except ProtocolError as error:
+                self._refuse(asked, error.reason, error.detail)
+
+        self._vault.read(Read(MAIN, 0, since_ns, 1), answered, lambda reason, _: self._refuse(asked, reason, ""))
+
+    def _begin(self, asked: Asked, request: wire.OpenChannel, inbox: bytes, position: int | None, now: Instant) -> None:
+        key: NameKey | None = (asked.entity, request.name) if request.name else None
+        state = self._names.get(key) if key is not None else None
+        done = [] if state is None or position is not None else state.also
+        if position is None:
+            position = self._default_start(request, state)
+        if key is None:
+            self._channels.open(inbox, None, request, position, [], now)
+            self._opened(asked, request, position, False)
+            return
+        self._names.make_room(key)
+        self._channels.open(inbox, key, request, position, done, now)
+        before = position if state is None else state.before
+        also = [] if state is None else state.also
+        new = NameState(request.filter, before, also, request.language, request.where, self._wall(now))
+        self._vault.commit(
+            [self._names.put(key, new)],
+            lambda _, now: self._opened(asked, request, position, state is None),
+            lambda reason, _: self._refuse(asked, reason, "the name could not be kept"),
+        )
+
+    def _default_start(self, request: wire.OpenChannel, state: NameState | None) -> int:
+        log = self._tail.log
+        if request.start:
+            return log.first if request.start == "first" else log.next
+        if state is not None:
+            return state.before
+        return log.next if request.name else log.first
+
+    def _opened(self, asked: Asked, request: wire.OpenChannel, position: int, created: bool) -> None:
+        log = self._tail.log
+        self._answer(asked, wire.ChannelOpened(request.channel, position, log.first, log.next, MAIN, created))
+
+    def _acknowledge(self, asked: Asked, request: wire.AckPositions, now: Instant) -> None:
+        key = (asked.entity, request.name)
+        state = self._names.get(key)
+        if state is None:
+            raise ProtocolError(Reason.NAME_UNKNOWN, f"{asked.entity} has no durable subscription {request.name}")
+        highest = max([request.before, *(end for _, end in request.also)])
+        if highest > self._tail.log.next:
+            raise ProtocolError(Reason.POSITION_UNKNOWN, f"the log ends at {self._tail.log.next}")
+        new = acknowledged(state, request.before, request.also, self._wall(now))
+        self._vault.commit(
+            [self._names.put(key, new)],
+            lambda _, now: self._answer(asked, wire.RequestDone(before=new.before)),
+            lambda reason, _: self._refuse(asked, reason, "the acknowledgement could not be kept"),
+        )
+
+    def _drop(self, asked: Asked, request: wire.DropName) -> None:
+        change = self._names.drop((asked.entity, request.name))
+        if change is None:
+            raise ProtocolError(Reason.NAME_UNKNOWN, f"{asked.entity} has no durable subscription {request.name}")
+        self._channels.close_name((asked.entity, request.name))
+        self._vault.commit(
+            [change],
+            lambda _, now: self._answer(asked, wire.RequestDone()),
+            lambda reason, _: self._refuse(asked, reason, "the name could not be dropped"),
+        )
+
+    # -- listings -----------------------------------------------------------------------------------------------
+
+    def _entry(self) -> wire.LogEntry:
+        log = self._tail.log
+        return wire.LogEntry(MAIN, log.first, log.next, log.bytes, log.first_ns // 1_000, log.last_ns // 1_000)
+
+    def _list(self, asked: Asked, request: wire.ListNames) -> None:
+        is_admin = Role.ADMIN.value in asked.roles
+        after = tuple(request.after.partition("/")[::2]) if request.after else ("", "")
+        chosen = [
+            (key, state) for key, state in self._names.items() if key > after and (is_admin or key[0] == asked.entity)
+        ]
+        log = self._tail.log
+        page = [
+            wire.NameEntry(
+                key[0],
+                key[1],
+                state.filter,
+                state.before,
+                max(0, log.next - max(state.before, log.first)),
+                self._channels.is_open(key),
+                state.language,
+                state.where,
+            )
+            for key, state in chosen[:NAMES_PER_PAGE]
+        ]
+        self._answer(asked, wire.NamesFound(page, len(chosen) > len(page)))
+
+    # -- answering ----------------------------------------------------------------------------------------------
+
+    def _answer(self, asked: Asked, body: Body) -> None:
+        self._say(asked, wire.encode(body), StoredFlag.ANSWER)
+
+    def _refuse(self, asked: Asked, reason: Reason, text: str) -> None:
+        self._count(reason)
+        self._say(asked, bodies.refusal(reason, text), StoredFlag.ANSWER | StoredFlag.REFUSAL)
+
+    def _count(self, reason: Reason) -> None:
+        self.refused[reason.word] = self.refused.get(reason.word, 0) + 1
+
+    def _say(self, asked: Asked, payload: bytes, flags: int) -> None:
+        to = wire.inbox_of(asked.to)
+        if asked.number and to is not None:
+            self._send(stored(to, self._store, asked.number, payload, flags=flags))

@@ -1,0 +1,142 @@
+"""The archive: every publication becomes one row of the table of its kind, however often a batch is repeated."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from heliograph.errors import UsageError
+from heliograph.pipeline import archive, kinds
+from heliograph.pipeline.tables import LakeTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.req("S2")]
+SCHEMA = (
+    "topic string, value binary, partition int, offset long, timestamp timestamp, headers string, store string, "
+    "origin string, sequence long, synchronised boolean, stored timestamp"
+)
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+def rows(spark: SparkSession, *values: tuple[str, Any]) -> DataFrame:
+    made = [
+        (topic, value if isinstance(value, bytes) else json.dumps(value).encode(), 0, offset, NOON, '{"x":1}', "s1",
+         "00ff", offset, True, NOON)
+        for offset, (topic, value) in enumerate(values)
+    ]  # fmt: skip
+    return spark.createDataFrame(made, SCHEMA)
+
+
+def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    batch = rows(
+        spark,
+        ("sensors/1", b"21.5"),
+        ("sensors/2", b"\xff\x00"),
+        ("System/Brokers/b1/load", {"time_us": 1_700_000_000_000_000, "connections": 3, "links": 2}),
+        ("System/Brokers/b1/counters", {"time_us": 1_700_000_000_000_000, "publications": 7}),
+        ("System/Brokers/b1/hops", {"time_us": 2_000, "published_us": 500, "topic": "a", "way": ["1", "2"]}),
+        ("System/Brokers/b1/denials", {"time_us": 5, "reason": "publish_denied", "entity": "ada"}),
+        ("System/Brokers/b1/discovery", {"time_us": 5, "outcome": "answered", "request": "aa"}),
+        ("System/Brokers/b1/joins", {"time_us": 5, "note": "neighbour_linked", "broker": "b2"}),
+        ("System/Brokers/b1/hops", b"not json"),
+    )
+
+    counts = archive.add(batch, tables, "q", 0)
+
+    assert counts == {
+        "events": 2, "brokers": 2, "hops": 1, "links": 1, "denials": 1, "discovery": 1, "quarantine": 1,
+    }  # fmt: skip
+    assert tables.names() == sorted(counts)
+    event = tables.read(spark, "events").orderBy("offset").first()
+    assert event is not None
+    assert (event["topic"], bytes(event["value"]), event["headers"], str(event["date"]), event["hour"]) == (
+        "sensors/1", b"21.5", '{"x":1}', "2026-11-16", 12,
+    )  # fmt: skip
+    hop = tables.read(spark, "hops").first()
+    assert hop is not None
+    assert (hop["hops"], hop["delay_ms"], hop["broker"]) == (2, 1.5, "b1")
+    bad = tables.read(spark, "quarantine").first()
+    assert bad is not None
+    assert bad["reason"] == "not a hops record: no time_us in its JSON"
+
+
+def test_a_batch_that_is_repeated_is_in_once(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    assert archive.add(rows(spark, ("a", b"1"), ("b", b"2")), tables, "q", 0) == {"events": 2}
+    assert archive.add(rows(spark, ("b", b"2"), ("a", b"1")), tables, "q", 0) == {}
+    assert archive.add(rows(spark, ("a", b"3")), tables, "q", 1) == {"events": 1}
+    assert archive.add(rows(spark, ("a", b"4")), tables, "another query", 0) == {"events": 1}
+    assert tables.read(spark, "events").count() == 4
+
+
+def test_a_crash_between_files_and_commit_leaves_no_row_twice(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = LakeTables(str(tmp_path))
+    batch = rows(spark, ("a", b"1"), ("System/Brokers/b/load", {"time_us": 1}))
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeTables, "commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            archive.add(batch, tables, "q", 0)
+    assert list(tmp_path.rglob("*.parquet")), "files were written"
+    assert tables.names() == [], "and are in no table"
+
+    archive.add(batch, tables, "q", 0)
+
+    assert {name: tables.read(spark, name).count() for name in tables.names()} == {"brokers": 1, "events": 1}
+
+
+def test_any_tool_reads_the_tables_and_compaction_keeps_every_row(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    for number in range(3):
+        archive.add(rows(spark, *((f"t/{n}", b"x") for n in range(10))), tables, "q", number)
+    files = len(DeltaTable(tables.path("events")).file_uris())
+
+    done = tables.compact("events")
+    removed = tables.vacuum("events", 0)
+
+    assert done["files_removed"] == files > done["files_added"]
+    assert removed >= files
+    assert DeltaTable(tables.path("events")).to_pyarrow_table().num_rows == 30, "without Spark"
+    assert tables.read(spark, "events").groupBy("topic").count().count() == 10
+    assert tables.has("events", "q/events", 2), "compaction forgets no batch"
+
+
+def test_columns_can_be_added_and_old_rows_lack_them(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    one = kinds.dated(spark.createDataFrame([(1, NOON)], "x long, stored timestamp"), ("date",))
+    two = kinds.dated(spark.createDataFrame([(2, "new", NOON)], "x long, y string, stored timestamp"), ("date",))
+    tables.add("t", one, ("date",), "q", 0)
+    tables.add("t", two, ("date",), "q", 1)
+    assert [(row["x"], row["y"]) for row in tables.read(spark, "t").orderBy("x").collect()] == [(1, None), (2, "new")]
+    with pytest.raises(UsageError, match="there is no table 'u'"):
+        tables.read(spark, "u")
+
+
+def test_a_large_payload_becomes_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "PAYLOAD_BYTES_MAX", 1_000)
+    tables = LakeTables(str(tmp_path))
+    archive.add(rows(spark, ("small", b"x" * 1_000), ("large", b"y" * 1_001)), tables, "q", 0)
+    found = {row["topic"]: row for row in tables.read(spark, "events").collect()}
+    assert found["small"]["value_file"] is None
+    assert (found["large"]["value"], found["large"]["length"]) == (None, 1_001)
+    assert (tmp_path / found["large"]["value_file"]).read_bytes() == b"y" * 1_001
+
+
+def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    source, root = str(tmp_path / "source"), str(tmp_path / "tables")
+    for number in range(2):
+        rows(spark, (f"t/{number}", b"x")).write.mode("append").parquet(source)
+        said: list[str] = []
+        query = archive.start(spark.readStream.schema(SCHEMA).parquet(source), root, say=said.append)
+        query.awaitTermination()
+        assert said == [f"batch {number}: 1 events"]
+    assert LakeTables(root).read(spark, "events").count() == 2

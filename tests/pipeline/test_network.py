@@ -1,0 +1,84 @@
+"""Figures of a network, the catalogue over time, and the advice that follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from heliograph.pipeline import archive, catalogue, network
+from heliograph.pipeline.tables import LakeTables
+from tests.pipeline.test_archive import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+S = 1_000_000
+
+
+def load_row(broker: str, cpu: int, **more: Any) -> dict[str, Any]:
+    return {"broker": broker, "cpu_permille": cpu, "dropped": 0, **more}
+
+
+def test_a_busy_broker_uneven_load_and_long_ways_are_told() -> None:
+    found = {
+        "load": [load_row("b1", 900), load_row("b2", 50)],
+        "concentration": [
+            {"broker": "b1", "connections": 90, "share_of_connections": 0.9},
+            {"broker": "b2", "connections": 10, "share_of_connections": 0.1},
+        ],
+        "ways": [
+            {"entered": "b2", "broker": "b9", "brokers": 5, "samples": 40},
+            {"entered": "b2", "broker": "b1", "brokers": 2, "samples": 400},
+        ],
+    }
+    advice = network.advise(found)
+    assert {(each.kind, each.about) for each in advice} == {
+        ("broker", "b1"), ("weights", "load"), ("link", "b2 b9"),
+    }  # fmt: skip
+    assert advice[0].value == max(each.value for each in advice)
+    assert advice[0].row(5)["time_us"] == 5
+
+
+def test_a_quiet_network_needs_no_advice() -> None:
+    assert network.advise({"load": [load_row("b1", 100), load_row("b2", 120)]}) == []
+    assert network.advise({}) == []
+
+
+@pytest.mark.spark
+@pytest.mark.req("S3", "S6")
+def test_figures_and_catalogue_come_from_the_archive(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    hops = [
+        ("System/Brokers/b2/hops", {"time_us": S + 1_000 * n, "published_us": S, "topic": "t", "way": ["b1", "b2"]})
+        for n in (1, 2, 3)
+    ]
+    load = [
+        (
+            "System/Brokers/b1/load",
+            {"time_us": t * S, "connections": 4, "draining": t > 2, "network": "n", "full": False},
+        )
+        for t in (1, 2, 3)
+    ]
+    joins = [
+        ("System/Brokers/b1/joins", {"time_us": t * S, "note": note, "broker": "b2", "cluster": "c"})
+        for t, note in ((1, "neighbour_linked"), (5, "neighbour_lost"), (9, "neighbour_linked"))
+    ]
+    archive.add(rows(spark, ("t/1", b"abc"), ("t/1", b"d"), *hops, *load, *joins), tables, "q", 0)
+
+    found = {name: [row.asDict() for row in table.collect()] for name, table in network.figures(spark, tables).items()}
+    names = catalogue.register(spark, tables)
+
+    assert {"delay", "load", "concentration", "topics", "ways"} <= set(found)
+    (delay,) = found["delay"]
+    assert (delay["broker"], delay["mean_ms"], delay["p50_ms"], delay["jitter_ms"], delay["most_hops"]) == (
+        "b2", 2.0, 2.0, 1.0, 2,
+    )  # fmt: skip
+    assert {"topics", "broker_states", "broker_links", "sessions"} <= set(names)
+    (topic,) = spark.sql("select * from topics").collect()
+    assert (topic["topic"], topic["events"], topic["bytes"]) == ("t/1", 2, 4)
+    states = spark.sql("select draining, valid_to is null as open from broker_states order by valid_from").collect()
+    assert [tuple(row) for row in states] == [(False, False), (True, True)]
+    links = spark.sql("select second(valid_from), second(valid_to) from broker_links order by valid_from").collect()
+    assert [tuple(row) for row in links] == [(1, 5), (9, None)]

@@ -1,0 +1,232 @@
+"""Readings: what matches, within the credit, each position once, from where the reader stands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.errors import Reason
+from heliograph.model.origin import origin_of
+from heliograph.sim.storing.notebook import Notebook
+from heliograph.sim.storing.reader import DurableReader
+from heliograph.wire import stores
+from heliograph.wire.frames import Frame, event
+from tests.stores.ledge import INBOX, ORIGIN, Ledge
+
+pytestmark = pytest.mark.req("N10")
+OTHER = "Inbox/00000000000000aa/00000000000000ee"
+
+
+def filled(count: int = 10, **settings: Any) -> Ledge:
+    ledge = Ledge(**settings)
+    for number in range(1, count + 1):
+        topic = b"even" if number % 2 == 0 else b"odd"
+        ledge.deliver(event(topic, b"%d" % number, ORIGIN, number, b'{"n":%d}' % number))
+        ledge.settle()
+    ledge.frames.clear()
+    return ledge
+
+
+def opened(ledge: Ledge, **wish: Any) -> tuple[bool, dict[str, Any]]:
+    number = ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, **wish))
+    ledge.settle()
+    return ledge.answer(number)
+
+
+def spans(ledge: Ledge) -> list[tuple[int, int, tuple[int, ...]]]:
+    found = [stores.span_of(frame) for frame in ledge.frames if not frame.flags]
+    return [(before, after, tuple(before + offset for offset in offsets)) for _, before, after, offsets in found]
+
+
+def positions(ledge: Ledge) -> list[int]:
+    return [position for _, _, some in spans(ledge) for position in some]
+
+
+def notices(ledge: Ledge) -> list[dict[str, Any]]:
+    return [json.loads(frame.payload) for frame in ledge.frames if frame.flags & stores.StoredFlag.NOTICE]
+
+
+def credit(ledge: Ledge, at: int, **more: Any) -> None:
+    ledge.ask(stores.GiveCredit(f"{ledge.id:016x}", 1, at, **more))
+    ledge.settle()
+
+
+def test_a_replay_begins_with_the_first_and_ends_where_it_was_told() -> None:
+    ledge = filled()
+    assert opened(ledge, end=7) == (True, {"channel": 1, "position": 0, "first": 0, "next": 10})
+    assert positions(ledge) == list(range(7))
+    assert notices(ledge) == [{"channel": 1, "next": 7}]
+
+
+def test_a_filter_and_a_condition_choose_and_the_frames_cover_everything() -> None:
+    ledge = filled()
+    opened(ledge, filter="even", language="predicates", where="n > 4")
+    assert positions(ledge) == [5, 7, 9]
+    assert spans(ledge)[0][0] == 0
+
+
+def test_no_more_than_the_window_is_under_way_and_credit_brings_more() -> None:
+    ledge = filled()
+    opened(ledge, window=4)
+    assert positions(ledge) == [0, 1, 2, 3]
+    credit(ledge, 2, window=4)
+    assert positions(ledge) == [0, 1, 2, 3]
+    credit(ledge, 4, window=4)
+    assert positions(ledge) == list(range(8))
+
+
+def test_what_was_lost_is_sent_again_from_where_the_reader_stands() -> None:
+    ledge = filled()
+    opened(ledge, window=4)
+    ledge.frames.clear()
+    credit(ledge, 1, window=4, again=True)
+    assert positions(ledge) == [1, 2, 3, 4]
+
+
+def test_what_does_not_come_for_a_second_is_sent_again_without_being_asked() -> None:
+    ledge = filled()
+    opened(ledge, window=4)
+    ledge.frames.clear()
+    ledge.wait(1_500)
+    credit(ledge, 2, window=4)
+    assert positions(ledge) == []  # it came nearer just now
+    ledge.wait(1_500)
+    credit(ledge, 2, window=4)
+    assert positions(ledge) == [2, 3, 4, 5]
+
+
+def test_a_reader_that_has_caught_up_hears_what_comes() -> None:
+    ledge = filled(3)
+    opened(ledge)
+    ledge.frames.clear()
+    ledge.deliver(event(b"t", b"", ORIGIN, 4))
+    ledge.settle()
+    assert spans(ledge) == [(3, 4, (3,))]
+
+
+def test_a_name_goes_on_where_it_was_acknowledged_and_skips_what_was_acknowledged_out_of_order() -> None:
+    ledge = filled()
+    assert opened(ledge, name="n", start="first")[1]["created"]
+    ledge.ask(stores.AckPositions(f"{ledge.id:016x}", "n", 3, [(5, 7)]))
+    ledge.settle()
+    ledge.frames.clear()
+    assert opened(ledge, name="n")[1]["position"] == 3
+    assert positions(ledge) == [3, 4, 7, 8, 9]
+
+
+def test_a_new_name_begins_with_what_comes_from_now_on() -> None:
+    ledge = filled()
+    assert opened(ledge, name="n")[1]["position"] == 10
+
+
+def test_a_reading_by_time_begins_with_the_run_that_reached_it() -> None:
+    ledge = filled(3)
+    ledge.wait(60_000)
+    ledge.deliver(event(b"t", b"", ORIGIN, 4))
+    ledge.settle()
+    at_us = ledge.vault.logs["main"].runs[-1].first_ns // 1_000
+    opened(ledge, since_us=at_us)
+    assert positions(ledge) == [3]
+
+
+def test_the_pace_of_a_replay_is_that_of_the_log() -> None:
+    ledge = filled(1)
+    ledge.wait(10_000)
+    ledge.deliver(event(b"t", b"", ORIGIN, 4))
+    ledge.settle()
+    opened(ledge, pace=2.0)
+    assert positions(ledge) == [0]
+    ledge.wait(4_900)
+    ledge.settle()
+    assert positions(ledge) == [0]
+    ledge.wait(200)
+    ledge.settle()
+    assert positions(ledge) == [0, 1]
+
+
+def test_a_name_that_is_opened_elsewhere_is_taken_over() -> None:
+    ledge = filled()
+    opened(ledge, name="n", start="first")
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 5, "n"), inbox=OTHER)
+    ledge.settle()
+    assert notices(ledge)[-1]["code"] == Reason.TAKEN_OVER
+    assert [frame.topic.decode() for frame in ledge.frames if frame.flags & 8] == [INBOX]
+
+
+@pytest.mark.req("O6")
+def test_damage_is_told_as_a_gap_with_its_positions_and_the_reading_goes_on() -> None:
+    ledge = filled(5)
+    run = ledge.vault.logs["main"].runs[2]
+    ledge.vault.logs["main"].damaged[run.position] = None
+    ledge.store._tail.open(ledge.store._tail.log)  # as after a start: nothing is in memory
+    opened(ledge)
+    assert positions(ledge) == [0, 1, 3, 4]
+    assert [(notice["gap"], notice["code"]) for notice in notices(ledge)] == [([2, 3], Reason.VAULT_DAMAGED)]
+
+
+@pytest.mark.req("O6")
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (lambda id: stores.OpenChannel(id, 1, position=11), Reason.POSITION_UNKNOWN),
+        (lambda id: stores.OpenChannel(id, 1, "a b"), Reason.BODY_MALFORMED),
+        (lambda id: stores.OpenChannel(id, 1, filter="a/#/b"), Reason.FILTER_INVALID),
+        (lambda id: stores.OpenChannel(id, 1, language="sql", where="(("), Reason.CONDITION_INVALID),
+        (lambda id: stores.OpenChannel(id, 1, start="middle"), Reason.BODY_MALFORMED),
+        (lambda id: stores.AckPositions(id, "mine", 11), Reason.POSITION_UNKNOWN),
+        (lambda id: stores.AckPositions(id, "theirs", 1), Reason.NAME_UNKNOWN),
+        (lambda id: stores.DropName(id, "theirs"), Reason.NAME_UNKNOWN),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_reason(request_: Any, reason: Reason) -> None:
+    ledge = filled()
+    opened(ledge, name="mine")
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 7, "theirs"), entity="bob", inbox=OTHER)
+    ledge.settle()
+    granted, said = ledge.answer(ledge.ask(request_(f"{ledge.id:016x}")))
+    assert (granted, said["code"]) == (False, reason)
+
+
+@pytest.mark.req("O6")
+def test_names_and_readings_are_bounded() -> None:
+    ledge = filled(1, names_max=3, names_per_entity_max=2, channels_max=3)
+    id = f"{ledge.id:016x}"
+    said = []
+    for number, (entity, name) in enumerate([("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("c", "1"), ("d", "")]):
+        asked = ledge.ask(stores.OpenChannel(id, number, name), entity=entity)
+        ledge.settle()
+        said.append(ledge.answer(asked)[1].get("code", 0))
+    limit = Reason.NAMES_OVER_LIMIT
+    assert said == [0, 0, limit, 0, limit, Reason.CHANNELS_OVER_LIMIT]
+
+
+@pytest.mark.req("O6")
+@given(st.binary(max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_no_request_breaks_a_store(payload: bytes) -> None:
+    ledge = filled(1)
+    ledge.store._serving.receive(payload, ledge.now)
+    ledge.store._serving.receive(b'{"number":1,"to":"","entity":"e","roles":[],"inbox":"","body":{}}', ledge.now)
+    ledge.settle()
+    assert opened(ledge)[0]
+
+
+def test_the_simulated_reader_takes_each_position_once() -> None:
+    ledge, notebook = filled(), Notebook()
+    opened(ledge, window=4)
+    reader = DurableReader("r", [("b", 1)], 1, notebook, pattern="#")
+    assert reader.origin == origin_of(reader.secret)
+    reader._found({"stores": [{"store": f"{ledge.id:016x}"}]}, 0)
+    [place] = reader._places.values()
+    place.open(0)
+    for frame in [frame for frame in ledge.frames if not frame.flags]:
+        reader.heard(Frame(frame.raw), 0)
+        reader.heard(Frame(frame.raw), 0)
+    credit(ledge, 2, window=4, again=True)
+    for frame in [frame for frame in ledge.frames if not frame.flags]:
+        reader.heard(Frame(frame.raw), 0)
+    assert [record[1] for record in notebook.read["r"]] == list(range(6))
