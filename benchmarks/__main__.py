@@ -35,6 +35,7 @@ NAMES = (
     "trust",
     "discover-broker",
     "vault",
+    "store",
 )
 
 
