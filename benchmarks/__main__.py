@@ -36,6 +36,7 @@ NAMES = (
     "discover-broker",
     "vault",
     "spark",
+    "store",
 )
 
 

@@ -45,7 +45,7 @@ def key(
     from heliograph.cli.network_processes import new_key
 
     write_file(file, new_key(), force=force)
-    say(f"{file}: give it to every broker of the network (network.key_file), and to nobody else")
+    say(f"{file}: give it to every broker of the network (network.key_file), and keep it secret")
 
 
 @app.command(
@@ -71,6 +71,10 @@ def up(
     ] = None,
     stores: Annotated[int, typer.Option(help="So many stores for all topics, each in its own process.", min=0)] = 0,
     no_bdn: Annotated[bool, typer.Option("--no-bdn", help="Without a broker directory.")] = False,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="With an authority, certificates and a topic directory, for trying topics."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start brokers and a directory on this machine, until Ctrl-C."""
@@ -92,7 +96,9 @@ def up(
         say(f"the links leave {len(pieces)} parts that do not reach each other: {_first_of(pieces)}")
     where = folder.absolute() if folder is not None else default_folder()
     after = 0 if port_base is None else port_base + len(graph.brokers)
-    network = NetworkProcesses(graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
+    network = NetworkProcesses(
+        graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0, secure=secure
+    )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # a signal that ends this process ends the brokers too
     stands = False
@@ -106,6 +112,8 @@ def up(
         _show_brokers(network, as_json)
         say(f"this is network {network.name}: reach it by --network {network.name}, in a program by")
         say(f'heliograph.connect(network="{network.name}"), or set HELIOGRAPH_NETWORK={network.name} for both')
+        if secure:
+            _say_who(network.folder, network.secure_url)
         if detach:
             say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
             return
@@ -116,6 +124,15 @@ def up(
             raise
     network.stop(keep_logs=False)
     say("stopped")
+
+
+def _say_who(folder: Path, url: str) -> None:
+    """How to be alice, or bob."""
+    from heliograph.cli.network_secure import PEOPLE, environment
+
+    say(f"to be {PEOPLE[0]} (or {PEOPLE[1]}, or admin) in this shell:")
+    for name, value in environment(folder, url, PEOPLE[0]).items():
+        say(f"  export {name}={value}")
 
 
 @app.command(epilog=examples("heliograph network down"))

@@ -31,7 +31,7 @@ Remote = Annotated[str, typer.Option("--remote", help="A Spark Connect server, s
 Since = Annotated[str, typer.Option("--since", metavar="DAY", help="Only from this day on, such as 2026-11-16.")]
 Until = Annotated[str, typer.Option("--until", metavar="DAY", help="Only up to this day.")]
 
-app = group("Archive and analyse what flows through the network, on Spark.")
+app = group("Archive and analyse what flowed, on Spark.")
 
 
 @contextmanager

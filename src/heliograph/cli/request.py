@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     )(c.with_connection(_request))
     app.command(
         name="reply",
-        help="Answer requests on a topic, one after the other, until Ctrl-C.",
+        help="Answer requests on a topic, until Ctrl-C.",
         epilog=examples(
             "heliograph reply services/time --command date",
             "heliograph reply services/count --command 'wc -c' --group counters",
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 
 def _request(
     there: c.Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where somebody answers.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic whose subscribers answer.")],
     payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="The request; - reads all of standard input.")],
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for the answer.")] = 10.0,

@@ -41,7 +41,7 @@ FILE_NAME = "heliograph.toml"
 FILE_VARIABLE = "HELIOGRAPH_CONFIG"
 FILE_BYTES_MAX = 4 << 20  # ten thousand access rules fit in a quarter of it
 
-_OTHERS = 0o077  # the rights of everybody but a file's owner
+_OTHERS = 0o077  # the permissions of all users but a file's owner
 _STAND_IN = {"access.rules.effect": "deny", "network.links.host": "missing"}  # so that checks can go on without it
 _Config = TypeVar("_Config")
 

@@ -132,11 +132,15 @@ class BrokerSession:
 
     def order(self, order: dict[str, Any], answer: Answer) -> None:
         """Ask the broker itself, over a pipe: what it answers is handed to ``answer``; a refusal as None."""
+        self.ask(BROKER_NAME, order, answer)
+
+    def ask(self, name: bytes, order: dict[str, Any], answer: Answer) -> None:
+        """Ask a service of the broker, over a link; or the broker, over a pipe."""
         if len(self._orders) >= ORDERS_MAX:
             return
         self._numbers += 1
         self._orders[self._numbers] = answer
-        self._write(service(BROKER_NAME, msgspec.json.encode(order), self._numbers))
+        self._write(service(name, msgspec.json.encode(order), self._numbers))
 
     def answer(self, frame: Frame, body: bytes, flags: int = 0) -> None:
         """Answer a request that ``serve`` was handed."""

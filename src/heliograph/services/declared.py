@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.machine import Address, Machine, Socket, SocketName
 from heliograph.model.settings import Problem
+from heliograph.repository import Repository
 from heliograph.trust.config import TlsConfig
 from heliograph.vault import Vault
 
@@ -89,6 +90,10 @@ class Service(ABC, Generic[Config]):
 
     def vault(self, config: Config) -> Vault | None:
         """Where it keeps what must outlive a crash."""
+        return None
+
+    def repository(self, config: Config) -> Repository | None:
+        """Where it keeps topics, to find them by what describes them."""
         return None
 
     # -- its settings ---------------------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ class KnownBrokers:
             found.update(dict.fromkeys(self._brokers[key] for _, key in island[::step][:each]))
         return list(found)[: 2 * budget]
 
-    def everybody(self, budget: int, network: str = "") -> list[KnownBroker]:
+    def all_of(self, budget: int, network: str = "") -> list[KnownBroker]:
         """The nearest brokers, whatever their island, as many as answers are wanted."""
         found = sorted(entry for island in self._of(network).values() for entry in island)
         return [self._brokers[key] for _, key in found[:budget]]

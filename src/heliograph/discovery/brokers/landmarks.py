@@ -70,9 +70,9 @@ class LandmarkTable:
             self._drop(address)
         return len(self._chosen) < LANDMARKS_MAX
 
-    def choose(self, everybody: Sequence[KnownBroker]) -> None:
+    def choose(self, brokers: Sequence[KnownBroker]) -> None:
         """Choose one more, far from the others, once enough brokers know how far they are from those."""
-        sample = [one for one in everybody[:: max(1, len(everybody) // SAMPLE)] if _can_be_pinged(one)]
+        sample = [one for one in brokers[:: max(1, len(brokers) // SAMPLE)] if _can_be_pinged(one)]
         if not self._chosen:
             best = max(sample, key=lambda one: (one.round_trip_ns or 0, one.key), default=None)
         else:

@@ -32,11 +32,11 @@ Key = tuple[str, str]
 
 def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, list[Candidate]]:
     """The candidates of each network, in the order of their keys. ``listed``: unnamed ones are one network."""
-    everybody = list(candidates)
-    kin = _kin([one for one in everybody if not one.response.network])
-    seen = Counter((kin.get(one.response.island), one.name) for one in everybody if not one.response.network)
+    all_candidates = list(candidates)
+    kin = _kin([one for one in all_candidates if not one.response.network])
+    seen = Counter((kin.get(one.response.island), one.name) for one in all_candidates if not one.response.network)
     found: dict[Key, list[Candidate]] = {}
-    for one in everybody:
+    for one in all_candidates:
         said = one.response
         if said.network or listed:
             key = (said.network, "")

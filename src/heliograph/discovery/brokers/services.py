@@ -166,7 +166,7 @@ class DirectoryService(Service[DirectoryConfig]):
         """The text about what a directory opens, and to which parties."""
         address = opened[SOCKET]
         reach = "this machine only" if is_loopback(config.host) else "the network"
-        asks = "signed requests only" if config.private else "everybody may ask"
+        asks = "signed requests only" if config.private else "open to all requesters"
         text = f"open on {written(address)} (directory, UDP and TCP, {reach}, {asks})"
         if is_loopback(config.host):
             text += f"; to open it to the network: heliograph bdn run --listen 0.0.0.0:{address[1]}, or bdn.host"

@@ -27,7 +27,7 @@ class PatternOverLimitError(ValueError):
     """A pattern that would cost too much."""
 
 
-def pattern(expression: str, *, dot_nl: bool = False) -> tuple[Search, int]:
+def pattern(expression: str, *, dot_nl: bool = False, text_bytes_max: int = TEXT_BYTES_MAX) -> tuple[Search, int]:
     """A search for this pattern anywhere in a text, and its size in instructions."""
     if len(expression) > PATTERN_CHARACTERS_MAX:
         raise PatternOverLimitError(f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters")
@@ -49,7 +49,7 @@ def pattern(expression: str, *, dot_nl: bool = False) -> tuple[Search, int]:
     find = compiled.search
 
     def search(text: str) -> bool:
-        if len(text) > TEXT_BYTES_MAX // 4 and len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+        if len(text) > text_bytes_max // 4 and len(text.encode("utf-8", "replace")) > text_bytes_max:
             return False
         return find(text) is not None
 
