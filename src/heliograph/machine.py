@@ -13,7 +13,7 @@ The rules, which every machine and both drivers keep:
  3. Event bytes are forwarded as received; what changes per hop is a separate prefix, one per run.
  4. What depends on durability waits inside the machine until ``done(ticket)``.
  5. ``now`` is this node's monotonic time in nanoseconds; wall time comes only by ``clock``. Seed and incarnation are
-    constructor arguments. Nobody iterates over a set of strings.
+    constructor arguments. No machine iterates over a set of strings.
  6. Every table and queue has a limit.
  7. Every attach is followed by exactly one detach, also after our own hangup; after a machine's hangup the driver
     drops what still arrives on that link.
@@ -24,15 +24,15 @@ The rules, which every machine and both drivers keep:
 11. An assert that fires is our own fault: the driver logs it, stops the node and exits non-zero.
 12. The driver calls ``take`` after each input, or after all inputs of one loop turn.
 13. A dial ends in exactly one of: ``attach`` with its ticket in the peer, or ``failed``.
-14. A machine may have a ``shortcut``: given a read before ``receive`` is, it may say which one write follows from it
-    and has then done everything else itself; None means that nothing was done, and ``receive`` must look. It says None
+14. A machine may have a ``shortcut``: given a read before ``receive``, it may return the one write that follows from it
+    and has then done everything else itself; None means that nothing was done, and ``receive`` follows. It returns None
     while effects wait to be taken.
-15. Whoever owns a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
-    is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and nobody else does.
-16. Whoever owns a machine declares its vault, one at most. The machine is told that it is open or why it is not
+15. The owner of a machine declares its datagram sockets. For each, the machine is told once that it is open or why it
+    is not (SocketOpened, SocketFailed); from then on it gets what arrives there, and no other machine does.
+16. The owner of a machine declares its vault, one at most. The machine is told that it is open or why it is not
     (VaultOpened, VaultFailed), again whenever that changes. A commit is atomic; commits are carried out, and answered,
     in the order in which they were asked for. When one fails, those asked for after it fail too, up to when the machine
-    is told of the first: nothing is made durable whose machine believed that what came before it would be. A commit
+    is told of the first: nothing becomes durable that relies on an earlier commit that failed. A commit
     that failed as full changed nothing; one that failed otherwise may be there when the vault is opened again. A read
     sees the commits that are answered before it, and no others.
 """

@@ -17,7 +17,9 @@ from heliograph.broker.config import PROTOCOL, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.config import DIRECTORY as DIRECTORY
 from heliograph.discovery.brokers.config import RESPONDER
 from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_SERVICE
+from heliograph.discovery.topics.services import RIGHTS_SERVICE, TOPIC_DIRECTORY_SERVICE
 from heliograph.machine import Machine, Socket
+from heliograph.repository import Repository
 from heliograph.services.admin import ADMIN_SERVICE
 from heliograph.services.declared import Configured, NoSettings, Service, Surroundings
 from heliograph.services.monitor import MONITOR_SERVICE, MonitorConfig
@@ -36,6 +38,8 @@ SERVICES: tuple[Service[Any], ...] = (
     ADMIN_SERVICE,
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
+    TOPIC_DIRECTORY_SERVICE,
+    RIGHTS_SERVICE,
     MONITOR_SERVICE,
     STORES_SERVICE,
     STORE_SERVICE,
@@ -61,6 +65,7 @@ class Node:
     sockets: Mapping[str, tuple[Socket, ...]] = field(default_factory=dict)  # machine -> its datagram sockets
     vaults: Mapping[str, Vault] = field(default_factory=dict)  # machine -> its vault
     services: tuple[Configured, ...] = ()
+    repositories: Mapping[str, Repository] = field(default_factory=dict)  # machine -> its repository
 
     @property
     def service_listeners(self) -> tuple[ListenerConfig, ...]:
@@ -111,6 +116,7 @@ def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...],
     takers: dict[str, str] = {PROTOCOL: BROKER}
     sockets: dict[str, tuple[Socket, ...]] = {}
     vaults: dict[str, Vault] = {}
+    repositories: dict[str, Repository] = {}
     listeners: tuple[ListenerConfig, ...] = ()
     if around.broker is not None:
         listeners = around.broker.listeners
@@ -125,6 +131,9 @@ def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...],
         vault = service.vault(config)
         if vault is not None:
             vaults[service.name] = vault
+        repository = service.repository(config)
+        if repository is not None:
+            repositories[service.name] = repository
     return Node(
         name=name,
         machines=machines,
@@ -133,6 +142,7 @@ def _joined(name: str, broker: Machine | None, services: tuple[Configured, ...],
         sockets=sockets,
         vaults=vaults,
         services=services,
+        repositories=repositories,
     )
 
 

@@ -302,6 +302,19 @@ class SocketRefused(Note, frozen=True, tag="socket_refused"):
         return "warning"
 
 
+class TopicDirectoryOpened(Note, frozen=True, tag="topic_directory_opened"):
+    """A topic directory has its repository: so many topics, and entries that cannot be read and were put aside."""
+
+    topics: int
+    damaged: int = 0
+
+
+class TopicsDamaged(Note, frozen=True, tag="topics_damaged"):
+    """Entries of a repository could not be read and were put aside."""
+
+    count: int
+
+
 class VaultRefused(Note, frozen=True, tag="vault_refused"):
     """A vault could not be opened, or was lost while it was used; its machine does without it until it is back."""
 
@@ -339,7 +352,7 @@ class StoreFailed(Note, frozen=True, tag="store_failed"):
 
     @property
     def level(self) -> str:
-        """Somebody has to look after it."""
+        """An operator has to look after it."""
         return "warning"
 
 

@@ -122,7 +122,7 @@ def test_content_crosses_a_network_and_a_trace_explains_it(run: Run, tmp_path: P
             assert became[names[1]] == (False, "disk > 300")
 
             text = run("network", "trace", "hosts/h1", "--header", "disk=12", "--at", names[0]).out
-            assert "nobody would get it" in text
+            assert "no client would get it" in text
             assert f"not by the interest of {names[1]}: hosts/# where disk > 300; failed: disk > 300" in text
     finally:
         run("network", "down")

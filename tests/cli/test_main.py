@@ -54,7 +54,8 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "group", ["", "bdn", "broker", "broker link", "evaluate", "discover", "network", "config", "ca", "token"]
+    "group",
+    ["", "bdn", "broker", "broker link", "evaluate", "discover", "network", "config", "ca", "token", "pipeline"],
 )
 def test_every_command_is_described_in_one_whole_line(run: Run, group: str) -> None:
     ran = run(*group.split(), "--help")

@@ -183,4 +183,4 @@ def test_a_trace_is_told_way_by_way() -> None:
         "not every broker that may be concerned has answered",
     ]
     nobody = list(as_text({**answer, "complete": True, "brokers": []}))
-    assert nobody == ["a/b enters at a1", "nobody would get it"]
+    assert nobody == ["a/b enters at a1", "no client would get it"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from heliograph.client.config import ClientConfig, Target, is_loopback, parse_target
+from heliograph.client.config import ClientConfig, Target, parse_target
 from heliograph.client.session import Session
 from heliograph.errors import UsageError
+from heliograph.model.hosts import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,6 @@ async def test_members_of_a_group_on_several_brokers_share_the_work() -> None:
 @on_the_loop
 async def test_a_request_is_answered_across_brokers_or_refused_at_once() -> None:
     async with a_network(CHAIN) as brokers, heliograph.connect(brokers["a"].address) as asker:
-        interests = interests_of(brokers["a"], "c")
         with pytest.raises(heliograph.NoRespondersError):
             await asker.request("service/upper", b"x")
         async with heliograph.connect(brokers["c"].address) as answerer:
@@ -72,10 +71,11 @@ async def test_a_request_is_answered_across_brokers_or_refused_at_once() -> None
                 await answerer.reply(request, request.payload.upper(), headers={"by": answerer.broker})
 
             await answerer.subscribe("service/upper", callback=answer, wide=True)
+            interests = interests_of(brokers["a"], "c")
             answers = await asyncio.gather(*(asker.request("service/upper", f"text {n}") for n in range(100)))
             assert [one.payload for one in answers] == [b"TEXT %d" % number for number in range(100)]
             assert answers[0].headers == {"by": "c"}
-        await until(lambda: interests_of(brokers["a"], "c") == interests)  # a has heard that nobody is there any more
+        await until(lambda: interests_of(brokers["a"], "c") < interests)  # a has heard that nobody is there any more
         with pytest.raises(heliograph.NoRespondersError):
             await asker.request("service/upper", b"x")
 

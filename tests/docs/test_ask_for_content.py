@@ -44,7 +44,7 @@ def test_the_second_terminal_prints_what_fits_and_a_trace_says_why_not(home: Pat
         traced = piped(home, *TRACE, data=b"", HELIOGRAPH_URL=url).stdout.decode()
 
     assert (line["topic"], line["headers"]) == ("hosts/h1", {"disk": 200, "system": "linux"})
-    assert "nobody would get it" in traced
+    assert "no client would get it" in traced
     assert "failed: disk > 120" in traced
 
 

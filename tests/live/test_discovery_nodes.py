@@ -91,7 +91,7 @@ def found_at(address: str) -> list[str]:
 def test_a_broker_makes_itself_known_to_a_directory_and_tells_how_busy_its_computer_is(tmp_path: Path) -> None:
     with bdn(tmp_path) as directory:
         at = f"127.0.0.1:{directory.port}"
-        assert "(directory, UDP and TCP, this machine only, everybody may ask)" in directory.lines[0]["text"]
+        assert "(directory, UDP and TCP, this machine only, open to all requesters)" in directory.lines[0]["text"]
         with broker(tmp_path, *settled(tmp_path, "b0"), "--directory", at) as b0:
             port = b0.port
             result = eventually(
@@ -246,7 +246,7 @@ def test_a_broker_joins_the_network_that_it_finds_and_looks_again_when_that_is_g
         at = f"127.0.0.1:{directory.port}"
         known = ("--directory", at, *key_of(tmp_path))
         with broker(tmp_path, *settled(tmp_path, "newcomer"), *known, "--join") as newcomer:
-            assert "running alone" in newcomer.line("joined nobody")["text"]
+            assert "running alone" in newcomer.line("joined no broker")["text"]
             with broker(tmp_path, *settled(tmp_path, "first"), *known) as first:
                 newcomer.line(f"joined first at heliograph://127.0.0.1:{first.port}")
                 first.line("neighbour_linked")

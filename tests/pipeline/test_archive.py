@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from heliograph.errors import UsageError
 from heliograph.pipeline import archive, kinds
-from heliograph.pipeline.tables import Tables
+from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ def rows(spark: SparkSession, *values: tuple[str, Any]) -> DataFrame:
 
 
 def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(str(tmp_path))
+    tables = LakeTables(str(tmp_path))
     batch = rows(
         spark,
         ("sensors/1", b"21.5"),
@@ -69,7 +69,7 @@ def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: Sp
 
 
 def test_a_batch_that_is_repeated_is_in_once(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(str(tmp_path))
+    tables = LakeTables(str(tmp_path))
     assert archive.add(rows(spark, ("a", b"1"), ("b", b"2")), tables, "q", 0) == {"events": 2}
     assert archive.add(rows(spark, ("b", b"2"), ("a", b"1")), tables, "q", 0) == {}
     assert archive.add(rows(spark, ("a", b"3")), tables, "q", 1) == {"events": 1}
@@ -80,10 +80,10 @@ def test_a_batch_that_is_repeated_is_in_once(spark: SparkSession, tmp_path: Path
 def test_a_crash_between_files_and_commit_leaves_no_row_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = Tables(str(tmp_path))
+    tables = LakeTables(str(tmp_path))
     batch = rows(spark, ("a", b"1"), ("System/Brokers/b/load", {"time_us": 1}))
     with monkeypatch.context() as patch:
-        patch.setattr(Tables, "commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patch.setattr(LakeTables, "commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             archive.add(batch, tables, "q", 0)
     assert list(tmp_path.rglob("*.parquet")), "files were written"
@@ -95,7 +95,7 @@ def test_a_crash_between_files_and_commit_leaves_no_row_twice(
 
 
 def test_any_tool_reads_the_tables_and_compaction_keeps_every_row(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(str(tmp_path))
+    tables = LakeTables(str(tmp_path))
     for number in range(3):
         archive.add(rows(spark, *((f"t/{n}", b"x") for n in range(10))), tables, "q", number)
     files = len(DeltaTable(tables.path("events")).file_uris())
@@ -111,7 +111,7 @@ def test_any_tool_reads_the_tables_and_compaction_keeps_every_row(spark: SparkSe
 
 
 def test_columns_can_be_added_and_old_rows_lack_them(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(str(tmp_path))
+    tables = LakeTables(str(tmp_path))
     one = kinds.dated(spark.createDataFrame([(1, NOON)], "x long, stored timestamp"), ("date",))
     two = kinds.dated(spark.createDataFrame([(2, "new", NOON)], "x long, y string, stored timestamp"), ("date",))
     tables.add("t", one, ("date",), "q", 0)
@@ -123,7 +123,7 @@ def test_columns_can_be_added_and_old_rows_lack_them(spark: SparkSession, tmp_pa
 
 def test_a_large_payload_becomes_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "PAYLOAD_BYTES_MAX", 1_000)
-    tables = Tables(str(tmp_path))
+    tables = LakeTables(str(tmp_path))
     archive.add(rows(spark, ("small", b"x" * 1_000), ("large", b"y" * 1_001)), tables, "q", 0)
     found = {row["topic"]: row for row in tables.read(spark, "events").collect()}
     assert found["small"]["value_file"] is None
@@ -139,4 +139,4 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) 
         query = archive.start(spark.readStream.schema(SCHEMA).parquet(source), root, say=said.append)
         query.awaitTermination()
         assert said == [f"batch {number}: 1 events"]
-    assert Tables(root).read(spark, "events").count() == 2
+    assert LakeTables(root).read(spark, "events").count() == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from heliograph.pipeline import archive, catalogue, network
-from heliograph.pipeline.tables import Tables
+from heliograph.pipeline.tables import LakeTables
 from tests.pipeline.test_archive import rows
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_a_quiet_network_needs_no_advice() -> None:
 @pytest.mark.spark
 @pytest.mark.req("S3", "S6")
 def test_figures_and_catalogue_come_from_the_archive(spark: SparkSession, tmp_path: Path) -> None:
-    tables = Tables(str(tmp_path))
+    tables = LakeTables(str(tmp_path))
     hops = [
         ("System/Brokers/b2/hops", {"time_us": S + 1_000 * n, "published_us": S, "topic": "t", "way": ["b1", "b2"]})
         for n in (1, 2, 3)

@@ -73,6 +73,7 @@ class Broker:
         steps = self._steps = Steps()
         links = self._links = Links(config.limits, outbox, timers, self._link_ends)
         self._find_link = links.by_id.get
+        # the network
         routing = self._routing = Routing(
             config.name,
             incarnation,
@@ -89,6 +90,7 @@ class Broker:
         timing = self._timing = Timing(
             routing.view.me, incarnation, config.time, config.network.heartbeat_ms, seed, outbox, timers
         )
+        # clients
         subscriptions = self._subscriptions = Subscriptions(links, routing, steps, outbox, timers)
         shedding = self._shedding = Shedding(config.load, links, outbox, timers, self._crowd, self._others)
         sessions = self._sessions = Sessions(
@@ -103,6 +105,7 @@ class Broker:
             pong=timing.pong,
             others=self._others_near,
         )
+        # neighbours, and publications on their way
         peering = self._peering = Peering(
             config.network,
             routing.myself,
@@ -125,6 +128,7 @@ class Broker:
             links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
         )
         parcels = self._parcels = Parcels(routing.view, routing.plans, links, timers, peering.relieve, arrivals.arrive)
+        # services
         answers = ServiceAnswers(links)
         pipes = self._pipes = ServicePipes()
         hops = ServiceHops(links, pipes, ways)
@@ -151,7 +155,36 @@ class Broker:
         self._requests = Requests(
             links, pipes, outbox, answers, order=self._orders.receive, send=hops.send, ended=ways.ended
         )
-        handlers: dict[int, Handler] = {
+        # bytes
+        self._reading = Reading(
+            config.limits,
+            links,
+            subscriptions,
+            publications,
+            parcels,
+            peering,
+            steps,
+            outbox,
+            timers,
+            self._client_handlers(publications, stored),
+            self._broker_handlers(hops),
+        )
+        self._shortcut = Shortcut(
+            links,
+            outbox,
+            subscriptions.local,
+            subscriptions.inner,
+            sessions.origins,
+            routing.view,
+            parcels,
+            config.limits.payload_bytes_max,
+        )
+        self.shortcut = self._shortcut.take
+
+    def _client_handlers(self, publications: Publications, stored: StoredFrames) -> dict[int, Handler]:
+        """By kind, the part that takes a frame of a client, a service or a peer that has not proven itself."""
+        sessions, subscriptions, peering = self._sessions, self._subscriptions, self._peering
+        return {
             Kind.EVENT: publications.receive_flagged,
             Kind.HELLO: sessions.hello,
             Kind.PING: sessions.ping,
@@ -165,37 +198,16 @@ class Broker:
             Kind.LINKED: peering.receive_linked,
             Kind.PROOF: peering.receive_proof,
         }
-        broker_handlers: dict[int, Handler] = {
-            **routing.handlers,
-            Kind.PING: sessions.ping,
+
+    def _broker_handlers(self, hops: ServiceHops) -> dict[int, Handler]:
+        """By kind, the part that takes a frame of a neighbour."""
+        return {
+            **self._routing.handlers,
+            Kind.PING: self._sessions.ping,
             Kind.PONG: self._neighbour_pong,
-            Kind.GOODBYE: sessions.goodbye,
+            Kind.GOODBYE: self._sessions.goodbye,
             Kind.SERVICE: hops.receive,
         }
-        self._reading = Reading(
-            config.limits,
-            links,
-            subscriptions,
-            publications,
-            parcels,
-            peering,
-            steps,
-            outbox,
-            timers,
-            handlers,
-            broker_handlers,
-        )
-        self._shortcut = Shortcut(
-            links,
-            outbox,
-            subscriptions.local,
-            subscriptions.inner,
-            sessions.origins,
-            routing.view,
-            parcels,
-            config.limits.payload_bytes_max,
-        )
-        self.shortcut = self._shortcut.take
 
     # -- links ----------------------------------------------------------------------------------------------------
 

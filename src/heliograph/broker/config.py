@@ -9,12 +9,12 @@ Not here: what settings are (model/settings.py), reading TOML and the environmen
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field
-from ipaddress import ip_address
 from string import ascii_letters, digits
 
 from heliograph.broker.routing.settings import DEFAULT_PORT as DEFAULT_PORT
 from heliograph.broker.routing.settings import LinkConfig as LinkConfig
 from heliograph.broker.routing.settings import NetworkConfig as NetworkConfig
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.settings import (
     FREE_PORT,
@@ -87,12 +87,7 @@ class ListenerConfig:
     @property
     def is_local(self) -> bool:
         """True if only this machine can reach it."""
-        if self.host in LOOPBACK:
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False  # a name, even one that begins with "127."
+        return is_loopback(self.host)
 
     def problems(self, path: str = "listener") -> list[Problem]:
         """Everything wrong with it."""

@@ -52,7 +52,7 @@ class ServiceWays:
             self._tell(pipe, Word(ways=ways))
 
     def ended(self, pipe: Link, asker: int) -> None:
-        """The link of somebody who asked this service has ended."""
+        """The link of a client that asked this service has ended."""
         if pipe in self._attending:
             self._tell(pipe, Word(ended=asker))
 

@@ -58,7 +58,8 @@ def run_bdn(
     filter: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=TEXT", help="Keep only brokers whose geography or institution begins so; can be repeated."
+            metavar="KEY=TEXT",
+            help="Keep only brokers whose geography or institution begins with TEXT; can be repeated.",
         ),
     ] = None,
     link: Annotated[
@@ -125,23 +126,23 @@ def _filters(given: list[str]) -> dict[str, str | None]:
 @app.command(epilog=examples("heliograph bdn status", "heliograph bdn status --at 127.0.0.1:4810 --json"))
 def status(at: Where = DEFAULT, as_json: AsJson = False) -> None:
     """Show what a directory on this machine knows and did."""
-    show(_ask(at, "overview")[0], as_json)
+    show(ask_directory(at, "overview")[0], as_json)
 
 
 @app.command(name="list", epilog=examples("heliograph bdn list"))
 def list_brokers(at: Where = DEFAULT, as_json: AsJson = False) -> None:
     """List the brokers that a directory here knows."""
     rows: list[dict[str, Any]] = []
-    for page in _ask(at, "brokers"):
+    for page in ask_directory(at, "brokers"):
         rows.extend(page["rows"])
     rows.sort(key=lambda row: (row["round_trip_us"] is None, row["round_trip_us"] or 0, row["broker"]))
     show(rows if as_json else [{**row, "place": row["address"]} for row in rows], as_json, COLUMNS)
 
 
-def _ask(at: str, question: str) -> list[Any]:
+def ask_directory(at: str, question: str) -> list[Any]:
     """The directory's answer; a list comes in pages."""
-    from heliograph.client.config import is_loopback
     from heliograph.discovery.brokers.config import address_of
+    from heliograph.model.hosts import is_loopback
 
     address = address_of(at)
     if address is None:

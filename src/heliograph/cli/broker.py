@@ -1,10 +1,10 @@
 """`heliograph broker`: run one, or ask a running one.
 
-In:    an administrator's wish.
+In:    an administrator's request.
 Out:   the broker's answer, as a table or as JSON.
 State: none.
-Not here: running a broker (broker_run.py), its links to others (broker_link.py), answering (services/admin.py),
-          who the administrator is (connection.py).
+Not here: running a broker (broker_run.py), its links to others (broker_link.py), answering (services/admin.py), the
+          administrator's credentials (connection.py).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def drain(
 @app.command()
 @with_connection
 def reload(there: Connection) -> None:
-    """Have a broker read its settings anew."""
+    """Have a broker read its settings again."""
     place, answer = ask_at(there, {"do": "reload"})
     if not answer["ok"]:
         fail(f"{place}: {answer['reason']}: the old settings stay in force; the broker's log lists the problems")

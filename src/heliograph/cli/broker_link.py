@@ -1,6 +1,6 @@
 """`heliograph broker link`: links between a running broker and others.
 
-In:    an administrator's wish and the other broker's address.
+In:    an administrator's request and the other broker's address.
 Out:   orders to the broker; its neighbours as a table or as JSON.
 State: none.
 Not here: making and watching links (broker/routing/peering.py), links that are kept from the start (config/).

@@ -54,7 +54,7 @@ def run_broker(
         list[str] | None,
         typer.Option(metavar="HOST:PORT", help="Make the broker known to this directory (BDN); can be repeated."),
     ] = None,
-    no_discovery: Annotated[bool, typer.Option("--no-discovery", help="Answer nobody who looks for a broker.")] = False,
+    no_discovery: Annotated[bool, typer.Option("--no-discovery", help="Do not answer broker searches.")] = False,
     network_key_file: Annotated[Path | None, typer.Option(help="The key that all brokers of the network have.")] = None,
     store: Annotated[bool, typer.Option("--store", help="Have a store that keeps publications.")] = False,
     store_pattern: Annotated[

@@ -3,7 +3,7 @@
 In:    names, roles and hosts.
 Out:   authority.crt and authority.key, a pair for each entity, revoked.crl; keys are readable by their owner only.
 State: the folder.
-Not here: what stands in a certificate (trust/certificates.py).
+Not here: the content of a certificate (trust/certificates.py).
 """
 
 from __future__ import annotations

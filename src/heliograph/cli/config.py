@@ -100,7 +100,7 @@ def explain(
 
     from heliograph.config.sections import KEYS
 
-    section = "" if key is None else f"{key.strip('[]')}."  # also as it stands in the file: [limits]
+    section = "" if key is None else f"{key.strip('[]')}."  # also in the form of the file: [limits]
     listed = {path: each for path, each in KEYS.items() if path.startswith(section)}
     if key is None or (listed and key not in KEYS):
         if as_json:
@@ -153,7 +153,7 @@ def _described(key: Key) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
-    """A value as it would stand in the file."""
+    """A value in the form of the file."""
     import json
 
     if value is None:

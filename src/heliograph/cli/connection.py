@@ -35,9 +35,9 @@ _HINTS = {
     Reason.CERTIFICATE_UNTRUSTED: "check --authority: it must be the one that signed the other's certificate",
     Reason.CERTIFICATE_EXPIRED: "issue a new one: `heliograph ca issue`",
     Reason.TLS_FAILED: "does the broker speak TLS there? heliograph:// is for one that does not",
-    Reason.RESPONDERS_MISSING: "`heliograph reply TOPIC --echo` would be somebody",
+    Reason.RESPONDERS_MISSING: "start one, for example with `heliograph reply TOPIC --echo`",
     Reason.NETWORK_OTHER: "leave out --url and --network for whatever there is, or give the --url of a broker of yours",
-    Reason.ASK_DENIED: "the role admin is needed: be the user who runs the broker, or show an admin's credential",
+    Reason.ASK_DENIED: "the role admin is needed: be the user that runs the broker, or use an admin's credential",
 }
 _ENDS = (Reason.CLOSED, Reason.RESET)
 
@@ -78,7 +78,7 @@ def _connection(
     network: Annotated[
         str | None, typer.Option(envvar="HELIOGRAPH_NETWORK", help="Only brokers of the network of this name.")
     ] = None,
-    entity: Annotated[str, typer.Option(envvar="HELIOGRAPH_ENTITY", help="Whose token it is.")] = "",
+    entity: Annotated[str, typer.Option(envvar="HELIOGRAPH_ENTITY", help="The entity of the token.")] = "",
     token_file: Annotated[
         Path | None, typer.Option(envvar="HELIOGRAPH_TOKEN_FILE", help="A file that holds the token.")
     ] = None,
@@ -201,16 +201,17 @@ def ask_at(there: Connection, request: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _local_admin(target: Target) -> tuple[str, str] | None:
-    """What an administrator shows besides: the local token of a broker that this user runs on this machine."""
-    from heliograph.client.config import is_loopback
+    """An administrator also shows the local token of a broker that this user runs on this machine."""
     from heliograph.live.runtime import local_token
+    from heliograph.model.hosts import is_loopback
 
     token = local_token(target.port) if is_loopback(target.host) else None
     return ("local-admin", token) if token else None
 
 
 def _is_here(url: str) -> bool:
-    from heliograph.client.config import is_loopback, parse_target
+    from heliograph.client.config import parse_target
+    from heliograph.model.hosts import is_loopback
 
     return is_loopback(parse_target(url).host)
 

@@ -1,4 +1,4 @@
-"""`heliograph discover`: find the nearest broker, and say why that one.
+"""`heliograph discover`: find the nearest broker, and explain the choice.
 
 In:    options over the section [search] of the settings; certificates, where answers must be signed.
 Out:   the broker's address; with --explain all candidates and what was tried; with --watch every change.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heliograph.cli import discover_topic
 from heliograph.cli.config import Chosen
 from heliograph.cli.connection import run, search_options
 from heliograph.cli.shape import FAILED, examples, group, say
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
     from heliograph.discovery.brokers.result import Finding, SearchResult
     from heliograph.trust.keyring import Keyring
 
-app = group("Find brokers.")
+app = group("Find brokers and topics.")
+discover_topic.register(app)
 
 COLUMNS = ("broker", "network", "round_trip_ms", "estimate_ms", "cpu", "memory", "clients", "links", "score", "verdict")
 
 
 @app.callback()
 def _group() -> None:
-    """Find brokers."""
+    """Find brokers and topics."""
 
 
 @app.command(
@@ -165,7 +167,7 @@ def _explained(result: SearchResult) -> Iterator[str]:
         yield from table([_row(finding) for finding in result.findings], COLUMNS)
         yield ""
     yield "asked:"
-    for asked in result.tried or ("nobody",):
+    for asked in result.tried or ("no party",):
         yield f"  {cell(asked)}"
     if times := result.times_ms:
         yield "times since the start: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items())

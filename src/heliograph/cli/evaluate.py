@@ -1,4 +1,4 @@
-"""`heliograph evaluate`: the papers' experiments, run anew, with their figures beside ours.
+"""`heliograph evaluate`: the papers' experiments, repeated, with their figures beside ours.
 
 In:    how many runs, a seed, which topologies, sites and sizes; whether it is to be live.
 Out:   tables, or one JSON object.
@@ -9,6 +9,7 @@ Not here: the experiments (evaluation/).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -52,6 +53,9 @@ def _brokers(
         str | None, typer.Option("--scale", metavar="N,N,…", help="How many brokers: 10,100,1000,10000; 0 for none.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few runs, few brokers.")] = False,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FOLDER", help="Write measurements there, for `pipeline evaluate`.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")] = False,
 ) -> None:
     from heliograph.evaluation import scale as scales
@@ -71,12 +75,31 @@ def _brokers(
     else:
         sizes = parse_sizes(scale) if scale is not None else scales.SIZES_QUICK if quick else scales.SIZES
         report = evaluate(wanted, seed, sizes, sites, experiments)
+    if save is not None:
+        say(f"measurements are in {save_measurements(report, save)}")
     if as_json:
         import json
 
         print(json.dumps(report))
     else:
         show(report)
+
+
+def save_measurements(report: dict[str, Any], folder: Path) -> Path:
+    """Write what was measured, one JSON object per line; the file."""
+    import json
+    from time import time_ns
+    from uuid import uuid4
+
+    import heliograph
+    from heliograph.evaluation.measurements import of_brokers
+
+    run = uuid4().hex[:12]
+    rows = of_brokers(report, run, heliograph.__version__, time_ns() // 1_000)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"brokers-{run}.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return file
 
 
 def _chosen(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
@@ -118,7 +141,7 @@ def evaluate_live(runs: int, seed: int, sites: Sequence[str], experiments: Seque
     from heliograph.evaluation.live import experiment
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # whoever ends us means the brokers too
+        signal.signal(number, signal.default_int_handler)  # a signal that ends this command ends the brokers too
     try:
         rows, relays = experiment.evaluate(runs, seed, sites, experiments, say)
     except KeyboardInterrupt:

@@ -70,7 +70,7 @@ def _read_one(descriptor: int, loop: asyncio.AbstractEventLoop, arrived: asyncio
     try:
         loop.call_soon_threadsafe(_settle, arrived, result)
     except RuntimeError:
-        pass  # the loop has ended meanwhile: nobody waits
+        pass  # the loop has ended meanwhile: no reader waits
 
 
 def _settle(arrived: asyncio.Future[bytes], result: bytes | OSError) -> None:

@@ -28,7 +28,10 @@ from heliograph.cli import (
     simulate,
     store,
     subscribe,
+    tdn,
     token,
+    topic,
+    topic_rights,
     version,
 )
 from heliograph.cli.demo import command as demo
@@ -63,7 +66,10 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(network.app, name="network")
 app.add_typer(bdn.app, name="bdn")
 app.add_typer(store.app, name="store")
+app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
+topic_rights.register(topic.app)
+app.add_typer(topic.app, name="topic")
 publish.register(app)
 subscribe.register(app)
 replay.register(app)

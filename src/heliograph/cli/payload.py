@@ -1,4 +1,4 @@
-"""Publications as lines: for people, and as JSON that comes in as it went out.
+"""Publications as lines: for people, and as JSON that can be read back.
 
 In:    a publication; or a line of JSON.
 Out:   a line without line breaks or control characters; or topic, payload and headers, checked.
@@ -28,7 +28,7 @@ def as_text(publication: Publication) -> str:
 
 
 def as_json(publication: Publication) -> str:
-    """One JSON object; a payload that is not UTF-8 stands there as base64."""
+    """One JSON object; a payload that is not UTF-8 is given as base64."""
     import json
 
     fields: dict[str, Any] = {"topic": publication.topic}

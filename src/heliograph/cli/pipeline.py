@@ -3,25 +3,58 @@
 In:    folders of tables, where to run Spark, what to ask.
 Out:   results on standard output, as tables or JSON; progress on standard error.
 State: none.
-Not here: the jobs (pipeline/), Spark itself (pipeline/session.py).
+Not here: the jobs (pipeline/jobs.py), Spark itself (pipeline/session.py).
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from heliograph.cli.shape import FAILED, examples, group
+from heliograph.cli import connection as c
+from heliograph.cli.shape import FAILED, INTERRUPTED, examples, fail, group, say
+from heliograph.cli.tables import show
+from heliograph.errors import UsageError
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, and nothing else.")]
+Folder = Annotated[
+    str, typer.Option("--tables", envvar="HELIOGRAPH_TABLES", metavar="FOLDER", help="Where the tables are.")
+]
+Master = Annotated[
+    str, typer.Option("--master", help="A Spark master, such as spark://host:7077. Default: this process.")
+]
+Remote = Annotated[str, typer.Option("--remote", help="A Spark Connect server, such as sc://host:15002.")]
+Since = Annotated[str, typer.Option("--since", metavar="DAY", help="Only from this day on, such as 2026-11-16.")]
+Until = Annotated[str, typer.Option("--until", metavar="DAY", help="Only up to this day.")]
 
-app = group("Archive and analyse what flows through the network, on Spark.")
+app = group("Archive and analyse what flowed, on Spark.")
+
+
+@contextmanager
+def spark_for(master: str, remote: str) -> Iterator[Any]:
+    """A session for one command. What goes wrong is one line; Ctrl-C ends it cleanly."""
+    from heliograph.pipeline.plain import plain_errors
+    from heliograph.pipeline.session import session, stop
+
+    if master and remote:
+        raise UsageError("give --master or --remote, not both")
+    try:
+        with plain_errors():
+            say("starting Spark …")
+            yield session(master, remote)
+    except KeyboardInterrupt:
+        fail("stopped; what is archived is kept", INTERRUPTED)
+    finally:
+        stop()
 
 
 @app.command(
     name="doctor",
-    help="Can this machine run Spark? One line for each thing that was looked at.",
+    help="Say whether this machine can run Spark.",
     epilog=examples("heliograph pipeline doctor"),
 )
 def _doctor(as_json: AsJson = False) -> None:
@@ -29,11 +62,261 @@ def _doctor(as_json: AsJson = False) -> None:
 
     found = examine()
     if as_json:
-        import json
-
-        print(json.dumps([{"about": each.about, "good": each.is_good, "told": each.told} for each in found]))
+        show([{"about": each.about, "good": each.is_good, "told": each.told} for each in found], True)
     else:
         for each in found:
             print(f"{'good' if each.is_good else 'BAD '}  {each.told}")
     if not all(each.is_good for each in found):
         raise SystemExit(FAILED)
+
+
+def _archive(
+    there: c.Connection,
+    tables: Folder,
+    filter: Annotated[str, typer.Option("--filter", help="Which topics.")] = "#,System/#",
+    store: Annotated[str, typer.Option("--store", help="Only this store, by name or id.")] = "",
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    every: Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often.", min=1)] = 10,
+    master: Master = "",
+    remote: Remote = "",
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import jobs
+
+    options = source_options(there) | {"subscribe": filter} | ({"store": store} if store else {})
+    with spark_for(master, remote) as spark:
+        found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
+    show(found if as_json else found["tables"], as_json)
+
+
+def source_options(there: c.Connection) -> dict[str, str]:
+    """A connection as options of the source: names of files, never what is in them."""
+    given = {
+        "url": there.url,
+        "network": there.network,
+        "entity": there.entity,
+        "tokenFile": there.token_file,
+        "authority": there.authority,
+        "certificate": there.certificate,
+        "key": there.key,
+    }
+    return {name: str(value) for name, value in given.items() if value}
+
+
+app.command(
+    name="archive",
+    help="Put what stores keep into Delta tables.",
+    epilog=examples(
+        "heliograph pipeline archive --tables archive", "heliograph pipeline archive --tables archive --follow"
+    ),
+)(c.with_connection(_archive))
+
+
+@app.command(
+    name="compact",
+    help="Put small files together, and remove old ones.",
+    epilog=examples("heliograph pipeline compact --tables archive --vacuum 168"),
+)
+def _compact(
+    tables: Folder,
+    vacuum: Annotated[
+        int | None, typer.Option("--vacuum", metavar="HOURS", help="Remove files unused for so long.", min=0)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import jobs
+    from heliograph.pipeline.plain import plain_errors
+
+    with plain_errors():
+        show(jobs.compact(tables, vacuum), as_json)
+
+
+@app.command(
+    name="catalogue",
+    help="List the tables and views of an archive, with their columns.",
+    epilog=examples("heliograph pipeline catalogue --tables archive"),
+)
+def _catalogue(tables: Folder, master: Master = "", remote: Remote = "", as_json: AsJson = False) -> None:
+    from heliograph.pipeline import jobs
+
+    with spark_for(master, remote) as spark:
+        show(jobs.list_views(spark, tables), as_json)
+
+
+@app.command(
+    name="sql",
+    help="Ask the tables and views a question in SQL.",
+    epilog=examples("heliograph pipeline sql --tables archive 'select topic, events from topics order by events desc'"),
+)
+def _sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement.")],
+    tables: Folder,
+    master: Master = "",
+    remote: Remote = "",
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import jobs
+
+    with spark_for(master, remote) as spark:
+        show(jobs.ask(spark, tables, query), as_json)
+
+
+def _match(
+    there: c.Connection,
+    tables: Folder,
+    filter: Annotated[str, typer.Option("--filter", help="Topics of one subscription.")] = "",
+    where: Annotated[str, typer.Option("--where", help="Its condition.")] = "",
+    language: Annotated[str, typer.Option("--language", help="Of the condition.")] = "predicates",
+    file: Annotated[
+        Path | None, typer.Option("--subscriptions", help="JSON lines: id, filter, language, where.")
+    ] = None,
+    since: Since = "",
+    until: Until = "",
+    save: Annotated[str, typer.Option("--save", metavar="FOLDER", help="Write the pairs there, as Parquet.")] = "",
+    replay: Annotated[
+        str, typer.Option("--replay", metavar="PREFIX", help="Publish what was found below this topic.")
+    ] = "",
+    master: Master = "",
+    remote: Remote = "",
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import jobs
+
+    wanted = _subscriptions(filter, where, language, file)
+    if replay and len(wanted) != 1:
+        raise UsageError("--replay is for one subscription: give --filter")
+    with spark_for(master, remote) as spark:
+        found = jobs.match(spark, tables, wanted, since, until, save)
+        if replay:
+            rows = jobs.matched_events(spark, tables, wanted[0], since, until).toLocalIterator()
+            found["replayed"] = _replay(there, replay, rows)
+    show(found if as_json else found["subscriptions"], as_json)
+
+
+def _subscriptions(filter: str, where: str, language: str, file: Path | None) -> list[tuple[str, str, str, str]]:
+    if (file is None) == (not filter):
+        raise UsageError("give --filter, or --subscriptions with a file")
+    if file is None:
+        return [("1", filter, language, where)]
+    import json
+
+    try:
+        rows = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+        return [
+            (str(row.get("id", n)), row["filter"], row.get("language") or "predicates", row.get("where") or "")
+            for n, row in enumerate(rows, 1)
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        like = '{"id": "1", "filter": "a/#", "where": "x > 1"}'
+        raise UsageError(f"{file}: each line should be like {like} ({error})") from None
+
+
+def _replay(there: c.Connection, prefix: str, rows: Iterator[Any]) -> int:
+    import json
+
+    count = 0
+
+    async def work() -> None:
+        nonlocal count
+        async with c.connected(there, name="heliograph pipeline match") as client:
+            for row in rows:
+                headers = {name: value for name, value in json.loads(row["headers"] or "{}").items() if name[:1] != "$"}
+                await client.publish(f"{prefix}/{row['topic']}", bytes(row["value"] or b""), headers=headers)
+                count += 1
+            await client.flush()
+
+    c.run(work())
+    return count
+
+
+app.command(
+    name="match",
+    help="Show what subscriptions would have got from the past.",
+    epilog=examples("heliograph pipeline match --tables archive --filter 'hosts/#' --where 'disk > 120'"),
+)(c.with_connection(_match))
+
+
+@app.command(
+    name="similarity",
+    help="Find out how alike many requests are.",
+    epilog=examples("heliograph pipeline similarity requests.jsonl"),
+)
+def _similarity(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Requests: filter, language, where, perhaps time.")],
+    master: Master = "",
+    remote: Remote = "",
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import jobs
+
+    with spark_for(master, remote) as spark:
+        show(jobs.similarity(spark, file), as_json)
+
+
+def _network(
+    there: c.Connection,
+    tables: Folder,
+    publish: Annotated[bool, typer.Option("--publish", help="Publish the advice on System/Advice.")] = False,
+    master: Master = "",
+    remote: Remote = "",
+    as_json: AsJson = False,
+) -> None:
+    from dataclasses import asdict
+
+    from heliograph.pipeline import jobs
+
+    with spark_for(master, remote) as spark:
+        found = jobs.network_figures(spark, tables)
+    advice = [asdict(each) for each in found["advice"]]
+    if publish:
+        _publish_advice(there, found["advice"])
+    if as_json:
+        show({"figures": found["figures"], "advice": advice}, True)
+        return
+    for name, rows in found["figures"].items():
+        print(f"\n{name}")
+        show(rows, False)
+    print("\nadvice")
+    show(advice, False)
+
+
+def _publish_advice(there: c.Connection, advice: list[Any]) -> None:
+    import json
+    from time import time_ns
+
+    from heliograph.pipeline.network import TOPIC
+
+    async def work() -> None:
+        async with c.connected(there, name="heliograph pipeline network", as_admin=True) as client:
+            for each in advice:
+                await client.publish(f"{TOPIC}/{each.kind}", json.dumps(each.row(time_ns() // 1_000)))
+            await client.flush()
+
+    c.run(work())
+
+
+app.command(
+    name="network",
+    help="Show delay, load and concentration, with advice.",
+    epilog=examples("heliograph pipeline network --tables archive --publish"),
+)(c.with_connection(_network))
+
+
+@app.command(
+    name="evaluate",
+    help="Make tables and figures of measurements.",
+    epilog=examples("heliograph evaluate brokers --quick --save results", "heliograph pipeline evaluate results"),
+)
+def _evaluate(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where `evaluate … --save` wrote.")],
+    master: Master = "",
+    remote: Remote = "",
+    as_json: AsJson = False,
+) -> None:
+    from heliograph.pipeline import jobs
+
+    with spark_for(master, remote) as spark:
+        found = jobs.evaluate(spark, folder)
+    show(found if as_json else found["table"], as_json)
+    for path in found["figures"]:
+        say(f"wrote {path}")

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heliograph.cli import connection as c
 from heliograph.cli.shape import examples
+from heliograph.cli.topic_rights import GrantFiles, show_rights
 from heliograph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ def _publish(
     publisher: Annotated[
         str, typer.Option(metavar="NAME", help="Keep the numbers of this publisher in a file, so that it goes on.")
     ] = "",
+    grant: GrantFiles = None,
 ) -> None:
     from heliograph.cli.payload import check_topic
     from heliograph.cli.payload import header as parse_header
@@ -83,13 +86,21 @@ def _publish(
     else:
         batches = _lines(topic, headers)
     options = {"hold": hold, "publisher": publisher}
-    c.run(_work(there, batches, options, reliable=reliable, as_json=as_json))
+    c.run(_work(there, batches, topic, grant, options, reliable=reliable, as_json=as_json))
 
 
 async def _work(
-    there: c.Connection, batches: AsyncIterator[Batch], options: dict[str, Any], *, reliable: bool, as_json: bool
+    there: c.Connection,
+    batches: AsyncIterator[Batch],
+    topic: str,
+    grants: list[Path] | None,
+    options: dict[str, Any],
+    *,
+    reliable: bool,
+    as_json: bool,
 ) -> None:
     async with c.connected(there, name="heliograph publish", **options) as client:
+        await show_rights(client, [topic], grants)
         count = 0
         try:
             async for batch in batches:

@@ -1,4 +1,4 @@
-"""`heliograph request` and `heliograph reply`: ask whoever subscribes to a topic, and be the one who answers.
+"""`heliograph request` and `heliograph reply`: ask the subscribers of a topic, and answer such requests.
 
 In:    a topic and a payload; or a command that turns requests into answers.
 Out:   the answer on standard output; or answers to their askers.
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add both commands."""
     app.command(
         name="request",
-        help="Ask whoever subscribes to a topic, and print the answer. If the replier's command failed, so does this.",
+        help="Ask the subscribers of a topic, and print the answer. If the replier's command failed, so does this.",
         epilog=examples(
             "heliograph request services/time ''",
             "heliograph request services/resize - --timeout 30 < photo.png > small.png",
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     )(c.with_connection(_request))
     app.command(
         name="reply",
-        help="Answer requests on a topic, one after the other, until Ctrl-C.",
+        help="Answer requests on a topic, until Ctrl-C.",
         epilog=examples(
             "heliograph reply services/time --command date",
             "heliograph reply services/count --command 'wc -c' --group counters",
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 
 def _request(
     there: c.Connection,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where somebody answers.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic whose subscribers answer.")],
     payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="The request; - reads all of standard input.")],
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, key=value; can be repeated.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for the answer.")] = 10.0,
@@ -96,8 +96,10 @@ def _reply(
         ),
     ] = None,
     echo: Annotated[bool, typer.Option("--echo", help="Answer with the request itself.")] = False,
-    group: Annotated[str, typer.Option("--group", help="Share the requests with others who name this group.")] = "",
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many answers.")] = None,
+    group: Annotated[
+        str, typer.Option("--group", help="Share the requests with the other members of this group.")
+    ] = "",
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many answers.")] = None,
 ) -> None:
     import shlex
     import shutil

@@ -1,12 +1,12 @@
 """The shape of the command line: plain help, one way to group commands, one way to fail.
 
 In:    errors that commands raise.
-Out:   typer groups; one line on standard error and an exit code: 0 done, 1 failed, 2 not understood (a file that
-       is not there included), 130 interrupted.
+Out:   typer groups; one line on standard error and an exit code: 0 done, 1 failed, 2 usage error (a missing file
+       included), 130 interrupted.
 State: none.
 Not here: commands (one file each), what they connect with (connection.py).
 
-Nothing heavy is imported at the top of any file of this room: `heliograph --help` has to be there at once.
+Nothing heavy is imported at the top of any file of this room: `heliograph --help` has to appear at once.
 """
 
 from __future__ import annotations

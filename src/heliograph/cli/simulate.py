@@ -1,7 +1,7 @@
 """`heliograph simulate`: play a scenario in virtual time, from one seed or many.
 
 In:    a scenario (a file, or the name of one that comes with Heliograph) and seeds.
-Out:   how it went, for people or as JSON lines; for a failed run the command that replays it, and exit code 1.
+Out:   the result, for people or as JSON lines; for a failed run the command that replays it, and exit code 1.
 State: none.
 Not here: the simulated world (sim/).
 """

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heliograph.cli import connection as c
 from heliograph.cli.shape import examples, say
+from heliograph.cli.topic_rights import GrantFiles, show_rights
 from heliograph.errors import UsageError
 from heliograph.model.subscription import Policy
 
@@ -52,8 +54,8 @@ def _subscribe(
         str, typer.Option("--language", help="Of --where: predicates (the default), sql, regex, xpath, tags, integer.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many publications.")] = None,
-    group: Annotated[str, typer.Option("--group", help="Share the filters with others who name this group.")] = "",
+    count: Annotated[int | None, typer.Option("--count", min=1, help="End after this many publications.")] = None,
+    group: Annotated[str, typer.Option("--group", help="Share the filters with the other members of this group.")] = "",
     wide: Annotated[bool, typer.Option("--wide", help="Wait until every broker in reach knows of it.")] = False,
     policy: Annotated[Policy, typer.Option(help="What happens when this side is too slow.")] = Policy.DROP_OLDEST,
     echo: Annotated[bool, typer.Option("--echo/--no-echo", help="Whether to get what this session publishes.")] = True,
@@ -63,6 +65,7 @@ def _subscribe(
     start: Annotated[
         str, typer.Option("--from", help="With --durable, the first time: first (all that is kept) or next.")
     ] = "",
+    grant: GrantFiles = None,
 ) -> None:
     from heliograph.cli.payload import check_filter
 
@@ -79,20 +82,27 @@ def _subscribe(
         how |= {"where": where, "language": language}
         if durable:
             how |= {"durable": durable, "start": start}
-        c.run_until_ended(_work(there, filters or ["#"], how, as_json=as_json, count=count))
+        c.run_until_ended(_work(there, filters or ["#"], how, grant, as_json=as_json, count=count))
     except BrokenPipeError:
-        # Whoever read our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
+        # The reader of our lines has gone (`| head`). Python would complain once more at exit, so give it a place to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _work(
-    there: c.Connection, filters: list[str], how: dict[str, Any], *, as_json: bool, count: int | None
+    there: c.Connection,
+    filters: list[str],
+    how: dict[str, Any],
+    grants: list[Path] | None,
+    *,
+    as_json: bool,
+    count: int | None,
 ) -> None:
     from heliograph.cli.payload import as_json as json_line
     from heliograph.cli.payload import as_text
 
     line = json_line if as_json else as_text
     async with c.connected(there, name="heliograph subscribe", on_note=_Remarks().heard) as client:
+        await show_rights(client, filters, grants)
         subscriptions = [await client.subscribe(each, **how) for each in dict.fromkeys(filters)]
         say(f"subscribed to {', '.join(dict.fromkeys(filters))} at {there.place(client)}; Ctrl-C ends")
         source = subscriptions[0] if subscriptions[0].durable else _merged(subscriptions)

@@ -69,7 +69,7 @@ def list_tokens(
     file: TokenFile = FILE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """List who has a token, and its roles."""
+    """List the entities that have a token, with their roles."""
     import json
 
     for record in _load(file).values():
@@ -92,7 +92,7 @@ def remove(
         records = _load(file)
         if entity not in records:
             raise HeliographError(
-                f"{entity} has no token in {file}; `heliograph token list --file {file}` shows who has"
+                f"{entity} has no token in {file}; `heliograph token list --file {file}` lists those that have"
             )
         del records[entity]
         write_file(file, save_tokens(records.values()).encode(), force=True)

@@ -4,7 +4,7 @@ In:    values of the program.
 Out:   commands for ``Session.tell``; Outcome for the way back.
 State: none.
 Not here: settings (client/config.py, whose names can be imported from here too), the session (client/session.py), the
-          asyncio face (live/client.py).
+          asyncio interface (live/client.py).
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class PublishBatch:
 @dataclass(slots=True, eq=False)
 class PublishReliably:
     """Publish, and repeat it until a store has it on disk; then ``request`` is settled, if there is one.
+
+    The outcome is the store's number, and the first and last sequence.
 
     With a batch it is staged in a store, under a publisher's name, the batch's number and the part.
     """

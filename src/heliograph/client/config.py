@@ -14,6 +14,7 @@ from ipaddress import ip_address
 
 from heliograph.broker.config import DEFAULT_PORT
 from heliograph.errors import UsageError
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 
 PLAIN, SECURE = "heliograph", "heliographs"
@@ -26,16 +27,6 @@ OUTGOING_BYTES_MAX = 8 << 20
 NS_PER_MS = 1_000_000  # settings are in milliseconds, machines count in nanoseconds
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?/?\Z")
-
-
-def is_loopback(host: str) -> bool:
-    """True if data sent to this host never leaves this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def stays_here(address: str) -> bool:
@@ -53,7 +44,7 @@ class Target:
     host: str
     port: int
     secure: bool = False
-    server_name: str | None = None  # whose certificate to expect, where it differs from ``host``
+    server_name: str | None = None  # the name in the expected certificate, if it is not ``host``
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -81,7 +72,7 @@ class ClientConfig:
     """How a session behaves; every default works."""
 
     targets: tuple[Target, ...]
-    network: str | None = None  # brokers of another one do not count; None: whichever it is
+    network: str | None = None  # brokers of another one do not count; None: any
     name: str = ""
     entity: str = ""
     token: str = field(default="", repr=False)
@@ -91,7 +82,7 @@ class ClientConfig:
     request_ms_max: int = REQUEST_MS_MAX
     retry_ms: int = 50  # first pause after a lost link; doubled up to the maximum, with jitter
     retry_ms_max: int = 5_000
-    give_up_ms: int | None = None  # so long without a broker ends the session; None: it tries for ever
+    give_up_ms: int | None = None  # this long without a broker ends the session; None: it tries for ever
     outgoing_bytes_max: int = OUTGOING_BYTES_MAX  # published and not yet confirmed by the broker
     requests_max: int = 65_536  # awaited at the same time
     reliable_window: int = 10_000  # reliable publications that a store has not acknowledged yet

@@ -21,7 +21,7 @@ from heliograph.machine import Dial, Instant, LinkId, Outbox, Peer, Ticket, Time
 from heliograph.notes import DialFailed
 from heliograph.wire.bodies import Welcome
 
-STEADY_MS = 1_000  # a link that lasted so long was a good one: the next pause is a short one again
+STEADY_MS = 1_000  # a link that lasted this long was a good one: the next pause is a short one again
 _EXPLAINED = {
     Reason.DIAL_FAILED: "no broker answers there",
     Reason.TLS_FAILED: "no TLS 1.3 there, or nothing to trust it by",
@@ -92,7 +92,7 @@ class Dialler:
         return self._failures >= len(self._targets)
 
     def hint(self, targets: list[Target]) -> None:
-        """A broker that has to go named others: they are tried besides the program's own, until others are named."""
+        """A broker that has to go named others: they are tried beside the program's own, until others are named."""
         own, present = self._own, self.target
         self._targets = (*own, *(target for target in targets if target not in own))
         self._next = self._targets.index(present) if present in self._targets else len(own) - 1

@@ -1,4 +1,4 @@
-"""Discover: how a client looks for its broker, as a program or the section [search] says it; and whom it then trusts.
+"""Discover: how a client looks for its broker, from a program or the section [search]; and which brokers it trusts.
 
 In:    options; the result of a search.
 Out:   the search's own settings (DiscoveryConfig); the targets that this client may dial.
@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from heliograph.broker.config import DEFAULT_PORT
-from heliograph.client.config import PLAIN, SECURE, Target, is_loopback, parse_target
+from heliograph.client.config import PLAIN, SECURE, Target, parse_target
 from heliograph.discovery.brokers.config import (
     ADDRESSES,
     DIRECTORY_PORT,
@@ -26,6 +26,7 @@ from heliograph.discovery.brokers.config import (
     count_problems,
 )
 from heliograph.errors import UsageError
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import NETWORK_RULE, network_is_valid
 from heliograph.model.settings import Problem, check, has_wrong, same_as, setting, wrong
 
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 SECTION = "search"  # of the settings file
 LOCAL = "127.0.0.1"
 DIRECTORY_OFFSET = DIRECTORY_PORT - DEFAULT_PORT  # from a machine's broker to its directory
-LOCAL_TIMEOUT_MS = 300  # where everybody who is asked is on this computer …
+LOCAL_TIMEOUT_MS = 300  # if all parties that are asked are on this computer …
 LOCAL_FALLBACK_MS = 50
 LOCAL_LISTED_MS = 100  # on one computer all brokers are near, so one that does not answer searches is as good
 TIMEOUT_MS = 4_000  # … and elsewhere
-COLLECT_MS = 200  # who names nobody has to hear of every network that is near, also from a busy broker
+COLLECT_MS = 200  # a search without a network must hear of every network near by, also from a busy broker
 TARGETS_MAX = 16  # addresses that a session tries in turn
 _option = partial(setting, reloads=False)  # a program reads its settings once
 _LISTS = ("bdns", "bdn_links", "brokers", "weights")
@@ -47,7 +48,7 @@ _LISTS = ("bdns", "bdn_links", "brokers", "weights")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discover:
-    """How to look for a broker. As it stands here, on this computer only."""
+    """How to look for a broker. By default, on this computer only."""
 
     network: str | None = _option(
         None,
@@ -62,7 +63,7 @@ class Discover:
     bdn_links: tuple[str, ...] = _option(
         (), "directories that are asked by TCP, for networks that let no datagram out", allowed=ADDRESSES
     )
-    brokers: tuple[str, ...] = _option((), "brokers to fall back on when nobody answers", allowed=ADDRESSES)
+    brokers: tuple[str, ...] = _option((), "brokers to fall back on when no other party answers", allowed=ADDRESSES)
     multicast: bool = same_as(MulticastConfig, "enabled")
     multicast_group: str = same_as(MulticastConfig, "group")
     multicast_port: int = same_as(MulticastConfig, "port")
@@ -83,7 +84,7 @@ class Discover:
         "what counts how much in the choice of those that are pinged",
         allowed="name=number with delay, free_memory, total_memory, links, cpu or connections",
     )
-    remember: bool = _option(True, "remember the best brokers on disk, and ask them when nobody else answers")
+    remember: bool = _option(True, "remember the best brokers on disk, and ask them when no other party answers")
     follow: bool = _option(
         True,
         "look again when the broker gets slow, after a long disconnect, and now and then; move if that is a clear gain",
@@ -99,7 +100,8 @@ class Discover:
 
     @property
     def names_somebody(self) -> bool:
-        """True if it says whom to ask. Otherwise a directory and a broker at their usual ports here are asked too."""
+        """True if it names parties to ask. Otherwise a directory and a broker at their usual ports here are asked
+        too."""
         return bool(self.bdns or self.bdn_links or self.brokers)
 
     @property
@@ -109,7 +111,7 @@ class Discover:
 
     @property
     def is_local(self) -> bool:
-        """True if nobody outside this computer is asked."""
+        """True if no party outside this computer is asked."""
         hosts = [text.rpartition(":")[0].strip("[]") for text in (*self.bdns, *self.bdn_links, *self.brokers)]
         return all(map(is_loopback, hosts)) and (not self.multicast or is_loopback(self.multicast_interface))
 
@@ -139,7 +141,7 @@ class Discover:
     def config(
         self, directories: tuple[str, ...], links: tuple[str, ...], brokers: tuple[str, ...], **more: object
     ) -> DiscoveryConfig:
-        """For the search: everybody's address in numbers."""
+        """For the search: all addresses in numbers."""
         return self._config(directories, links, brokers, _weights(self.weights, SECTION)[1], **more)
 
     def _config(
@@ -187,7 +189,7 @@ class Discover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """What a client that looks for a broker has to lose, and how it knows whom to believe."""
+    """The secrets that a client could lose to a false broker, and what it trusts."""
 
     has_token: bool = False
     vouched: bool = False  # an authority or a server name was given: TLS proves that the broker is one of ours
@@ -197,9 +199,9 @@ class Trust:
 def targets_of(result: SearchResult, trust: Trust, brokers: Sequence[str] = ()) -> tuple[Target, ...]:
     """Where to dial, first choice first. ``brokers`` are those that the program named itself.
 
-    Who answers a search has proven nothing: with a token only a broker whose certificate is vouched for will do, or one
-    that the program named itself; and who has an authority never talks in clear text to somebody that he did not name.
-    A broker elsewhere cannot send us to our own machine.
+    A party that answers a search has proven nothing. With a token, only brokers that a certificate proves count, or
+    brokers that the program named itself. With an authority, a broker that the program did not name is never dialled in
+    clear text. A broker elsewhere cannot send us to our own machine.
     """
     named = {address for text in brokers if (address := address_of(text)) is not None}
     found: dict[Target, None] = {}
@@ -221,7 +223,7 @@ def _targets(urls: Iterable[str], trust: Trust, named: set[tuple[str, int]], her
     allowed = [target for target in parsed if _allowed(target, trust, named) and (here or not is_loopback(target.host))]
     if trust.vouched or trust.has_token:
         return allowed
-    return [target for target in allowed if not target.secure] or allowed  # nobody vouches for the secure ones
+    return [target for target in allowed if not target.secure] or allowed  # no authority vouches for the secure ones
 
 
 def _allowed(target: Target, trust: Trust, named: set[tuple[str, int]]) -> bool:

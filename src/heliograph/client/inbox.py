@@ -79,7 +79,7 @@ class Inbox:
         return publications
 
     def take_some(self, most: int | None) -> list[Publication]:
-        """The oldest so many of what waits; None: everything."""
+        """The oldest publications, at most this many; None: all."""
         queue = self._queue
         if most is None or len(queue) <= most:
             return self.take_all()

@@ -25,7 +25,7 @@ from heliograph.wire.bodies import Welcome
 from heliograph.wire.frames import Kind, control
 
 SILENCES_MAX = 3  # keep-alive intervals of silence end a link
-JOINED_FROM = 8  # so many pieces are cheaper to copy into one than to write as they are
+JOINED_FROM = 8  # this many pieces are cheaper to copy into one than to write as they are
 
 
 class Lines:
@@ -152,11 +152,11 @@ class Lines:
         self.hang_up(line, Reason.TIME_OUT, "no WELCOME in time")
 
     def _keep_alive(self, line: Line, now: Instant) -> None:
-        """Ask a quiet broker for a sign of life, and leave a silent one."""
+        """Ping a quiet broker, and leave a silent one."""
         if not line.is_ready:
             return
         if line.held:
-            line.hold(True, now)  # we do not read, so its silence means nothing; but it needs a sign of life from us
+            line.hold(True, now)  # we do not read, so its silence means nothing; but it must hear from us
         quiet = now - line.heard_at
         if quiet >= SILENCES_MAX * line.keep_alive_ns:
             self.hang_up(line, Reason.SILENT, "nothing was heard for three keep-alive intervals")

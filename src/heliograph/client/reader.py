@@ -21,7 +21,7 @@ from heliograph.model.publication import Publication
 from heliograph.wire.frames import BODY_BYTES, HEAD, SCAN, Kind
 from heliograph.wire.limits import HEAD_BYTES, SUBSCRIPTIONS_PER_DELIVERY_MAX
 
-TOPICS_MAX = 16_384  # decoded topics remembered; beyond it the memory starts anew
+TOPICS_MAX = 16_384  # decoded topics remembered; beyond it the memory starts from empty
 ORIGINS_MAX = 4_096  # publishers remembered; the one that was met first is forgotten first
 GAPS_MAX = 256  # per publisher: a subscriber sees only some of its numbers
 NUMBER_BYTES = 4

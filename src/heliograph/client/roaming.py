@@ -1,6 +1,6 @@
 """Roaming: a planned move from a broker that drains, or to a better one, with nothing lost, repeated or out of order.
 
-In:    where else to go, named by the draining broker or found by a search; the life of the second link.
+In:    where else to go, named by the draining broker or found by a search; the second link as it comes up and ends.
 Out:   a dial; subscriptions on a second line; in the end that line is the one in use.
 State: where the session could go, how far the move is. The rising line is in client/lines.py.
 Not here: finding a broker after a link was lost (client/dialler.py), what happens when a line comes into use
@@ -15,8 +15,8 @@ follows, on each link between brokers, everything that was sent there before.
    present line is used as before, only new subscriptions wait, and what the next broker delivers is kept back.
 2. Moving. Every broker now sends us what we want by both lines. New publications wait. The present broker is asked to
    take us out of groups (which choose one of their members), to confirm what we published, and for a mark: behind it
-   nothing is on its way to us that the next broker does not deliver too, and nothing of ours is still on its way that
-   what we publish there could overtake. Then the next line is the one in use; what it delivered twice is dropped by its
+   nothing is under way to us that the next broker does not deliver too, and nothing of ours is still under way that our
+   publications there could overtake. Then the next line is the one in use; what it delivered twice is dropped by its
    id. The old line stays while it owes answers.
 
 This is exact where one path leads from each broker to each other. In a network with loops a mark takes the fastest
@@ -33,7 +33,7 @@ from collections import deque
 from enum import Enum
 from ipaddress import ip_address
 
-from heliograph.client.config import NS_PER_MS, ClientConfig, Target, is_loopback, parse_target, stays_here
+from heliograph.client.config import NS_PER_MS, ClientConfig, Target, parse_target, stays_here
 from heliograph.client.dialler import Dialler
 from heliograph.client.graceful_leave import GracefulLeave
 from heliograph.client.line import Line
@@ -43,6 +43,7 @@ from heliograph.client.subscription_requests import SubscriptionRequests
 from heliograph.client.subscriptions import NUMBER_MAX
 from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.machine import Dial, Instant, LinkId, Outbox, Peer, Ticket, Timers
+from heliograph.model.hosts import is_loopback
 from heliograph.notes import DialFailed, SessionRoamed
 from heliograph.wire.bodies import Goodbye
 

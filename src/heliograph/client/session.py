@@ -137,7 +137,7 @@ class Session:
 
     @property
     def welcome(self) -> bodies.Welcome | None:
-        """What the broker said that welcomed the session last."""
+        """The WELCOME of the broker that last accepted the session."""
         return self._lines.welcome
 
     @property

@@ -151,10 +151,11 @@ class SubscriptionRequests:
             self.part(rising, number)
 
     def mark(self, line: Line, number: int) -> int:
-        """Ask for a subscription of no use but its answer, which comes when every broker knows what was asked before.
+        """Ask for a subscription that is used only for its answer, which comes when every broker knows what was asked
+        before.
 
-        It stands behind everything that was on its way to us here, or from us, when the broker got it. Returns the
-        number of the answer.
+        It follows everything that was under way to us here, or from us, when the broker got it. Returns the number of
+        the answer.
         """
         body = bodies.Subscribe(number=number, filter=f"{line.inbox}/mark", wide=True)
         answer = self._requests.expect(line.id, Expected("mark", 0, number))

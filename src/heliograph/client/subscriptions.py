@@ -25,7 +25,7 @@ from heliograph.model.topics import filter_fault, quoted
 from heliograph.wire import bodies
 
 SUBSCRIPTIONS_MAX = 100_000  # as many as a broker takes on one link by default
-SETS_MAX = 4_096  # remembered sets of numbers; beyond it the memory starts anew
+SETS_MAX = 4_096  # remembered sets of numbers; beyond it the memory starts from empty
 NUMBER_MAX = (1 << 32) - 1
 ANSWERS = 0  # the number of the subscription to the session's own inbox topic
 DIRECTED = -1  # what names this session as a destination comes without a number

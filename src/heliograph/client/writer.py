@@ -21,7 +21,7 @@ from heliograph.wire.frames import BODY_BYTES, HEAD, Flag
 from heliograph.wire.limits import DESTINATIONS_MAX, HEAD_BYTES, HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 HEADERS_ROOM = HEADERS_BYTES_MAX - TOPIC_BYTES_MAX - HEAD_BYTES  # a frame has 64 KiB for everything but its payload
-TOPICS_MAX = 4_096  # remembered as valid; beyond it the memory starts anew
+TOPICS_MAX = 4_096  # remembered as valid; beyond it the memory starts from empty
 Headers = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode

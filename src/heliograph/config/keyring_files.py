@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 1 << 20  # a hundred authorities fit in a tenth of it
 
-_OTHERS = 0o077  # the rights of everybody but a file's owner
+_OTHERS = 0o077  # the permissions of all users but a file's owner
 _Made = TypeVar("_Made")
 
 

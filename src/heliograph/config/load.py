@@ -41,7 +41,7 @@ FILE_NAME = "heliograph.toml"
 FILE_VARIABLE = "HELIOGRAPH_CONFIG"
 FILE_BYTES_MAX = 4 << 20  # ten thousand access rules fit in a quarter of it
 
-_OTHERS = 0o077  # the rights of everybody but a file's owner
+_OTHERS = 0o077  # the permissions of all users but a file's owner
 _STAND_IN = {"access.rules.effect": "deny", "network.links.host": "missing"}  # so that checks can go on without it
 _Config = TypeVar("_Config")
 
@@ -285,7 +285,7 @@ def _with_origin(problem: Problem, settings: Settings) -> str:
 
 
 def _in_file(problem: str, file: Path | None) -> str:
-    """A problem of what stands in this file."""
+    """A problem with the content of this file."""
     return f"{file}: {problem}" if file is not None else problem
 
 

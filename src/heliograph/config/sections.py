@@ -63,7 +63,7 @@ class Key:
 
     @property
     def section(self) -> str:
-        """The section in which it stands."""
+        """Its section."""
         return self.path.rpartition(".")[0]
 
     @property
@@ -107,12 +107,12 @@ class Key:
 
     @property
     def in_file(self) -> str:
-        """The table of the settings file in which the key stands."""
+        """Its table in the settings file."""
         return f"[[{self.section}]]" if self.section == "listener" or self.section in LISTS else f"[{self.section}]"
 
     @property
     def in_environment(self) -> str:
-        """The variable that overrides it; NAME stands for a listener's name, N for a rule's or a link's number."""
+        """The variable that overrides it; NAME is replaced by a listener's name, N by a rule's or a link's number."""
         element = "__NAME" if self.section == "listener" else "__N" if self.section in LISTS else ""
         return f"{PREFIX}{self.section.replace('.', '__').upper()}{element}__{self.name.upper()}"
 

@@ -41,7 +41,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that somebody gave."""
+    """A value from one of the sources."""
 
     value: Any
     source: str  # "file", "environment" or "option"
@@ -71,7 +71,7 @@ class Draft:
     problems: list[str] = field(default_factory=list)
 
     def read_file(self, text: str, only: str = "") -> None:
-        """Take everything from a TOML document, or only one section, for those to whom the rest does not matter."""
+        """Take everything from a TOML document, or only one section."""
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # ValueError: also a number with too many digits
@@ -236,7 +236,7 @@ def shown(value: Any, *, quote: bool = True) -> str:
 
 
 def _as_variable(name: str) -> str:
-    """A listener's name as it can stand in a variable: web-1 is found under WEB_1."""
+    """A listener's name in the form for a variable: web-1 is found under WEB_1."""
     return "".join(char if char.isalnum() else "_" for char in name.lower())
 
 
@@ -246,7 +246,7 @@ def _by_number(variable: str) -> list[tuple[int, str]]:
 
 
 def _from_text(key: Key, text: str) -> Any:
-    """The value that a text stands for; the text itself where it stands for none, so that the check can refuse it."""
+    """The value of a text; the text itself if it is not readable, so that the check can refuse it."""
     plain = text.strip()
     if key.type is int:
         try:

@@ -1,6 +1,6 @@
 """Anchors: the links that a directory keeps to some brokers, to listen to their network and to publish in it.
 
-In:    addresses from the settings, brokers it learned of; the life of links.
+In:    addresses from the settings, brokers it learned of; links that come up and end.
 Out:   dials; what is published on the topics of the settings, handed to ``heard``.
 State: one session per link, and when to dial again.
 Not here: what is heard (brokers/directory.py), the frames on the link (services/broker_session.py).
@@ -36,7 +36,7 @@ class AnchorSettings:
     topics: tuple[bytes, ...]  # that it listens to
     secure: bool = False  # TLS, with the driver's certificate
     learned_max: int = 0  # links to brokers that it learned of
-    entity: str = ""  # with a token: who the directory is to its brokers
+    entity: str = ""  # with a token: the directory's entity
     token: str = field(default="", repr=False)
 
 
@@ -80,7 +80,7 @@ class Anchors:
     def learn(self, address: Address) -> None:
         """Keep a link to this broker too, if links are secure and there are links to spare.
 
-        Anybody may advertise a broker at any address. Only TLS proves that the party there is a broker of ours, so
+        Any party may advertise a broker at any address. Only TLS proves that the party there is a broker of ours, so
         without TLS a learned broker is not dialled.
         """
         learned = len(self._wanted) - len(self._settings.brokers)

@@ -2,7 +2,7 @@
 
 In:    request ids with their attempts.
 Out:   whether an attempt is new, and the value kept with an id.
-State: at most so many ids; the oldest is forgotten first.
+State: a bounded number of ids; the oldest is forgotten first.
 Not here: duplicates of publications (broker/routing/seen.py), replays of what was signed (trust/freshness.py).
 Paper: [brokers] §4: the last 1000 requests.
 """

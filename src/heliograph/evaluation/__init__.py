@@ -1,1 +1,1 @@
-"""Evaluation: the experiments of the papers, run anew, with their figures beside ours."""
+"""Evaluation: the experiments of the papers, repeated, with their figures beside ours."""

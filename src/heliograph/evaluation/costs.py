@@ -30,7 +30,7 @@ Clock = Callable[[], float]
 
 
 def evaluate(clock: Clock, runs: int) -> list[dict[str, Any]]:
-    """Both costs. Nothing is remembered between runs: each verifies anew."""
+    """Both costs. Nothing is remembered between runs: each verifies again."""
     draw = Random("costs").randbytes
     authority = make_authority("evaluation", BEGIN, draw=draw)
     trusted = Authorities.from_pem(authority.certificate)

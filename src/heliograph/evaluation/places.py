@@ -19,7 +19,7 @@ DETOUR = 1.5
 FIBRE_KM_PER_MS = 200.0  # two thirds of the speed of light
 LAST_MILE_MS = 0.5
 LAN_MS = 0.2
-JITTER_MS = 1.0  # each datagram takes up to so much longer …
+JITTER_MS = 1.0  # each datagram takes up to this much longer …
 LAN_JITTER_MS = 0.1  # … and where all are on one LAN
 
 

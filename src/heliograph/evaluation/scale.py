@@ -29,11 +29,11 @@ from heliograph.node import BROKER, DIRECTORY, DISCOVERY, Node, Pipe
 SIZES = (10, 100, 1_000, 10_000)
 SIZES_QUICK = (10, 100)
 SEARCHES = 40
-GOOD = 1.1  # a round trip of so many times the least is as good
+GOOD = 1.1  # a round trip of this many times the least is as good
 LATITUDES, LONGITUDES = (30.0, 48.0), (-122.0, -75.0)
 SETTLE_S = 3.0
 PLACED_S = 200  # at most, until the directory's landmarks have told where brokers are …
-PLACED_SHARE = 0.99  # … so many of them
+PLACED_SHARE = 0.99  # … this share of them
 BROKERS_PER_S = 1_000  # that start, so that the directory hears of each
 QUIET_MS = 60_000  # between a responder's looks at its stand-in, which never changes
 LIFETIME_S = 300  # of a broker advertisement, so that renewals do not fill the time between searches
@@ -48,7 +48,7 @@ def somewhere(random: Random) -> Place:
 
 
 def network(names: list[str], random: Random) -> Links:
-    """Whom each broker dials: two earlier ones, which may be the same."""
+    """The brokers that each broker dials: two earlier ones, which may be the same."""
     links: Links = {names[0]: ()}
     for number, name in enumerate(names[1:], 1):
         links[name] = tuple(dict.fromkeys(names[random.randrange(number)] for _ in range(2)))
@@ -56,7 +56,7 @@ def network(names: list[str], random: Random) -> Links:
 
 
 def neighbours(links: Links) -> Links:
-    """Whom each broker is linked to, whoever dialled."""
+    """The brokers that each broker is linked to, in both directions."""
     found: dict[str, dict[str, None]] = {name: {} for name in links}
     for name, others in links.items():
         for other in others:
@@ -108,7 +108,7 @@ def _add_stand_in(stage: SearchStage, name: str, place: Place, others: tuple[str
 
 
 def evaluate(brokers: int, searches: int = SEARCHES, seed: int = 1, *, whole: bool = False) -> dict[str, Any]:
-    """Search among so many brokers."""
+    """Search among this many brokers."""
     stage = build(brokers, seed, whole)
     random = Random(f"{seed}/clients")
     directory = stage.world.hosts["bdn"].seat(DIRECTORY).machine
@@ -153,7 +153,7 @@ def _requester_messages(result: SearchResult) -> int:
 
 
 def _passed_on(stage: SearchStage, whole: bool) -> int:
-    """What stand-ins and the directory have passed on so far."""
+    """How much stand-ins and the directory have passed on so far."""
     if whole:
         return 0
     brokers = (host for name, host in stage.world.hosts.items() if name in stage.places and name != "bdn")

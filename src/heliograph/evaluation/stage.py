@@ -1,9 +1,9 @@
 """A simulated stage for searches: brokers, one directory, and clients, each at a place.
 
-In:    who is where, who is linked to whom, how they answer.
+In:    the place, links and answer policy of each broker.
 Out:   the SearchResult of each search; the world, for counts.
 State: one World.
-Not here: which experiments there are (topologies.py, scale.py), brokers that only stand in for real ones (standin.py).
+Not here: which experiments there are (topologies.py, scale.py), stand-ins for brokers (standin.py).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SearchStage:
         self._seed = seed
         self._searches = 0
 
-    # Who is there.
+    # The hosts.
 
     def add(self, name: str, place: Place, make: Build) -> Host:
         """A host, as far from all others as its place is."""

@@ -20,7 +20,7 @@ KEPT_MAX = 100  # of 120, as in [brokers] §9
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is said of many measurements; milliseconds, where it is about time."""
+    """Statistics of many measurements; milliseconds if they are times."""
 
     count: int
     mean: float

@@ -1,14 +1,14 @@
 """The paper's experiment: five sites, three topologies, and multicast in one lab.
 
 In:    which topology; the results of searches, simulated or live.
-Out:   who is where and linked to whom; for each topology and site of a client the times to the choice and the share of
+Out:   places and links of the brokers; for each topology and site of a client the times to the choice and the share of
        each sub-activity, beside the paper's; whether the paper's order of waiting times holds.
 State: none.
 Not here: playing it (simulated.py, live/), where the sites are (places.py), the paper's figures (paper.py), more than
-       five brokers (scale.py).
+          five brokers (scale.py).
 Paper: [brokers] §9.
 
-Where the text leaves it open: all brokers of the star make themselves known to the directory, and its hub is
+Where the paper leaves it open: all brokers of the star make themselves known to the directory, and its hub is
 Indianapolis; of the linear one only Indianapolis does, and the line goes on in the order of BROKER_SITES.
 """
 
@@ -66,7 +66,7 @@ def islands(topology: str) -> int:
 class Times:
     """One search in milliseconds, by sub-activity."""
 
-    reach: float  # until somebody asked has spoken: the cookie
+    reach: float  # until the first asked party has sent its cookie
     first: float  # from there to the first response
     others: float  # from there until collecting ended
     ping: float  # from there to the choice

@@ -28,6 +28,7 @@ from heliograph.live.publisher_file import PublisherFile
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
+from heliograph.live.topics import Files, TopicCalls, TopicDesk
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import INBOX_ROOT
@@ -47,7 +48,7 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 """Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 
-class Client(StoreFace):
+class Client(StoreFace, TopicCalls):
     """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop."""
 
     def __init__(
@@ -58,7 +59,9 @@ class Client(StoreFace):
         on_note: Callable[[Note], None] | None = None,
         follow: Follow | None = None,
         numbers: PublisherFile | None = None,
+        files: Files | None = None,
     ) -> None:
+        self._desk = TopicDesk(self, files or {})
         self._session = session
         self._numbers = numbers
         self._publisher = session.publisher

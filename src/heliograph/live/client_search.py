@@ -87,6 +87,6 @@ class ClientSearch:
 
 def failed_there(found: SearchOutcome, error: NotConnectedError) -> NotConnectedError:
     """What was found does not have us: the error, with how it was found."""
-    tried = "; ".join(found.result.tried) or "nobody"
-    how = found.result.text or "nobody answered"
+    tried = "; ".join(found.result.tried) or "no party"
+    how = found.result.text or "no party answered"
     return NotConnectedError(error.reason, f"{error.detail}. The search said: {how}. Asked: {tried}")

@@ -91,7 +91,7 @@ async def _look(options: Discover, config: DiscoveryConfig, keyring: Keyring | N
 
 def failure_of(result: SearchResult, why: str = "") -> NotConnectedError:
     """Why there is no broker, with everything that was tried."""
-    tried = "; ".join(result.tried) or "nobody"
+    tried = "; ".join(result.tried) or "no party"
     return NotConnectedError(result.reason or Reason.BROKER_NOT_FOUND, f"{why or result.text}. Asked: {tried}")
 
 

@@ -19,8 +19,10 @@ from typing import Any
 from heliograph.broker.commands import LoadSettings
 from heliograph.errors import ConfigError, Reason
 from heliograph.live.inputs import MachineInputs
+from heliograph.live.repositories import LiveRepositories
 from heliograph.machine import Job, Ticket
 from heliograph.notes import ReloadFailed
+from heliograph.repository import AskTopics, KeepTopics
 
 WORKERS = 2  # a job releases the interpreter (scrypt) or is rare (reload)
 JOBS_MAX = 1_024  # waiting or running; beyond it a job fails at once
@@ -31,7 +33,13 @@ _Work = tuple[MachineInputs, Ticket, Callable[[], Any]]
 class Workers:
     """A few threads that run jobs in the order they were asked for."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, load_settings: Callable[[], object] | None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        load_settings: Callable[[], object] | None,
+        repositories: LiveRepositories,
+    ) -> None:
+        self._repositories = repositories
         self._loop = loop
         self._load_settings = load_settings
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
@@ -41,6 +49,9 @@ class Workers:
 
     def start(self, runner: MachineInputs, ticket: Ticket, job: Job) -> None:
         """Run a job soon; its result comes back by the ticket."""
+        if isinstance(job, KeepTopics | AskTopics):
+            self._repositories.start(runner, ticket, job)
+            return
         if self._jobs >= JOBS_MAX or self._ended:
             runner.fail_soon(ticket, Reason.REQUESTS_OVER_LIMIT)
             return

@@ -96,7 +96,7 @@ class Joining:
             return
         if not self._alone:
             why = result.text if not result.findings else f"none of {len(result.findings)} brokers let this one in"
-            self._log.say("warning", f"joined nobody: {why}; running alone, looking again every {AGAIN_S:.0f} s")
+            self._log.say("warning", f"joined no broker: {why}; running alone, looking again every {AGAIN_S:.0f} s")
         self._alone = True
 
     async def _mend(self) -> None:

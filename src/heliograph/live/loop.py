@@ -22,8 +22,10 @@ from heliograph.live.datagrams import UdpSockets
 from heliograph.live.disk import Disks
 from heliograph.live.jobs import Workers
 from heliograph.live.network import LiveNetwork
+from heliograph.live.repositories import LiveRepositories
 from heliograph.machine import Address, Effects, Instant, LinkId, Machine, Peer, Shortcut, Socket, Ticket, no_shortcut
 from heliograph.notes import Note
+from heliograph.repository import Repository
 from heliograph.vault import Vault
 
 if TYPE_CHECKING:
@@ -316,7 +318,8 @@ class Driver:
         self.network = LiveNetwork(self.loop, tls)
         self.datagrams = UdpSockets(self.loop, self.network.keep)
         self.disks = Disks(self.loop)
-        self.workers = Workers(self.loop, load_settings)
+        self.repositories = LiveRepositories(self.loop)
+        self.workers = Workers(self.loop, load_settings, self.repositories)
         self.runners = {name: Runner(self, name, machine) for name, machine in machines.items()}
         self._pipes = pipes
         self._crashed = crashed
@@ -351,12 +354,17 @@ class Driver:
         """Open a machine's vault and tell it; None, or why it is not open. It is tried again where that may help."""
         return await self.disks.open(self.runners[name], vault)
 
+    async def open_repository(self, name: str, repository: Repository) -> Reason | None:
+        """Open a machine's repository and tell it; None, or why it is not open."""
+        return await self.repositories.open(self.runners[name], repository)
+
     async def stop(self) -> None:
         """Commit what waits; end all links, listeners and sockets, after at most a second of flushing; the workers."""
         if self._clock is not None:
             self._clock.cancel()
         self.workers.end()
         await self.disks.close()
+        await self.repositories.close()
         await self.network.close()
         self.datagrams.close()
         for runner in self.runners.values():

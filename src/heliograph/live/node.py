@@ -25,6 +25,7 @@ from heliograph.config.keyring_files import load_keyring
 from heliograph.config.load import Settings
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
+from heliograph.discovery.topics.config import RightsConfig
 from heliograph.errors import ConfigError, HeliographError
 from heliograph.live import memory
 from heliograph.live.beside import in_numbers, joining, named
@@ -84,11 +85,17 @@ async def run_broker(
         broker,
         seed=secrets.randbits(64),
         incarnation=time_ns() // 1_000_000,
-        services=in_numbers(settings.wanted),
+        services=in_numbers(_possible(settings, certificates)),
         keyring=certificates.keyring,
     )
     running = Running(node, log, settings, certificates, token, load_settings)
     return await run(running, broker.listeners, ready)
+
+
+def _possible(settings: Settings, certificates: Certificates) -> list[Any]:
+    """The services that are wanted. Without certificates there are no grants to check."""
+    has_keys = certificates.keyring is not None
+    return [config for config in settings.wanted if has_keys or not isinstance(config, RightsConfig)]
 
 
 async def run_alone(
@@ -178,6 +185,9 @@ class Running:
         for machine, vault in self._node.vaults.items():
             if await self.driver.open_vault(machine, vault) is not None:
                 return False  # the log has a line that says why
+        for machine, repository in self._node.repositories.items():
+            if await self.driver.open_repository(machine, repository) is not None:
+                return False
         try:
             for listener in (*listeners, *self._node.service_listeners):
                 self.addresses[listener.name] = await self.driver.listen(self._node.listeners[listener.name], listener)
@@ -408,7 +418,7 @@ def outgoing_address(everywhere: str) -> str:
 
 
 def describe_open(listeners: Sequence[ListenerConfig], addresses: Mapping[str, Address]) -> str:
-    """The first line of the log: what is open and to whom, and the option that opens more."""
+    """The first line of the log: what is open and to which peers, and the option that opens more."""
     texts = []
     for listener in listeners:
         reach = "this machine only" if listener.is_local else "the network"

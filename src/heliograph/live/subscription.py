@@ -25,7 +25,7 @@ from heliograph.live.calls import Calls
 from heliograph.model.publication import Publication
 from heliograph.model.subscription import Policy
 
-Wish = commands.Subscribe | commands.ReadStores
+SubscribeCommand = commands.Subscribe | commands.ReadStores
 """What the program asked for."""
 Callback = Callable[[Publication], Awaitable[Any] | Any]
 
@@ -134,7 +134,7 @@ class Incoming:
 class Subscription(Incoming):
     """The publications of one topic filter. It ends when the subscription or its client is closed."""
 
-    def __init__(self, calls: Calls, command: Wish, inbox: Inbox) -> None:
+    def __init__(self, calls: Calls, command: SubscribeCommand, inbox: Inbox) -> None:
         super().__init__(calls, inbox)
         self.filter = command.filter
         self.policy = command.policy if isinstance(command, commands.Subscribe) else Policy.HOLD
@@ -234,11 +234,11 @@ class OpenSubscriptions:
     def __init__(self, session: Session, calls: Calls) -> None:
         self._session = session
         self._calls = calls
-        self._subscribing: dict[Request, Wish] = {}
+        self._subscribing: dict[Request, SubscribeCommand] = {}
         self._by_number: dict[int, Incoming] = {}
         self._callbacks: set[asyncio.Task[None]] = set()  # of subscriptions with a callback, while they last
 
-    async def subscribe(self, command: Wish, callback: Callback | None) -> Subscription:
+    async def subscribe(self, command: SubscribeCommand, callback: Callback | None) -> Subscription:
         """Wait until a subscription is in force."""
         self._subscribing[command.request] = command  # stays if we are cancelled: see ``begin``
         subscription: Subscription = await self._calls.wait(command, command.request)

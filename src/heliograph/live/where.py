@@ -117,7 +117,7 @@ class Connector:
         secret = secrets.token_bytes(SECRET_BYTES) if numbers is None else numbers.secret
         used = 0 if numbers is None else numbers.used
         session = Session(config, secret=secret, seed=secrets.randbits(64), used=used)
-        client = Client(session, tls, self.on_refused, self.on_note, follow, numbers)
+        client = Client(session, tls, self.on_refused, self.on_note, follow, numbers, self.files)
         await client._connect(timeout)
         return client
 

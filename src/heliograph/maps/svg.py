@@ -143,7 +143,7 @@ def _turned(names: list[str], centre: Point, radius: float) -> Iterator[dict[str
 
 
 def _radius(count: int, spacing: float) -> float:
-    """Of the circle on which so many things are so far apart."""
+    """The radius of the circle on which this many things are this far apart."""
     return 0.0 if count < 2 else spacing / (2 * sin(pi / count))
 
 

@@ -32,7 +32,7 @@ def as_text(answer: Mapping[str, Any]) -> Iterator[str]:
         if interest["where"]:
             yield f"  {_interest(interest)}"
     if not receivers:
-        yield "nobody would get it"
+        yield "no client would get it"
     if not answer["complete"]:
         yield "not every broker that may be concerned has answered"
 

@@ -94,7 +94,7 @@ class Condition:
     """A compiled condition. Two with the same language and text want the same."""
 
     language: str
-    text: str  # in the one form that this language gives to equal wishes; it can be compiled again
+    text: str  # in the language's canonical form; it can be compiled again
     box: Conjunction = field(default=(), compare=False)  # holds for every event that matches
     residue: Residue | None = field(default=None, compare=False)  # None: the box says it all
     reads_payload: bool = field(default=False, compare=False)

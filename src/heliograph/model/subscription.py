@@ -31,7 +31,7 @@ class Subscription:
     echo: bool = True  # False: not what this same session published
     group: str = ""  # with a name: shared with others of that group and filter; each publication goes to one of them
     language: str = "topic"  # of ``where``
-    where: str = ""  # what else is asked of a publication, in the one form that the language gives to equal wishes
+    where: str = ""  # what else is asked of a publication, in the language's canonical form
 
     @property
     def wanted(self) -> Wanted:

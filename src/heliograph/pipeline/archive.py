@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import fs
 
-from heliograph.pipeline.kinds import KEYS, KINDS, PAYLOAD_BYTES_MAX, QUARANTINE, QUARANTINE_COLUMNS, Kind, dated
-from heliograph.pipeline.tables import Tables
+from heliograph.pipeline.kinds import KEYS, KINDS, PAYLOAD_BYTES_MAX, QUARANTINE, QUARANTINE_COLUMNS, TableKind, dated
+from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,7 +41,7 @@ def start(
     say: Progress | None = None,
 ) -> StreamingQuery:
     """Archive a stream. ``once``: everything that is there, then end; else every few seconds."""
-    tables = Tables(root)
+    tables = LakeTables(root)
     place = checkpoint or f"{tables.root}/{CHECKPOINT}"
 
     def write(batch: DataFrame, number: int) -> None:
@@ -55,7 +55,7 @@ def start(
     return writing.trigger(processingTime=f"{seconds} seconds").start()
 
 
-def add(batch: DataFrame, tables: Tables, query: str, number: int) -> dict[str, int]:
+def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[str, int]:
     """Add one batch to the tables; rows that were added, by table."""
     rows = _outfitted(batch, tables).persist()
     try:
@@ -79,7 +79,7 @@ def query_id(checkpoint: str) -> str:
         return str(json.loads(file.read())["id"])
 
 
-def _present(rows: DataFrame) -> list[Kind]:
+def _present(rows: DataFrame) -> list[TableKind]:
     """The kinds that have rows."""
     from pyspark.sql import functions as f
 
@@ -88,7 +88,7 @@ def _present(rows: DataFrame) -> list[Kind]:
     return [kind for kind in KINDS if kind.name in found]
 
 
-def _quarantined(rows: DataFrame, kinds: list[Kind]) -> DataFrame | None:
+def _quarantined(rows: DataFrame, kinds: list[TableKind]) -> DataFrame | None:
     """Rows that their kind cannot read; None if there are none."""
     if not kinds:
         return None
@@ -98,7 +98,7 @@ def _quarantined(rows: DataFrame, kinds: list[Kind]) -> DataFrame | None:
     return None if union.isEmpty() else dated(union, ("date",))
 
 
-def _outfitted(batch: DataFrame, tables: Tables) -> DataFrame:
+def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:
     """Rows with the length of their payload, and large payloads in files."""
     from pyspark.sql import functions as f
 

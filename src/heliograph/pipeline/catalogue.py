@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heliograph.pipeline.tables import Tables
+from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SqlView:
     """A name, the tables that it needs, and its SQL."""
 
     name: str
@@ -28,8 +28,8 @@ class View:
     sql: str
 
 
-VIEWS: tuple[View, ...] = (
-    View(
+VIEWS: tuple[SqlView, ...] = (
+    SqlView(
         "topics",
         ("events",),
         """select topic, split(topic, '/')[0] as root, min(stored) as valid_from, max(stored) as last_event,
@@ -37,13 +37,13 @@ VIEWS: tuple[View, ...] = (
                   min_by(origin, stored) as first_publisher, max_by(headers, stored) as last_headers
              from events group by topic""",
     ),
-    View(
+    SqlView(
         "topic_publishers",
         ("events",),
         """select topic, origin as publisher, min(stored) as valid_from, max(stored) as last_event, count(*) as events
              from events group by topic, origin""",
     ),
-    View(
+    SqlView(
         "broker_states",
         ("brokers",),
         """with told as (
@@ -55,7 +55,7 @@ VIEWS: tuple[View, ...] = (
                   lead(time) over (partition by broker order by time) as valid_to
              from changes""",
     ),
-    View(
+    SqlView(
         "broker_links",
         ("links",),
         """with told as (
@@ -64,7 +64,7 @@ VIEWS: tuple[View, ...] = (
                  from links where what in ('neighbour_linked', 'neighbour_lost'))
            select broker, other, cluster, valid_from, valid_to from told where what = 'neighbour_linked'""",
     ),
-    View(
+    SqlView(
         "sessions",
         ("links",),
         """with told as (
@@ -74,7 +74,7 @@ VIEWS: tuple[View, ...] = (
                  from links where what in ('session_welcomed', 'link_detached'))
            select broker, link, entity, name, valid_from, valid_to, ended from told where what = 'session_welcomed'""",
     ),
-    View(
+    SqlView(
         "advertised",
         ("advertisements",),
         """with told as (
@@ -89,7 +89,7 @@ VIEWS: tuple[View, ...] = (
 )
 
 
-def register(spark: SparkSession, tables: Tables) -> list[str]:
+def register(spark: SparkSession, tables: LakeTables) -> list[str]:
     """Give all tables and views their names in SQL; the names."""
     names = tables.register(spark)
     for view in VIEWS:

@@ -1,7 +1,7 @@
 """Kinds: which publications become rows of which table. One entry per table.
 
 In:    rows as the source has them (rows.py).
-Out:   KINDS; Kind.rows(): the part of a batch that belongs to a table, in the table's columns.
+Out:   KINDS; TableKind.rows(): the part of a batch that belongs to a table, in the table's columns.
 State: none.
 Not here: writing tables (tables.py, archive.py), views over them (catalogue.py).
 
@@ -27,7 +27,7 @@ _TIME = "timestamp_micros(body.time_us) as time"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TableKind:
     """One table."""
 
     name: str
@@ -67,7 +67,7 @@ def _about(*words: str) -> str:
     return f"topic like 'System/Brokers/%' and split(topic, '/')[3] in ({listed})"
 
 
-_EVENTS = Kind(
+_EVENTS = TableKind(
     EVENT,
     "topic not like 'System/%' and topic not like 'Services/%'",
     "",
@@ -94,9 +94,9 @@ _GAUGES = (
     "incarnation",
 )
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[TableKind, ...] = (
     _EVENTS,
-    Kind(
+    TableKind(
         "brokers",
         _about("load", "counters"),
         "time_us bigint, network string, draining boolean, full boolean, "
@@ -108,7 +108,7 @@ KINDS: tuple[Kind, ...] = (
             *(f"body.{name}" for name in ("network", "draining", "full", *_GAUGES)),
         ),
     ),
-    Kind(
+    TableKind(
         "hops",
         _about("hops"),
         "time_us bigint, topic string, origin string, sequence bigint, bytes bigint, published_us bigint, "
@@ -122,7 +122,7 @@ KINDS: tuple[Kind, ...] = (
             "(body.time_us - body.published_us) / 1000.0 as delay_ms",
         ),
     ),
-    Kind(
+    TableKind(
         "links",
         _about("links", "joins"),
         "note string, time_us bigint, link bigint, entity string, name string, broker string, brokers array<string>, "
@@ -138,7 +138,7 @@ KINDS: tuple[Kind, ...] = (
             "body.reason as reason_word",
         ),
     ),
-    Kind(
+    TableKind(
         "denials",
         _about("denials"),
         "reason string, time_us bigint, note string, link bigint, entity string, subject string, detail string",
@@ -150,19 +150,19 @@ KINDS: tuple[Kind, ...] = (
             *(f"body.{name} as {name}" for name in ("entity", "subject", "detail")),
         ),
     ),
-    Kind(
+    TableKind(
         "discovery",
         _about("discovery"),
         "outcome string, time_us bigint, request string, source string",
         (_BROKER, _TIME, *(f"body.{name} as {name}" for name in ("request", "source", "outcome"))),
     ),
-    Kind(
+    TableKind(
         "advice",
         "topic like 'System/Advice%'",
         "kind string, time_us bigint, about string, text string, value double",
         (_TIME, *(f"body.{name} as {name}" for name in ("kind", "about", "text", "value"))),
     ),
-    Kind(
+    TableKind(
         "advertisements",
         "topic like 'Services/%'",
         "",

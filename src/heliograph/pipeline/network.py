@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from heliograph.pipeline.catalogue import register
-from heliograph.pipeline.tables import Tables
+from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +86,7 @@ class Advice:
         return {"time_us": time_us, **asdict(self)}
 
 
-def figures(spark: SparkSession, tables: Tables) -> dict[str, DataFrame]:
+def figures(spark: SparkSession, tables: LakeTables) -> dict[str, DataFrame]:
     """Every figure whose tables are there."""
     there = set(register(spark, tables))
     return {name: spark.sql(sql) for name, (needs, sql) in _FIGURES.items() if set(needs) <= there}

@@ -1,7 +1,7 @@
 """Tables: folders of Parquet with Delta Lake's log, which any tool reads and nothing home-made makes safe.
 
 In:    DataFrames to add, each under the number of a batch.
-Out:   Tables: add, read as of now, compact, vacuum, SQL names.
+Out:   LakeTables: add, read as of now, compact, vacuum, SQL names.
 State: on disk only; the log of each table says what is in it.
 Not here: which rows go where (kinds.py, archive.py).
 
@@ -36,7 +36,7 @@ KEPT_HOURS = 168  # of files that no version needs any more
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-class Tables:
+class LakeTables:
     """The tables below one folder: a path, or an address that Spark and delta-rs both understand."""
 
     def __init__(self, root: str) -> None:
@@ -63,6 +63,10 @@ class Tables:
             return DeltaTable(self.path(name))
         except TableNotFoundError:
             return None
+
+    def rows(self, name: str) -> int:
+        """How many rows a table has, by its log."""
+        return self._opened(name).count()
 
     def has(self, name: str, query: str, batch: int) -> bool:
         """True if this batch of this query is in."""

@@ -1,9 +1,9 @@
-"""The admin service: reports, drain and reload for those with the role admin. The CLI is its first user.
+"""The admin service: reports, drain and reload for clients with the role admin. The CLI is its first user.
 
 In:    SERVICE frames on its pipe; the broker has checked that the asker may ask.
 Out:   SERVICE frames: orders to the broker, and their answers back to the asker.
 State: which orders are under way.
-Not here: carrying an order out (broker/broker.py), who may ask (broker/access.py).
+Not here: carrying an order out (broker/broker.py), access rights (broker/access.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Admin:
-    """A machine at the end of a pipe that passes an administrator's wishes on to the broker."""
+    """A machine at the end of a pipe that passes an administrator's requests on to the broker."""
 
     def __init__(self) -> None:
         self._outbox = Outbox()
@@ -41,7 +41,7 @@ class Admin:
         self._splitters[link] = Splitter({Kind.SERVICE: FRAME_BYTES_MAX})
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone, and with it everybody who asked."""
+        """The broker is gone, and with it all askers."""
         del self._splitters[link]
         self._open.clear()
 

@@ -1,13 +1,13 @@
 """A service's session with a broker, over its pipe or over a link that it dialled.
 
-In:    the bytes of one link; what the service wants to say.
+In:    the bytes of one link; what the service sends.
 Out:   frames in the service's outbox; publications for its subscriptions, answers to its orders, requests of clients.
 State: the handshake, numbers of subscriptions and orders, the sequence of publications.
 Not here: keeping links and dialling again (the service), sessions of programs (client/).
 
 On a pipe the broker trusts a service as it trusts itself. Over a link the service shows a token, or its certificate in
-TLS, and may publish and subscribe as the broker's access list says. What is said before the broker's welcome follows
-right behind the HELLO.
+TLS, and may publish and subscribe as the broker's access list says. What it sends before the broker's welcome follows
+directly after the HELLO.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Attendant(Protocol):
         """What we sent to a neighbour did not arrive."""
 
     def hear_end(self, asker: LinkId, now: Instant) -> None:
-        """The link of somebody who asked us has ended."""
+        """The link of an asker has ended."""
 
 
 class BrokerSession:
@@ -132,11 +132,15 @@ class BrokerSession:
 
     def order(self, order: dict[str, Any], answer: Answer) -> None:
         """Ask the broker itself, over a pipe: what it answers is handed to ``answer``; a refusal as None."""
+        self.ask(BROKER_NAME, order, answer)
+
+    def ask(self, name: bytes, order: dict[str, Any], answer: Answer) -> None:
+        """Ask a service of the broker, over a link; or the broker, over a pipe."""
         if len(self._orders) >= ORDERS_MAX:
             return
         self._numbers += 1
         self._orders[self._numbers] = answer
-        self._write(service(BROKER_NAME, msgspec.json.encode(order), self._numbers))
+        self._write(service(name, msgspec.json.encode(order), self._numbers))
 
     def answer(self, frame: Frame, body: bytes, flags: int = 0) -> None:
         """Answer a request that ``serve`` was handed."""
@@ -159,7 +163,7 @@ class BrokerSession:
         self._outbox.hang_up(self.link, reason)
 
     def beat(self) -> None:
-        """A sign of life, for links that are quiet."""
+        """A keep-alive, for links that are quiet."""
         self._write(control(Kind.PING))
 
     def _write(self, frame: bytes) -> None:

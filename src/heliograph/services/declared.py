@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from heliograph.broker.config import BrokerConfig, ListenerConfig
 from heliograph.machine import Address, Machine, Socket, SocketName
 from heliograph.model.settings import Problem
+from heliograph.repository import Repository
 from heliograph.trust.config import TlsConfig
 from heliograph.vault import Vault
 
@@ -91,6 +92,10 @@ class Service(ABC, Generic[Config]):
         """Where it keeps what must outlive a crash."""
         return None
 
+    def repository(self, config: Config) -> Repository | None:
+        """Where it keeps topics, to find them by what describes them."""
+        return None
+
     # -- its settings ---------------------------------------------------------------------------------------------
 
     def problems(self, config: Config, broker: BrokerConfig, tls: TlsConfig) -> list[Problem]:
@@ -112,7 +117,7 @@ class Service(ABC, Generic[Config]):
         return None
 
     def describe(self, config: Config, opened: Opened) -> str:
-        """For the first line of the log: what is open to whom, and the switch that opens more."""
+        """For the first line of the log: what is open and to which peers, and the option that opens more."""
         return ""
 
 

@@ -6,8 +6,8 @@ Out:   publications under ``System/Brokers/NAME/``: ``load``, ``counters``, ``li
 State: the number of the last row that it has published.
 Not here: what is observed (broker/observations.py), keeping it (stores), making tables of it (pipeline/).
 
-Every payload is one JSON object with ``time_us``, the network time of what it tells. Rates are differences of counters:
-whoever reads them divides.
+Every payload is one JSON object with ``time_us``, the network time of the observation. Counters only grow: readers
+compute rates from their differences.
 """
 
 from __future__ import annotations

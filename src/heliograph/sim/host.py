@@ -21,6 +21,7 @@ from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Peer, Ticket
 from heliograph.model.identity import Identity
 from heliograph.node import Node
+from heliograph.repository import RepositoryOpened
 from heliograph.sim.clock import WallClock
 from heliograph.sim.datagrams import SimulatedDatagrams
 from heliograph.sim.disk import SimulatedDisks
@@ -160,6 +161,8 @@ class Host:
                 around.datagrams.open(self, self.seat(owner), socket)
         for owner, vault in node.vaults.items():
             around.disks.open(self, self.seat(owner), vault)
+        for owner in node.repositories:
+            self.tell(self.seat(owner), RepositoryOpened(0, 0))
         if self._on_start is not None:
             self._on_start()
         self.go_on()

@@ -14,8 +14,10 @@ from typing import Any
 from heliograph.broker.commands import LoadSettings
 from heliograph.errors import Reason
 from heliograph.machine import Job, Ticket
+from heliograph.repository import AskTopics, KeepTopics, RepositoryJob
 from heliograph.sim.inputs import HostInputs
 from heliograph.sim.loop import MILLISECOND, Loop
+from heliograph.sim.repositories import MemoryRepository, outcome_of
 from heliograph.sim.seat import Seat
 
 Started = tuple[HostInputs, Seat, Ticket, Job]
@@ -28,15 +30,24 @@ class SimulatedWorkers:
         self._loop = loop
         self._draw = draw
         self._job_ms = job_ms
+        self._repositories: dict[tuple[str, str], MemoryRepository] = {}  # by host and machine; they outlive crashes
+        self._busy_until: dict[tuple[str, str], int] = {}
 
     def start(self, host: HostInputs, seat: Seat, ticket: Ticket, job: Job, instant: int) -> None:
         """Run a job; its result comes back by the ticket."""
         lasts = 1 + int(self._job_ms * MILLISECOND * self._draw())
+        if isinstance(job, KeepTopics | AskTopics):  # carried out in the order in which they were asked for
+            key = (host.name, seat.name)
+            lasts = max(lasts, self._busy_until.get(key, 0) + 1 - instant)
+            self._busy_until[key] = instant + lasts
         self._loop.at(instant + lasts, self._finish, (host, seat, ticket, job))
 
     def _finish(self, started: Started, _instant: int) -> None:
         host, seat, ticket, job = started
         if seat.gone:
+            return
+        if isinstance(job, KeepTopics | AskTopics):
+            self._use_repository(host, seat, ticket, job)
             return
         try:
             result: Any = host.settings if isinstance(job, LoadSettings) else job.run()
@@ -44,3 +55,14 @@ class SimulatedWorkers:
             host.fail(seat, ticket, Reason.JOB_FAILED)
         else:
             host.finish_job(seat, ticket, result)
+
+    def repository(self, host: str, machine: str) -> MemoryRepository:
+        """The repository of a machine."""
+        return self._repositories.setdefault((host, machine), MemoryRepository())
+
+    def _use_repository(self, host: HostInputs, seat: Seat, ticket: Ticket, job: RepositoryJob) -> None:
+        outcome = outcome_of(self.repository(host.name, seat.name), job)
+        if isinstance(outcome, Reason):
+            host.fail(seat, ticket, outcome)
+        else:
+            host.finish_job(seat, ticket, outcome)

@@ -1,7 +1,7 @@
 """The journal: what happened in a world, line by line. It is what checkers and people see of a world.
 
 In:    entries from hosts, faults and the workload.
-Out:   the entries, to whoever watches their kind at once, and as text afterwards.
+Out:   the entries, to watchers of their kind at once, and as text afterwards.
 State: the newest entries (all of them, if asked for) and a count per kind.
 Not here: judging what happened (checkers/), bytes (digest.py).
 """
@@ -20,7 +20,7 @@ ENTRIES_MAX = 20_000  # kept for the lines before a failure
 KINDS = {
     "started": "a host began to run",
     "crashed": "a host lost everything in its memory",
-    "stopped": "a host ended by its own wish",
+    "stopped": "a host ended by itself",
     "attached": "a host has a new link",
     "detached": "a host lost a link",
     "hung_up": "a machine ended a link",

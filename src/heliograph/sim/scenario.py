@@ -35,7 +35,7 @@ FAULTS = {
     "lag": "everything on a link takes `factor` times as long for a while; nothing is lost",
     "drop_frame": "a planted bug: one publication, delivery or parcel silently disappears",
     "clog": "the links of a broker stand still, one after another, and are let go in random order",
-    "divide": "a set of brokers, drawn from those that fit, is cut off from everybody else",
+    "divide": "a set of brokers, drawn from those that fit, is cut off from all others",
     "stop": "a broker is told to end, and is started again after a while",
     "replace": "a broker dies, and after a while another, with a new name, takes its place",
     "link": "two brokers that are not linked are linked for a while",
@@ -109,6 +109,7 @@ class Storing:
     read: str = ""  # or a filter
     window: int = 50  # publications that may be under way
     from_s: float = 2.0  # when it appears
+    session: bool = False  # with the session of a real client, instead of the plainest machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from heliograph.errors import UsageError
 
 REVOKED_MAX = 100_000  # serial numbers: about 10 MiB
-_LIST_DAYS = 3_650  # a list that nobody renews must not lock everybody out
+_LIST_DAYS = 3_650  # a list that is not renewed must not lock all entities out
 _END = b"-----END X509 CRL-----"
 
 

@@ -4,7 +4,7 @@ In:    a recipient's key, a domain, a plaintext, and bytes that both sides know 
 Out:   a suite byte and the HPKE ciphertext; or the plaintext, where anything broken raises ProtocolError.
 State: none. The ephemeral key of each seal comes from the system inside `cryptography`: sealed bytes are never
        the same twice, their length always is.
-Not here: who sealed it: a seal names nobody, so sign what must be attributed (signatures.py).
+Not here: the sender: a seal does not name it, so sign what must be attributed (signatures.py).
 
 The suite is DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. Domain and aad enter the key schedule as HPKE's info:
 with one message per seal this binds them as firmly as the cipher's associated data, which the library keeps private.

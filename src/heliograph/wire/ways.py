@@ -45,7 +45,7 @@ class Word(Body, frozen=True):
     """What a broker tells a service without being asked: one of these."""
 
     ways: WaysHere | None = None
-    ended: int = 0  # the link of somebody who asked this service
+    ended: int = 0  # the link of a client that asked this service
 
 
 _words = msgspec.json.Decoder(Word)

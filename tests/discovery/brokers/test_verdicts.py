@@ -35,7 +35,7 @@ def test_every_candidate_is_told_why() -> None:
     assert words["dead"] == "pinged 7 times without an answer"
     assert words["hot"] == "over the load limit: CPU at 95 %"
     assert words["rest"].startswith("not pinged: its score of 0.")
-    assert words["nowhere"] == "not pinged: nobody knows at what address it hears pings"
+    assert words["nowhere"] == "not pinged: its address for pings is unknown"
     assert words["hot rest"] == "not pinged: over the load limit, CPU at 95 %"
 
 

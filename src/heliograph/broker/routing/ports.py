@@ -457,7 +457,7 @@ class Neighbour:
 
 
 class HopSink(Sink):
-    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first: broker links hold nobody."""
+    """A neighbour as the next hop of a run. What it cannot take is dropped, oldest first; publishers are not held."""
 
     __slots__ = ("_fixed", "_hops", "neighbour", "targets", "trace", "ttl")
     bytes_max = PARCEL_BYTES_MAX
@@ -484,7 +484,7 @@ class HopSink(Sink):
         return VARYING.pack(self._length + size, self._fixed, number) + self._hops
 
     def run(self, frames: bytes, me: int) -> TargetedRun:
-        """These frames, to be planned anew at this broker."""
+        """These frames, to be planned again at this broker."""
         trace = self.trace
         return TargetedRun(self.targets, self.ttl, trace[:-1] if trace[-1:] == (me,) else trace, frames)
 

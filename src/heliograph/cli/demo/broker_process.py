@@ -1,7 +1,7 @@
 """The demo's broker: a process of its own, started by the same command that a user types.
 
 In:    a folder for its settings.
-Out:   its address and what it says in its log.
+Out:   its address and its log lines.
 State: the process; it ends with the demo, whatever happens.
 Not here: what is done with it (scenes.py).
 """

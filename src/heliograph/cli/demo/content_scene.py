@@ -1,7 +1,7 @@
 """The demo's scene with conditions: subscribers that ask for content, each in a language of its own.
 
-In:    a way to connect to the demo's broker.
-Out:   lines on standard output; in the report, how many of how many publications fitted.
+In:    a function that connects to the demo's broker.
+Out:   lines on standard output; in the report, how many of how many publications matched.
 State: none beyond the scene.
 Not here: the other scenes (scenes.py), the languages (matching/languages/).
 """
@@ -46,7 +46,7 @@ ASKED: tuple[tuple[str, str, Callable[[SensorReading], bool]], ...] = (  # langu
 
 
 async def play_contents(connect: Callable[[str], Connecting], report: Report) -> None:
-    """Everybody gets what its condition fits, and nothing else."""
+    """Every subscriber gets what its condition matches, and nothing else."""
     hosts = [SensorReading(7 * number % 500, SYSTEMS[number % 3], 13 * number % 100) for number in range(HOSTS)]
     report.begin(f"Subscriptions that ask for content, in {len(ASKED)} languages: {HOSTS:,} hosts report")
     clients = [await connect(language) for language, _, _ in ASKED]

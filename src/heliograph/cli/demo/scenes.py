@@ -61,7 +61,7 @@ async def play(report: Report) -> None:
 
 
 def _connect(broker: BrokerProcess, name: str, **more: Any) -> Connecting:
-    """As nobody in particular, whatever the user's environment says."""
+    """Anonymous, whatever the user's environment says."""
     return connect(broker.url, name=name, **{"entity": "", "token": ""} | more)
 
 
@@ -117,7 +117,7 @@ async def _publish(broker: BrokerProcess, name: str, published: dict[str, int], 
         while monotonic() < until:
             await client.publish_batch(PUBLISHERS[name], [b"21.5"] * BATCH)
             published[name] += BATCH
-            await client.flush()  # so that all three get their turn, and nobody runs ahead of the broker
+            await client.flush()  # so that all three get their turn, and none runs ahead of the broker
 
 
 async def _show(listeners: list[Listener], published: dict[str, int], began: float) -> None:

@@ -85,9 +85,12 @@ class Readers:
         return len(self._by_number)
 
     def inbox(self, number: int) -> ReaderInbox | None:
-        """The inbox of a reader."""
+        """The inbox of a reader; also of one that was opened and came to its end in the same read."""
         reader = self._by_number.get(number)
-        return None if reader is None else reader.inbox
+        if reader is not None:
+            return reader.inbox
+        ended = self._subscriptions.news.get(number)
+        return ended if isinstance(ended, ReaderInbox) else None
 
     # -- commands -----------------------------------------------------------------------------------------------
 

@@ -19,12 +19,12 @@ from heliograph.machine import Address, Instant
 NS_PER_S = 1_000_000_000
 RENEWALS = 3
 FIRST_NS = NS_PER_S // 4
-STRANGE_NS = 60 * NS_PER_S  # a directory that pinged nobody for so long may have lost what it knew
+STRANGE_NS = 60 * NS_PER_S  # a directory that sent no ping for this long may have lost what it knew
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoriesFound:
-    """Told to a responder: the directories whose names were looked up are here now."""
+    """Told to a responder: the addresses of directories whose names were looked up."""
 
     addresses: tuple[Address, ...]
 

@@ -25,11 +25,11 @@ from heliograph.machine import Address, Instant
 from heliograph.model.identity import Role
 
 NS_PER_MS = 1_000_000
-AWAITED = 0.5  # of the ceiling: so long at most are directories waited for that have not said whom they know
-BUSY_PATIENCE = 4  # while all candidates are too busy, wait so many times as long for one farther away
+AWAITED = 0.5  # of the ceiling: the longest wait for directories that have not said which brokers they know
+BUSY_PATIENCE = 4  # while all candidates are too busy, wait this many times as long for one farther away
 
 Unread = tuple[Message, Address, Address | None, int | None, Instant]
-"""An answer: what, from whom, through which directory, when by the wall clock, when."""
+"""An answer: the response, its sender, the directory it came through, the wall time, the instant."""
 
 
 class Answers:
@@ -55,8 +55,8 @@ class Answers:
         self._marks: set[bytes] = set()  # of the candidates, as directories list them
         self._unread: dict[bytes, Unread] = {}  # by the chain that they need
         self.late: dict[str, Candidate] = {}  # they came while others were pinged, and count for their network only
-        self.others: dict[str, Candidate] = {}  # of networks that nobody asked for
-        self._closed = False  # those who are there are being pinged: others are too late
+        self.others: dict[str, Candidate] = {}  # of networks that were not asked for
+        self._closed = False  # the candidates are being pinged: further answers are too late
 
     def asked(self, attempt: int, now: Instant) -> None:
         """A request of this attempt leaves."""
@@ -101,7 +101,7 @@ class Answers:
             self._counts["late"] += 1
             self._keep(self.late, key, candidate)
         elif not candidate.urls(self._config.transports):
-            self._counts["unreachable"] += 1  # it speaks nothing that we do, or nobody knows where it is
+            self._counts["unreachable"] += 1  # it offers no transport that we have, or its address is unknown
         else:
             if known is None:
                 before = sum(one.name == candidate.name for one in self.candidates.values())
@@ -132,7 +132,7 @@ class Answers:
         return self.take(*unread)
 
     def clear(self) -> None:
-        """None of them is there any more: begin anew."""
+        """None of the candidates is there any more: start again."""
         self.candidates.clear()
         self._marks.clear()
         self._closed = False
@@ -159,8 +159,9 @@ class Answers:
         return not self._is_good and self._expected() > len(self.candidates)
 
     def wait_ns(self, now: Instant) -> int:
-        """How long to wait for others: 0 when all have answered, as long again as the last one took when a good one is
-        there, longer when all are busy; and for directories that have not said yet whom they know."""
+        """How long to wait for more answers: 0 when all have answered, as long again as the last one took when a
+        good one is there, longer when all are busy; and for directories that have not said yet which brokers they
+        know."""
         config, candidates = self._config, self.candidates.values()
         if self.enough:
             return 0
@@ -175,7 +176,7 @@ class Answers:
         return max(usual_ns, awaited_ns)
 
     def _expected(self) -> int:
-        """How many should answer, as far as directories and the brokers themselves know; 0: nobody knows."""
+        """How many should answer, as far as directories and the brokers themselves know; 0: unknown."""
         islands: dict[str, int] = {}
         for candidate in self.candidates.values():
             island = candidate.response.island

@@ -23,7 +23,7 @@ DIRECTORY, LINK, MULTICAST, NEIGHBOUR, REMEMBERED, STATIC = (
     *("directory", "directory by TCP", "multicast", "broker in the group", "remembered broker", "listed broker"),
 )
 NS_PER_MS = 1_000_000
-SILENT_NS = 100 * NS_PER_MS  # for a directory that has said nothing while another has; most of a continent is nearer
+SILENT_NS = 100 * NS_PER_MS  # for a directory that has sent nothing while another has; most of a continent is nearer
 
 
 @dataclass(slots=True, eq=False)
@@ -37,9 +37,9 @@ class AskedParty:
     link: LinkId | None = None  # LINK: once it is there
     sent: int = 0
     sent_at: Instant = 0
-    round_trip_ns: int | None = None  # the least time in which it said something
+    round_trip_ns: int | None = None  # the least time in which it answered
     acknowledged_at: Instant | None = None
-    brokers: int = 0  # a directory knows of so many …
+    brokers: int = 0  # how many brokers a directory knows …
     listed: frozenset[bytes] = frozenset()  # … and where they are few, of these
     refusal: str = ""
     answers: int = 0
@@ -86,7 +86,7 @@ class AskedParty:
         self.answers += 1
 
     def heard(self, now: Instant) -> None:
-        """It said something."""
+        """The party sent something."""
         took = now - self.sent_at
         self.round_trip_ns = took if self.round_trip_ns is None else min(took, self.round_trip_ns)
 
@@ -141,7 +141,7 @@ class AskedParties:
         return bool(self._later)
 
     def widen(self) -> list[AskedParty]:
-        """Ask the next level too; those who were not asked before."""
+        """Ask the next level too; returns the parties that were not asked before."""
         new = [ask for ask in (self._later.pop(0) if self._later else []) if ask.address not in self._by_address]
         for ask in new:
             self.asked.append(ask)
@@ -150,17 +150,17 @@ class AskedParties:
         return new
 
     def due(self) -> list[AskedParty]:
-        """Who is asked again: all who have not refused."""
+        """The parties that are asked again: all that have not refused."""
         for ask in self.asked:
             ask.stop_waiting()
         return [ask for ask in self.asked if not ask.refusal]
 
     def of(self, source: Address) -> AskedParty | None:
-        """Who was asked at this address."""
+        """The party that was asked at this address."""
         return self._by_address.get(source)
 
     def challenged(self, source: Address) -> AskedParty | None:
-        """Whoever wants to see a cookie: somebody who was asked, or a broker that heard the multicast."""
+        """The party that sent a challenge: one that was asked, or a broker that heard the multicast."""
         ask = self._by_address.get(source)
         if ask is not None:
             return ask
@@ -190,7 +190,7 @@ class AskedParties:
             self._by_link[link] = ask
 
     def on(self, link: LinkId) -> AskedParty | None:
-        """Whose link this is."""
+        """The party at the other end of this link."""
         return self._by_link.get(link)
 
     def link_to(self, address: Address) -> LinkId | None:
@@ -218,7 +218,7 @@ class AskedParties:
 
     @property
     def quiet(self) -> bool:
-        """True if nobody has said a word, but a listed broker takes links."""
+        """True if no party has answered, but a listed broker takes links."""
         return bool(self.reachable) and all(ask.round_trip_ns is None for ask in self.asked)
 
     # -- what directories know, all together --------------------------------------------------------------------
@@ -236,8 +236,8 @@ class AskedParties:
     def missing(self, answered: AbstractSet[bytes]) -> int:
         """How many brokers that directories know of have not answered.
 
-        What directories list is joined. Those that list nobody may know others than the rest does: their numbers are
-        added up, and whoever answered without being listed may be one of them.
+        The lists of directories are joined. Directories that list no brokers may know others than the rest do: their
+        numbers are added up, and a broker that answered without being listed may be one of theirs.
         """
         listed = frozenset[bytes]().union(*(ask.listed for ask in self.asked))
         counted = sum(ask.brokers for ask in self.asked if not ask.listed)
@@ -249,10 +249,10 @@ class AskedParties:
         return max((trip for trip in trips if trip is not None), default=0)
 
     def awaited_until(self, start: Instant, spare_ns: int, limit_ns: int) -> Instant:
-        """Until when to wait for directories that have not said yet whom they know; ``start``: for none.
+        """Until when to wait for directories that have not said yet which brokers they know; ``start``: for none.
 
-        One that sent its challenge answers within a round trip: it gets two and some to spare. One that said nothing
-        is waited for only where another directory has spoken, so where there is just one that is gone, nobody waits.
+        One that sent its challenge answers within a round trip: it gets two and some to spare. One that sent nothing is
+        waited for only if another directory has answered, so a single directory that is gone costs no time.
         """
         directories = [ask for ask in self.asked if ask.how in (DIRECTORY, LINK) and not ask.refusal]
         spoken = any(ask.round_trip_ns is not None for ask in directories)

@@ -75,7 +75,7 @@ class BrokerChoice:
 
     @property
     def is_pinging(self) -> bool:
-        """True once candidates are pinged: then nobody else is asked."""
+        """True once candidates are pinged: then no other party is asked."""
         return self._pinging is not None
 
     def receive_pong(self, nonce: bytes, now: Instant) -> bool:
@@ -142,8 +142,8 @@ class BrokerChoice:
 
     def _refuse_several(self, now: Instant) -> bool:
         """End without a choice if brokers of several networks have answered, and no network was asked for."""
-        everybody = (*self._candidates.values(), *self._answers.late.values())
-        refusal = networks.refusal(everybody, self._config, listed=self._parties.has_list)
+        all_answers = (*self._candidates.values(), *self._answers.late.values())
+        refusal = networks.refusal(all_answers, self._config, listed=self._parties.has_list)
         if refusal is not None:
             self._finish(refusal, now)
         return refusal is not None
@@ -189,7 +189,7 @@ class BrokerChoice:
         if self._parties.reachable:
             self._finish_listed(now)
             return
-        what = "no broker answered" if self._parties.asked else "there is nobody to ask"
+        what = "no broker answered" if self._parties.asked else "there is no party to ask"
         text = f"{what}; name a directory or a broker, or start one in reach of multicast"
         if self._answers.others:
             others = list(self._answers.others.values())
@@ -204,7 +204,7 @@ class BrokerChoice:
 
     def _finish_listed(self, now: Instant) -> None:
         urls = tuple(f"heliograph://{written(address)}" for address in self._parties.reachable)
-        text = "unproven: nobody answered the search, but this broker of the static list takes links"
+        text = "unproven: no party answered the search, but this broker of the static list takes links"
         self._finish(SearchResult(urls=urls, text=text), now)
 
     def _end(self, ranked: list[Candidate], proven: bool, now: Instant) -> None:

@@ -23,7 +23,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 TICK_NS = 50 * NS_PER_MS  # how often due pings are looked for
 AGAIN_NS = 500 * NS_PER_MS  # after a ping that was not answered
-AGAIN_MAX = 16  # … so many times; then its address counts as unproven, and gets one ping per broker advertisement
+AGAIN_MAX = 16  # … this many times; then its address counts as unproven, and gets one ping per broker advertisement
 
 
 class BrokerPings:

@@ -1,10 +1,10 @@
-"""Discovery settings: data with opinions. Every default works; every limit has its reason beside it.
+"""Discovery settings. Every default works; every limit has its reason beside it.
 
 In:    values of the right type.
 Out:   frozen configs, each with ``problems()``: everything wrong with it, by key.
 State: none.
 Not here: what settings are (model/settings.py), keys and certificates (trust/), looking up names in DNS and reading
-       files (live/): a machine's config has addresses of datagrams in numbers, such as "192.0.2.1:4717".
+          files (live/): a machine's config has addresses of datagrams in numbers, such as "192.0.2.1:4717".
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 
-from heliograph.broker.config import LOOPBACK, NAME_FAULT
+from heliograph.broker.config import NAME_FAULT
 from heliograph.discovery.brokers.messages import LIFETIME_S_MAX
 from heliograph.machine import Address
+from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import NETWORK_RULE, entity_is_valid, network_is_valid
 from heliograph.model.settings import (
     FREE_PORT,
@@ -70,14 +71,6 @@ def is_number(host: str) -> bool:
     return True
 
 
-def is_loopback(host: str) -> bool:
-    """True if only this machine reaches that address."""
-    try:
-        return host in LOOPBACK or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def far_addresses(texts: Iterable[str]) -> list[str]:
     """Those of some addresses that are on other machines."""
     return [text for text in texts if not is_loopback(text.rpartition(":")[0].strip("[]"))]
@@ -126,7 +119,7 @@ class MulticastConfig:
 
     @property
     def address(self) -> Address:
-        """Where requests for everybody go."""
+        """The group to which multicast requests go."""
         return self.group, self.port
 
     @property
@@ -153,7 +146,7 @@ class MulticastConfig:
 class WeightsConfig:
     """What counts how much in the choice of a target set. Each quantity is a number from 0 (bad) to 1 (good)."""
 
-    delay: float = 4.0  # the estimate; the last word has the ping
+    delay: float = 4.0  # the estimate; the ping decides
     free_memory: float = 1.0  # free / total
     total_memory: float = 0.5
     links: float = 1.0
@@ -171,30 +164,30 @@ class WeightsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryConfig:
-    """How somebody looks for a broker."""
+    """How a broker is searched."""
 
     directories: tuple[str, ...] = ()  # of BDNs, asked all at once by UDP
     directory_links: tuple[str, ...] = ()  # of BDNs, asked by TCP: for networks that let no datagram out
     multicast: MulticastConfig = flat(MulticastConfig)
     brokers: tuple[str, ...] = ()  # the static list, which comes last: discovery addresses of brokers
-    network: str | None = None  # only its brokers count ("": unnamed ones); None: those of whichever network
+    network: str | None = None  # only its brokers count ("": unnamed ones); None: those of any network
     is_choosy: bool = False  # without a network: if brokers of several ones answer, none is chosen
-    is_implied: bool = False  # nobody named these directories: they are the usual ones of this computer
+    is_implied: bool = False  # these directories were not named: they are the usual ones of this computer
     group_later: bool = False  # ask the group only when no directory has led to an answer
-    collect_ms_min: int = 0  # so long answers are collected at least, lest another network be overlooked
-    name: str = ""  # who asks
-    role: str = "client"  # or "broker": it looks for whom to link to
+    collect_ms_min: int = 0  # collect answers for at least this long, so that another network is not overlooked
+    name: str = ""  # the requester's name
+    role: str = "client"  # or "broker": it looks for a broker to link to
     transports: tuple[str, ...] = ("tcp", "tls")  # that it can use
     timeout_ms: int = 4_000  # for answers; whatever happens, all ends within twice this
     retry_ms: int = 200  # after the first request without an answer; then half as long again each time …
     retry_ms_max: int = 400  # … up to this: in lossy networks only repetition helps
     fallback_ms: int = 300  # without a good answer: when to ask the remembered brokers, and then the static list
-    listed_ms: int = 4_000  # a listed broker that takes links is taken when nobody has said a word for so long
+    listed_ms: int = 4_000  # a listed broker that takes links is taken when no party has answered for this long
     answers_min: int = setting(1, "good answers before collecting may end early", least=1, reloads=False)
     answers_max: int = setting(  # also the budget that the request carries
         50, "answers after which it always ends", least=1, most=1_000, reloads=False
     )
-    patience: float = 1.0  # it ends when, for so many times as long as the last answer took, no other came
+    patience: float = 1.0  # the collection ends when no answer came for this many times as long as the last one took
     patience_ms_min: int = 5  # … and never less, for computers that are busy
     targets_max: int = setting(
         10, "how many of the best are pinged", allowed="1 to search.answers_max", least=1, reloads=False
@@ -247,7 +240,7 @@ def count_problems(path: str, answers_min: int, answers_max: int, targets_max: i
 class ResponderConfig:
     """How a broker answers searches for a broker, and where it advertises itself. By default to this machine only."""
 
-    enabled: bool = setting(True, "answer those who look for a broker", reloads=False)
+    enabled: bool = setting(True, "answer requests for a broker", reloads=False)
     host: str = setting(
         "127.0.0.1",
         "where requests and pings are heard; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from everywhere",
@@ -270,7 +263,7 @@ class ResponderConfig:
     )
     policy: str = setting(
         "open",
-        "who gets an answer: everybody, those who prove who they are, those of certain networks, or nobody",
+        "which requesters get an answer: all, those with a certificate, those of certain networks, or none",
         choices=POLICIES,
         note="credential needs tls.authority, realm needs discovery.realms",
         reloads=False,
@@ -307,7 +300,7 @@ class ResponderConfig:
         "", "where the broker is, for directories that keep one region only", allowed=_TEXT, reloads=False
     )
     institution: str = setting(
-        "", "whose the broker is, for directories that keep one institution only", allowed=_TEXT, reloads=False
+        "", "the broker's institution, for directories that keep only some", allowed=_TEXT, reloads=False
     )
     lifetime_s: int = setting(
         30,
@@ -323,7 +316,7 @@ class ResponderConfig:
     directories_max: int = 16  # configured and announced
     sources_max: int = 4_096  # addresses whose rate is watched
     rate_per_s: float = 500.0  # datagrams of one host that are looked at: a search needs about five …
-    burst: int = 1_000  # … and so many at once
+    burst: int = 1_000  # … and this many at once
     sample_ms: int = 1_000  # how often the broker's own counters are read
 
     @property
@@ -377,7 +370,7 @@ class DirectoryConfig:
     )
     private: bool = setting(
         False,
-        "pass on only requests of those who prove who they are, and announce the directory to brokers",
+        "pass on only requests of requesters with a certificate, and announce the directory to brokers",
         note="needs tls.authority and bdn.advertise",
     )
     geographies: tuple[str, ...] = setting(
@@ -391,7 +384,7 @@ class DirectoryConfig:
     )
     injection: str = setting(
         "ends",
-        "to whom a request is handed: the nearest and the farthest broker of each group of linked ones, or all",
+        "which brokers get a request: the nearest and the farthest of each group of linked ones, or all",
         choices=INJECTIONS,
     )
     links: tuple[str, ...] = setting(
@@ -401,7 +394,7 @@ class DirectoryConfig:
     links_learned_max: int = setting(  # the nearest first
         4, "how many links to brokers are kept that made themselves known", least=0
     )
-    entity: str = setting("", "whose token is shown to these brokers", allowed=PLAIN_NAME)
+    entity: str = setting("", "the entity of the token that is shown to these brokers", allowed=PLAIN_NAME)
     token_file: str = setting(
         "",
         "a file with the token that is shown to these brokers",
@@ -444,5 +437,5 @@ class DirectoryConfig:
             self, path, "links_max", "link_idle_ms", "sources_max", "rate_per_s", "burst", "pings_per_s", "lifetime_s"
         )
         if (self.token or self.token_file) and not self.entity:
-            found.append(Problem(f"{path}.token_file", f" needs {entity}: whose token it is", (entity,)))
+            found.append(Problem(f"{path}.token_file", f" needs {entity}, the entity of the token", (entity,)))
         return found

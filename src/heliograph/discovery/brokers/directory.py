@@ -80,7 +80,7 @@ RENEWALS = 3
 
 @dataclass(frozen=True, slots=True)
 class ReloadDirectory:
-    """Told to a directory: keep what these settings want, and dial whom they name."""
+    """Told to a directory: keep what these settings ask for, and dial the brokers that they name."""
 
     config: DirectoryConfig
 
@@ -110,7 +110,7 @@ class Directory:
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """Anything from anybody."""
+        """A datagram from any sender."""
         try:
             message = messages.unpack(data)
             if message.kind is not MessageKind.PONG and not self._buckets.may(source[0], now):
@@ -182,7 +182,7 @@ class Directory:
                 self._anchors.learn((known.advertisement.host or source[0], port))
 
     def _tick(self, now: Instant) -> None:
-        """Forget brokers that were not renewed, ping those whose turn it is, hang up on silent guests."""
+        """Forget brokers that were not renewed, ping those that are due, hang up on silent guests."""
         self._known.expire(now)
         self._known.tend_landmarks()
         self._pings.ping_due(now)
@@ -272,7 +272,7 @@ class Directory:
     # -- the rest of the contract -----------------------------------------------------------------------------------
 
     def clock(self, wall_ns: int, now: Instant) -> None:
-        """What the wall clock says. The first word of it is also the start."""
+        """The wall clock's time. The first time also counts as the start."""
         self._clock.read(wall_ns, now)
         if not self._started:
             self._started = True
@@ -319,7 +319,7 @@ class Directory:
         return self._outbox.empty(self._timers.next())
 
     def report(self, question: str) -> Any:
-        """Whom it knows, and what it did."""
+        """The brokers it knows, and what it did."""
         match question:
             case "overview":
                 return {

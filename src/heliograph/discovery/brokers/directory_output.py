@@ -31,7 +31,7 @@ class DirectoryOutput:
         self._outbox.writes.append((link, [service(DIRECTORY_NAME, data, 0)]))
 
     def answer(self, address: Address, link: LinkId | None, body: MessageBody, cookie: bytes) -> None:
-        """To a requester: on its link, else by datagram with the cookie that it showed, which nobody else knows."""
+        """To a requester: on its link, else by datagram with the cookie that it showed, which no other party knows."""
         if link is not None:
             self.write(link, messages.write(body, pad=False))
         else:

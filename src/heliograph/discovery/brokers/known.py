@@ -1,13 +1,14 @@
-"""KnownBroker brokers: the broker advertisements that a directory keeps, and how far each broker is.
+"""Known brokers: the broker advertisements that a directory keeps, and how far each broker is.
 
 In:    broker advertisements, measured round trips, time.
 Out:   brokers to hand a request to: of each island the nearest and the farthest.
 State: at most ``brokers_max`` of them until they expire; per island those that are measured, sorted by distance.
-Not here: who is near a requester (landmarks.py), hearing and pinging them (directory.py).
+Not here: which brokers are near a requester (landmarks.py), hearing and pinging them (directory.py).
 Paper: [brokers] §2.3 (filters), §4 (closest and farthest).
 
-An advertisement may be a lie. So a broker is known by name, host and port together, and nobody takes another's place; a
-request goes only to those that have answered a ping from there (*proven*), and an old advertisement renews nothing.
+An advertisement may be a lie. So a broker is identified by name, host and port together, and none can take another's
+place; a request goes only to brokers that have answered a ping from there (*proven*), and an old advertisement renews
+nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class KnownBrokers:
         return list(self._by_address.get(address, {}).values())
 
     def all(self) -> list[KnownBroker]:
-        """Everybody."""
+        """The filter that keeps all brokers."""
         return self._brokers.values()
 
     def get(self, key: Key) -> KnownBroker | None:
@@ -204,7 +205,7 @@ class KnownBrokers:
         return sum(map(len, self._of(network).values())) if network else self.measured
 
     def names(self, most: int, network: str) -> list[str]:
-        """Who they are; nobody where there are more than so many."""
+        """Their names; empty if there are more than ``most``."""
         if self.count(network) > most:
             return []
         return [key[0] for island in self._of(network).values() for _, key in island]
@@ -223,10 +224,10 @@ class KnownBrokers:
         return {name: one for name, one in self._islands.items() if named[one[0][1]].advertisement.network == network}
 
     def ends(self, budget: int, network: str = "") -> list[KnownBroker]:
-        """Whom to hand a request to: the nearest and the farthest of each island, so that it spreads from both ends.
+        """The brokers that get a request: the nearest and the farthest of each island, to spread it from both ends.
 
-        Unlinked brokers are islands of one, so all of them get it. Where there are more islands than answers are
-        wanted, they take turns.
+        Unlinked brokers are islands of one, so all of them get it. If there are more islands than answers are wanted,
+        they take turns.
         """
         islands = self._of(network)
         names = list(islands)
@@ -251,7 +252,7 @@ class KnownBrokers:
             found.update(dict.fromkeys(self._brokers[key] for _, key in island[::step][:each]))
         return list(found)[: 2 * budget]
 
-    def everybody(self, budget: int, network: str = "") -> list[KnownBroker]:
+    def all_of(self, budget: int, network: str = "") -> list[KnownBroker]:
         """The nearest brokers, whatever their island, as many as answers are wanted."""
         found = sorted(entry for island in self._of(network).values() for entry in island)
         return [self._brokers[key] for _, key in found[:budget]]

@@ -22,7 +22,7 @@ from heliograph.machine import Instant, Timers
 NS_PER_MS = 1_000_000
 AGAIN_NS_MIN = 60 * NS_PER_MS  # without an answer of a near broker, or three round trips to the directory
 TRIES_MAX = 3
-QUICK_NS = 5 * NS_PER_MS  # whoever answered within this is near enough: no second round
+QUICK_NS = 5 * NS_PER_MS  # a broker that answered within this is near enough: no second round
 PINGS_MIN = 16  # of each target: the nearest of thousands differ by little
 
 
@@ -38,7 +38,7 @@ class LandmarkRound:
         ask: Callable[[AskedParty, Instant], int],
         spread: Callable[[Instant], None],
     ) -> None:
-        """``ask`` sends a new attempt to one party and says its number, ``spread`` one to everybody."""
+        """``ask`` sends a new attempt to one party and returns its number, ``spread`` sends one to all parties."""
         self._config = config
         self._candidates = candidates
         self._measuring = measuring
@@ -47,7 +47,7 @@ class LandmarkRound:
         self._spread = spread
         self._ask: AskedParty | None = None
         self._attempt: int | None = None  # the first one that asked for near brokers
-        self._asked = 0  # to so many the directory handed it
+        self._asked = 0  # the directory handed it to this many brokers
         self._asked_at: Instant = 0
         self._tries = 0
         self._distances: dict[str, int] = {}
@@ -55,11 +55,11 @@ class LandmarkRound:
         self.begun = False
 
     def acknowledged(self, ask: AskedParty, said: Acknowledgement, now: Instant) -> None:
-        """A directory that knows many brokers names landmarks, or has handed the request to those who are near."""
+        """A directory that knows many brokers names landmarks, or has handed the request to the near ones."""
         if said.attempt == self._attempt:
             self._asked = max(self._asked, said.asked)
         landmarks = [address for text in said.landmarks if (address := address_of(text)) is not None]
-        if landmarks and not self.begun and ask.how == DIRECTORY:  # a stranger in the group names nobody to be pinged
+        if landmarks and not self.begun and ask.how == DIRECTORY:  # others may not make us ping
             self.begun, self._ask = True, ask
             self.active = all(candidate.elapsed_ns >= QUICK_NS for candidate in self._candidates.values())
             if self.active:
@@ -111,7 +111,7 @@ class LandmarkRound:
         return max(self._config.patience_ms_min * NS_PER_MS, int(self._config.patience * (now - self._asked_at)))
 
     def targets(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Whom to ping. The landmarks were pinged already, and count among those that may be."""
+        """The candidates to ping. The landmarks were pinged already, and count among them."""
         if not self._distances:
             return []
         for candidate in candidates:

@@ -22,10 +22,10 @@ from heliograph.discovery.brokers.measuring import COMMON_MIN, apart
 from heliograph.machine import Instant
 
 NS_PER_S = 1_000_000_000
-BROKERS_MIN = 50  # in a smaller network everybody answers
+BROKERS_MIN = 50  # in a smaller network all brokers answer
 LANDMARKS_MAX = 4
 SAMPLE = 256  # brokers that are looked at for the next landmark …
-REPORTS_MIN = 32  # … of which so many must know how far they are from the others
+REPORTS_MIN = 32  # … of which this many must know their distances to the others
 TELL_NS = 300 * NS_PER_S  # brokers are asked to measure again after this, and at once where a landmark is new
 CELL_US = 1_000
 RINGS_MAX = 64  # cells in each direction that are searched
@@ -59,7 +59,7 @@ class LandmarkTable:
 
     @property
     def ready(self) -> bool:
-        """True if somebody who measures its distances will be understood."""
+        """True if a requester that measures its distances can be placed."""
         return len(self._chosen) >= COMMON_MIN and self.placed > BROKERS_MIN
 
     # -- who they are -----------------------------------------------------------------------------------------------
@@ -70,9 +70,9 @@ class LandmarkTable:
             self._drop(address)
         return len(self._chosen) < LANDMARKS_MAX
 
-    def choose(self, everybody: Sequence[KnownBroker]) -> None:
+    def choose(self, brokers: Sequence[KnownBroker]) -> None:
         """Choose one more, far from the others, once enough brokers know how far they are from those."""
-        sample = [one for one in everybody[:: max(1, len(everybody) // SAMPLE)] if _can_be_pinged(one)]
+        sample = [one for one in brokers[:: max(1, len(brokers) // SAMPLE)] if _can_be_pinged(one)]
         if not self._chosen:
             best = max(sample, key=lambda one: (one.round_trip_ns or 0, one.key), default=None)
         else:
@@ -99,7 +99,7 @@ class LandmarkTable:
         del self._chosen[address]
 
     def is_to_be_told(self, known: KnownBroker, now: Instant) -> bool:
-        """True if a broker should measure its distances: anew, or to a landmark that it does not know of."""
+        """True if a broker should measure its distances: again, or to a landmark that it does not know of."""
         if not self._chosen or not any(known.cookie):
             return False
         return known.told_at is None or now - known.told_at >= TELL_NS or not known.told >= self._chosen.keys()
@@ -107,7 +107,7 @@ class LandmarkTable:
     # -- who is where -----------------------------------------------------------------------------------------------
 
     def place(self, known: KnownBroker) -> None:
-        """A broker said how far it is from landmarks."""
+        """A broker told how far it is from landmarks."""
         self.forget(known)
         cell = self._cell(known.advertisement.distances)
         if cell is not None:
@@ -146,14 +146,14 @@ class LandmarkTable:
                     if len(best) > count:
                         heappop(best)
             seen += len(there)
-            # Whoever stands in a farther ring is apart by more than this, so none of them is among the best.
+            # Brokers in a farther ring are apart by more than this, so none of them is among the best.
             beyond = ring * CELL_US / sqrt(len(wanted))
             if seen > SCAN_MAX or (len(best) == count and -best[0][0] <= beyond):
                 break
         return [known for _, _, known in sorted(best, key=lambda one: (-one[0], one[1]))]
 
     def _around(self, here: Cell) -> Iterator[tuple[int, list[KnownBroker]]]:
-        """The brokers of this cell, and of the cells so many steps around it; in a small network everybody at once."""
+        """The brokers of this cell, and of the cells this many steps around it; in a small network all at once."""
         if self.placed <= SCAN_MAX:
             yield RINGS_MAX, [known for there in self._cells.values() for known in there.values()]
             return
@@ -167,7 +167,7 @@ def _can_be_pinged(known: KnownBroker) -> bool:
 
 
 def _ring(here: Cell, ring: int) -> Iterator[Cell]:
-    """The cells that are so many steps away."""
+    """The cells that are this many steps away."""
     x, y = here
     if not ring:
         yield here

@@ -5,8 +5,8 @@ Out:   pings, a few of each landmark, a millisecond apart; when it is over, the 
 State: which pings are under way, what came back.
 Not here: which brokers are landmarks (landmarks.py), choosing among targets (pinging.py).
 
-A distance is a round trip in microseconds: the mean of what came back, without the slowest quarter. Brokers and those
-who look for one measure in the same way, so what pings have in common does not matter where they are compared.
+A distance is a round trip in microseconds: the mean of what came back, without the slowest quarter. Brokers and
+requesters measure in the same way, so a constant error of pings does not matter when their distances are compared.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Measuring:
         self._rounds = 0
         self._sent_at: Instant = 0
         self._limit: Instant = 0
-        self._open: dict[bytes, tuple[Address, Instant]] = {}  # nonce -> whom, and when
+        self._open: dict[bytes, tuple[Address, Instant]] = {}  # nonce -> landmark and instant
         self._took: dict[Address, list[int]] = {}
         self.ended = False
 

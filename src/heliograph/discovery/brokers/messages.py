@@ -1,9 +1,9 @@
-"""Messages: what searches, directories and brokers say to each other, in datagrams, on topics and on links.
+"""Messages: what searches, directories and brokers send to each other, in datagrams, on topics and on links.
 
-In:    fields, or bytes from anybody.
-Out:   bytes, or a Message; ProtocolError where the bytes are none.
+In:    fields, or bytes from any sender.
+Out:   bytes, or a Message; ProtocolError if the bytes are not one.
 State: none.
-Not here: who may say what (responder.py, directory.py), signatures (signing.py), when things are said.
+Not here: which senders may send what (responder.py, directory.py), signatures (signing.py), when messages are sent.
 Paper: [brokers] §2.2, §3, §5.1.
 
 A message is 26 bytes of head, little endian, a MessagePack map, perhaps a chain of certificates, and zeros up to the
@@ -12,7 +12,7 @@ size its kind asks for:
     3s magic "HGD"   u8 version   u8 kind   u8 flags   u16 length of the body   u16 of the chain   16s cookie
 
 The cookie shows that the sender gets what is sent to its address. A datagram that asks for an answer is at least as
-long as any answer that an unproven address gets, so that nobody can use us to make a trickle into a flood. The
+long as any answer that an unproven address gets, so that an attacker cannot use us to amplify its traffic. The
 specification, with bytes to compare, is docs/reference/discovery.md.
 """
 
@@ -43,7 +43,7 @@ DATAGRAM_BYTES_MAX = 1_232  # what every IPv6 path carries in one piece: 1,280 l
 LINK_BYTES_MAX = 16_384  # on topics and links, where a chain of certificates has room too
 PING_BYTES = 320  # a PONG with the longest name is shorter
 CHALLENGE_BYTES = 128  # three times this has room for a signed request with its cookie, which answers a challenge
-RESPONSE_BYTES = 640  # three times this has room for six pings: so many a search may lose before the first pong
+RESPONSE_BYTES = 640  # three times this has room for six pings: a search may lose this many before the first pong
 LIFETIME_S_MAX = 600  # of a broker advertisement: a directory forgets a broker that is silent for longer
 
 DIRECTORY_NAME = b"bdn"  # of the SERVICE frames that carry messages on a directory's links
@@ -58,7 +58,7 @@ RELAY_TOPIC = b"Services/BrokerDiscoveryNodes/Relay/"  # and the directory's nam
 
 ON_TOPIC = "topic"  # in a SPREAD: relayed answers go to RELAY_TOPIC
 
-LANDMARKS_MAX = 8  # distances that somebody tells
+LANDMARKS_MAX = 8  # distances in one message
 ISLANDS_MAX = 2  # former islands that a broker tells
 LISTED_MAX = 64  # brokers that an acknowledgement lists: more than answers are wanted
 MARK_BYTES = 4
@@ -101,7 +101,7 @@ class MessageKind(IntEnum):
 class MessageFlag(IntFlag):
     """Flags of a message."""
 
-    SIGNED = SIGNED  # the body stands in a signed envelope (trust/envelope.py)
+    SIGNED = SIGNED  # the body is in a signed envelope (trust/envelope.py)
     SEALED = SEALED  # and that, or the body, under a seal for its receiver (trust/sealing.py)
 
 
@@ -114,7 +114,7 @@ SHORTEST = {
     MessageKind.PING: PING_BYTES,
     MessageKind.ADVERTISEMENT: PING_BYTES,  # it is answered by a ping
 }
-"""Datagrams that ask for something have at least so many bytes."""
+"""The least size of datagrams that ask for something."""
 GROUP_BYTES = DATAGRAM_BYTES_MAX  # of a REQUEST to the multicast group, which each broker answers with a challenge
 
 
@@ -155,7 +155,7 @@ class DiscoveryRequest(MessageBody, frozen=True):
     """Where should I connect?"""
 
     id: Id
-    attempt: Attempt  # a repeat with a higher number is answered anew; with the same one it is not
+    attempt: Attempt  # a repeat with a higher number is answered again; with the same one it is not
     requester: Name = ""
     role: Word = "client"  # or "broker": it looks for a broker to join
     host: Host = ""
@@ -163,11 +163,11 @@ class DiscoveryRequest(MessageBody, frozen=True):
     transports: Annotated[list[Word], msgspec.Meta(max_length=4)] = []
     budget: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 50  # answers wanted, from all brokers together
     relay: bool = False  # no answer came directly: let the directory pass them on
-    sealed: bool = False  # seal the answers for whoever signed this
+    sealed: bool = False  # seal the answers for the signer of this request
     measures: bool = False  # it can tell its distances once it knows the landmarks
     distances: Distances = {}  # … and these are they
-    issued_ms: Stamp = 0  # wall time; with the id it makes a signed request useless to those who copy it
-    network: Network = ""  # the one whose brokers are wanted; empty: whichever there is
+    issued_ms: Stamp = 0  # wall time; with the id it makes a copied signed request useless
+    network: Network = ""  # the network of the wanted brokers; empty: any
 
 
 class Challenge(MessageBody, frozen=True):
@@ -238,7 +238,7 @@ class Announcement(MessageBody, frozen=True):
 
 
 class Spread(MessageBody, frozen=True):
-    """A request on its way between brokers. Whoever spread it first saw the requester answer from this address."""
+    """A request between brokers. The first broker that spread it has proven the requester's address."""
 
     request: Whole  # the message as the requester sent it, without its padding
     host: Host
@@ -305,7 +305,7 @@ class Message:
     flags: int
     cookie: bytes
     body: bytes
-    chain: bytes = b""  # of whoever signed it, where there was room
+    chain: bytes = b""  # of the signer, if there was room
 
 
 def encode(body: MessageBody) -> bytes:
@@ -362,8 +362,8 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
 
 
 def mark_of(broker: str, before: int = 0) -> bytes:
-    """A broker's name in short: enough to tell the brokers of one search apart. ``before``: so many of its name were
-    marked already, which are of other networks."""
+    """A broker's name in short: enough to tell the brokers of one search apart. ``before``: how many brokers of that
+    name, of other networks, were marked already."""
     return sha256((f"{broker} {before}" if before else broker).encode()).digest()[:MARK_BYTES]
 
 
@@ -378,5 +378,5 @@ def marks_of(brokers: Iterable[str]) -> bytes:
 
 
 def bare(message: Message) -> bytes:
-    """The message as it travels on topics and links: without padding or cookie, which is nobody else's business."""
+    """The message for topics and links: without padding, and without the cookie, which other parties must not see."""
     return pack(replace(message, cookie=NO_COOKIE), pad=False)

@@ -1,15 +1,15 @@
-"""Networks: to which one each broker that answered a search belongs, and what to say where there are several.
+"""Networks: the network of each broker that answered a search, and what to tell the user if there are several.
 
 In:    the candidates of one search; whether a directory that the user named lists them.
-Out:   candidates by network; words that list the networks and say how to choose.
+Out:   candidates by network; texts that list the networks and say how to choose.
 State: none: functions only.
 Not here: names of networks (model/identity.py), choosing among brokers of one network (selection.py).
 
-A named network is known by its name. Brokers without a name are of one network if they are linked, however far: then
-they tell the same island; or if they were linked lately, and a failure parted them: then they tell the same former
-island. Two brokers of one name are never linked, so these are of two networks, whatever they tell. What a directory
-lists that the user named is one network, linked or not. While brokers start and link, one network looks like several
-islands: they say so in their answers, and the search is worth repeating.
+A named network is identified by its name. Brokers without a network name are of one network if they are linked,
+directly or through others: then they tell the same island; or if they were linked lately, and a failure parted them:
+then they tell the same former island. Two brokers of one name are never linked, so these are of two networks, whatever
+they tell. All brokers that are listed by a directory that the user named are one network, linked or not. While brokers
+start and link, one network looks like several islands: they say so in their answers, and the search is worth repeating.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Key = tuple[str, str]
 
 def by_network(candidates: Iterable[Candidate], *, listed: bool) -> dict[Key, list[Candidate]]:
     """The candidates of each network, in the order of their keys. ``listed``: unnamed ones are one network."""
-    everybody = list(candidates)
-    kin = _kin([one for one in everybody if not one.response.network])
-    seen = Counter((kin.get(one.response.island), one.name) for one in everybody if not one.response.network)
+    all_candidates = list(candidates)
+    kin = _kin([one for one in all_candidates if not one.response.network])
+    seen = Counter((kin.get(one.response.island), one.name) for one in all_candidates if not one.response.network)
     found: dict[Key, list[Candidate]] = {}
-    for one in everybody:
+    for one in all_candidates:
         said = one.response
         if said.network or listed:
             key = (said.network, "")
@@ -99,7 +99,7 @@ def several(networks: dict[Key, list[Candidate]], transports: tuple[str, ...]) -
 
 
 def none_of(wanted: str, others: Sequence[Candidate], transports: tuple[str, ...]) -> str:
-    """Nobody of the network that was asked for answered, but others did."""
+    """No broker of the wanted network answered, but brokers of others did."""
     there = describe(by_network(others, listed=True), transports)
     return f"no broker of {describe_network(wanted)} answered, but of others: {there}"
 

@@ -1,4 +1,4 @@
-"""Outcomes: what a responder answered or not, and why, published for those who watch the network.
+"""Outcomes: what a responder answered or refused, and why, published for monitoring.
 
 In:    requests that were answered or refused.
 Out:   one publication for each on ``System/Brokers/NAME/discovery``, a few at a time.

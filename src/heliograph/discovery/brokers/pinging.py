@@ -6,13 +6,14 @@ State: which pings are under way to which candidates.
 Not here: which candidates to ping and which one to take (selection.py).
 Paper: [brokers] §6: a ping carries the requester's own timestamp, so no clocks have to agree.
 
-A broker gets its next ping as soon as it has answered the last one; where many are wanted, a few are under way. It is
-over when the best has answered often enough and all others have too, or are farther by what they have shown, or by how
-long they keep us waiting.
+A broker gets its next ping as soon as it has answered the last one; if many are wanted, a few are under way at once. It
+is over when the best has answered often enough and each other has too, or has proven farther by its answers or by its
+delay.
 
-A broker may name another host than the one its answer came from (``advertise_host``). Clients dial that, so that is
-pinged; but only after a pong from where the answer came from, for else anybody could name anybody. If the named host
-stays silent, though nobody else keeps us from waiting, how far the answer came from has to do.
+A broker may name another host than the one its answer came from (``advertise_host``). Clients dial that host, so it is
+pinged; but only after a pong from the address that the answer came from, because otherwise a broker could make us ping
+any host. If the named host stays silent and no other candidate is waited for, the distance of the answer's address is
+used.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from heliograph.machine import Address, Instant, Timers
 NS_PER_MS = 1_000_000
 TRIES_MORE = 4  # pings beyond those wanted that may get lost
 AGAIN_NS_MIN = 25 * NS_PER_MS  # a ping counts as lost after this, or twice the estimate of its round trip
-ROUNDS = 4  # where many are wanted, so many at once that they take no longer than this
+ROUNDS = 4  # if many pings are wanted, as many at once that they take no longer than this
 NAMED_MAX = 3  # pings without any answer from the host that a broker names; datagrams may not be let in there
-AHEAD = 1.5  # farther is who has a mean of so many of the best one's round trips, or keeps us waiting as long …
-AHEAD_NS = 3 * NS_PER_MS  # … and so much longer than the best would have
+AHEAD = 1.5  # a broker is farther if its mean is this many of the best one's round trips, or if it is silent as long …
+AHEAD_NS = 3 * NS_PER_MS  # … and this much longer than the best would have been
 
 
 class Pinging:
@@ -58,12 +59,12 @@ class Pinging:
         self._over = over
         self._prove = prove
         self._count = 0
-        self._open: dict[bytes, tuple[Candidate, Address, Instant]] = {}  # nonce -> whom, where, and when
+        self._open: dict[bytes, tuple[Candidate, Address, Instant]] = {}  # nonce -> candidate, address and instant
         self._unheard: dict[Candidate, int] = {}  # pings to the host that it names, while none came back
         self._named: set[Candidate] = set()  # those that answered at the host that they name
-        self._waiting: dict[Candidate, Instant] = {}  # who owes us an answer, and since when
+        self._waiting: dict[Candidate, Instant] = {}  # candidates that owe us an answer, and since when
         self._targets = targets
-        self._best: int | None = None  # the least mean of those who have answered all
+        self._best: int | None = None  # the least mean of those that have answered all pings
         self.ended = False
 
     def start(self, now: Instant) -> None:
@@ -101,7 +102,7 @@ class Pinging:
         return True
 
     def _is_first_there(self, candidate: Candidate, address: Address, took_ns: int) -> bool:
-        """True if this pong shows only that somebody is there, and measuring begins with the next ping."""
+        """True if this pong only shows that the address is right, and measuring begins with the next ping."""
         if candidate.at_named:  # the first ping to a name waited until the name was looked up
             first = candidate not in self._named and not is_number(address[0])
             self._named.add(candidate)
@@ -147,7 +148,7 @@ class Pinging:
         return shown is not None and self._best is not None and shown > AHEAD * self._best
 
     def _look(self, now: Instant) -> None:
-        """Is it over? If somebody is only being waited for, when will it be?"""
+        """Is it over? If only some candidates are waited for, when will it be?"""
         if self.ended:
             return
         best = self._best = min((trip for trip in map(self._complete, self._targets) if trip is not None), default=None)

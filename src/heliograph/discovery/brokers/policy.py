@@ -1,7 +1,7 @@
 """The answer policy: decides whether this broker answers a requester.
 
-In:    a request, the address it came from, who proved to have sent it.
-Out:   nothing where it answers; ProtocolError with the reason where it stays silent.
+In:    a request, the address it came from, its proven sender if there is one.
+Out:   nothing if it is answered; ProtocolError with the reason if not.
 State: none beyond the settings.
 Not here: proving an address (cookies.py) or a sender (signing.py).
 Paper: [brokers] §5 and §7: by credential, by network realm, or not at all.
@@ -45,10 +45,10 @@ class AnswerPolicy:
 
 
 def is_among(id: bytes, attempt: int, broker: str, brokers: int, budget: int) -> bool:
-    """Of so many brokers, is this one among those that spend the budget of a request?
+    """Of this many brokers, is this one among those that spend the budget of a request?
 
-    No broker knows who else answers. Each draws from the request's id and its own name, so that as many as the budget
-    has places answer on average, others at each attempt; where there are places for all, all answer.
+    No broker knows which others answer. Each draws from the request's id and its own name, so that as many as the
+    budget has places answer on average, others at each attempt; if there are places for all, all answer.
     """
     if brokers <= budget:
         return True

@@ -47,7 +47,7 @@ class Requester:
     link: LinkId | None
     budget: int
     acknowledgement: Acknowledgement
-    cookie: bytes  # that it showed, and that proves to it who we are
+    cookie: bytes  # that it showed, and by which it recognises us
 
 
 class RequestIntake:
@@ -126,7 +126,7 @@ class RequestIntake:
         """
         known, marks = self._known, self._known.landmarks
         if self._config.injection == "all":
-            return known.everybody(request.budget, request.network), [], False
+            return known.all_of(request.budget, request.network), [], False
         if request.network and known.count(request.network) < known.measured:
             choose = known.several if request.attempt > 1 else known.ends
             return choose(request.budget, request.network), [], False  # landmarks are of all networks

@@ -99,7 +99,7 @@ class RequestSender:
             self._sending.ask(party.address, message)
 
     def _reader(self, party: AskedParty, now: Instant) -> Holder | None:
-        """Who alone may read a sealed request. ProtocolError if the chain in our settings is not good."""
+        """The only party that may read a sealed request. ProtocolError if the chain in our settings is not valid."""
         if not self._directory_chain or party.how not in (DIRECTORY, LINK):
             return None
         return self._signing.learn(self._directory_chain, self._clock.at(now))

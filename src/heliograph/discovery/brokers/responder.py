@@ -75,7 +75,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.keyring import Keyring
 
 NS_PER_MS = 1_000_000
-FIRST_SAMPLE_MS = 50  # while the broker has not said yet where it listens
+FIRST_SAMPLE_MS = 50  # until the broker has told where it listens
 
 
 class Responder:
@@ -195,7 +195,7 @@ class Responder:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """Anything from anybody."""
+        """A datagram from any sender."""
         try:
             if not self._buckets.may(source[0], now):
                 raise ProtocolError(Reason.RATE_OVER_LIMIT)

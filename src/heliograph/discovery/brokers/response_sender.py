@@ -58,7 +58,7 @@ class ResponseSender:
         self._session = session
 
     def send(self, request: DiscoveryRequest, holder: Holder | None, spread: Spread, now: Instant) -> None:
-        """Answer a request; sealed for whoever signed it, if the request wants that."""
+        """Answer a request; sealed for its signer, if the request asks for that."""
         message = self._signing.message(self._response(request, now), recipient=holder if request.sealed else None)
         self._counts["answered"] += 1
         self._outbox.datagrams.append((SOCKET, (spread.host, spread.port), messages.pack(message)))

@@ -47,7 +47,7 @@ class SearchResult:
     urls: tuple[str, ...] = ()  # where to connect, first choice first
     proven: bool = False  # it answered a ping just now
     reason: Reason | None = None  # why there is none
-    text: str = ""  # in words: how it was found, or what to do
+    text: str = ""  # for people: how it was found, or what to do
     settling: bool = False  # several networks, which may turn out to be one: look again
     findings: tuple[Finding, ...] = ()  # best first
     tried: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def result_of(
     *,
     proven: bool,
 ) -> SearchResult:
-    """The first of those who are ranked is taken; the best of them are remembered."""
+    """The first ranked candidate is taken; the best ones are remembered."""
     best = ranked[0]
     targets = tuple(
         Remembered(candidate.name, written(address), (wall_ns or 0) // 1_000_000_000)

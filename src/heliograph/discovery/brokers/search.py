@@ -81,7 +81,7 @@ FROM_ASKED = (
 
 
 class BrokerSearch:
-    """A machine that lives for one search."""
+    """A machine that runs one search."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class BrokerSearch:
             self._choice.give_up(now)
 
     def _widen(self, now: Instant) -> None:
-        """Ask the next ones, while nobody answers."""
+        """Ask the next level while no party answers."""
         if self._candidates:
             return
         for ask in self._parties.widen():
@@ -180,7 +180,7 @@ class BrokerSearch:
             self._timers.set("widen", at, self._widen)
 
     def _wait_for_answers(self, now: Instant) -> None:
-        """Set when to ask again: not before those who spoke to us could have passed the request on."""
+        """Set when to ask again: not before the parties that answered could have passed the request on."""
         config = self._config
         wait_ms = min(config.retry_ms_max, config.retry_ms * BACK_OFF**self._rounds)
         known = [ask.round_trip_ns for ask in self._parties.asked if ask.round_trip_ns is not None]
@@ -227,7 +227,7 @@ class BrokerSearch:
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
-        """Anything from anybody."""
+        """A datagram from any sender."""
         try:
             message = messages.unpack(data)
             self._log.counts["received"] += 1
@@ -368,7 +368,7 @@ class BrokerSearch:
             self._outbox.hang_up(link, splitter.fault)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """It is gone; if nobody has answered by then, it is dialled again."""
+        """The link is gone; if no party has answered by then, it is dialled again."""
         self._links.detach(link)
         ask = self._parties.on(link)
         if ask is not None:

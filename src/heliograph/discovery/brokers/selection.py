@@ -102,15 +102,15 @@ def judge(candidates: Sequence[Candidate], config: DiscoveryConfig) -> None:
 
 
 def nearest(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
-    """Whom to ping where landmarks tell who is near: timestamps are not exact enough for that."""
+    """The candidates to ping if landmarks tell which are near: timestamps are not exact enough for that."""
     near = [candidate for candidate in candidates if candidate.apart_ns is not None and not candidate.target]
     near.sort(key=lambda candidate: (bool(candidate.loaded), candidate.apart_ns, candidate.name))
     return near[: max(1, places)]
 
 
 def targets(candidates: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
-    """Whom to ping: half the places for the nearest, so that load cannot hide them; some for those whose clock tells
-    nothing; the rest by score. Brokers over the load limit only where places are left."""
+    """The candidates to ping: half the places for the nearest, so that load cannot hide them; some for those with an
+    unknown clock; the rest by score. Brokers over the load limit only if places are left."""
     places = config.targets_max
     chosen: dict[Candidate, None] = {}
     free = [candidate for candidate in candidates if not candidate.loaded]
@@ -128,7 +128,7 @@ def targets(candidates: Sequence[Candidate], config: DiscoveryConfig) -> list[Ca
 
 
 def rank(pinged: Sequence[Candidate], config: DiscoveryConfig) -> list[Candidate]:
-    """Those who answered pings, best first: the lowest mean round trip; among equals the least busy."""
+    """Those that answered pings, best first: the lowest mean round trip; among equals the least busy."""
     measured = [candidate for candidate in pinged if candidate.round_trips_ns]
     measured.sort(key=lambda candidate: (bool(candidate.loaded), candidate.round_trip_ns, candidate.name))
     if not measured:

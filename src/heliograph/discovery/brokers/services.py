@@ -19,10 +19,10 @@ from heliograph.discovery.brokers.config import (
     DirectoryConfig,
     ResponderConfig,
     far_addresses,
-    is_loopback,
     written,
 )
 from heliograph.machine import Machine, Socket
+from heliograph.model.hosts import is_loopback
 from heliograph.model.settings import Problem
 from heliograph.services.declared import Opened, ReadFile, Service, Surroundings
 from heliograph.trust.config import TlsConfig
@@ -88,7 +88,7 @@ class ResponderService(Service[ResponderConfig]):
         return Withdraw()
 
     def describe(self, config: ResponderConfig, opened: Opened) -> str:
-        """By whom the broker can be found."""
+        """Which requesters can find the broker."""
         ways = [f"UDP {written(opened[SOCKET])}"]
         more = ["discovery.host"] if is_loopback(config.host) else []
         group, interface = opened.get(GROUP_SOCKET), config.multicast.interface
@@ -126,7 +126,7 @@ class DirectoryService(Service[DirectoryConfig]):
         return (Socket(name=SOCKET, host=config.host, port=config.port),)
 
     def listeners(self, config: DirectoryConfig) -> tuple[ListenerConfig, ...]:
-        """For requesters and brokers by TCP. Anyone may dial, and what is said there proves itself."""
+        """For requesters and brokers by TCP. Any party may dial; each message proves itself."""
         listener = ListenerConfig(
             name=DIRECTORY, protocol=DIRECTORY, host=config.host, port=config.port, allow_open=True
         )
@@ -163,10 +163,10 @@ class DirectoryService(Service[DirectoryConfig]):
         return ReloadDirectory(config)
 
     def describe(self, config: DirectoryConfig, opened: Opened) -> str:
-        """What a directory opens to whom."""
+        """The text about what a directory opens, and to which parties."""
         address = opened[SOCKET]
         reach = "this machine only" if is_loopback(config.host) else "the network"
-        asks = "signed requests only" if config.private else "everybody may ask"
+        asks = "signed requests only" if config.private else "open to all requesters"
         text = f"open on {written(address)} (directory, UDP and TCP, {reach}, {asks})"
         if is_loopback(config.host):
             text += f"; to open it to the network: heliograph bdn run --listen 0.0.0.0:{address[1]}, or bdn.host"

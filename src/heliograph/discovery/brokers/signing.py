@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # cryptography is slow to load, and only nodes with certifica
     from heliograph.trust.keyring import Keyring
 
 _B = TypeVar("_B", bound=MessageBody)
-SEALED_ID = bytes(16)  # in a challenge to a sealed request, whose id is not read
+SEALED_ID = bytes(16)  # in a challenge to a sealed request, as its id cannot be read
 
 
 def domain_of(kind: MessageKind) -> bytes:

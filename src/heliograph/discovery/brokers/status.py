@@ -21,10 +21,10 @@ from heliograph.timekeeping.clock import shown
 NS_PER_S = 1_000_000_000
 START_NS = 2 * NS_PER_S  # a broker has just started …
 CHANGE_NS = 2 * NS_PER_S  # … or its island has just changed: others may not know yet
-BEFORE_NS = 600 * NS_PER_S  # former islands are told for so long: a partition may last
+BEFORE_NS = 600 * NS_PER_S  # former islands are told for this long: a partition may last
 LINKING_NS = 10 * NS_PER_S  # a link that is dialled for longer will not come about soon
 # How fast the mean of the CPU follows its samples. A sample of a second moves it by less than a fifth of the
-# difference, so one of 100 % keeps nobody away; after 12 s at 100 % an idle computer is above the load limit of 90 %.
+# difference, so one of 100 % repels no client; after 12 s at 100 % an idle computer is above the load limit of 90 %.
 # A program that connects stays for minutes or longer: what is over in seconds should not send it farther away.
 CPU_NS = 5 * NS_PER_S
 TRANSPORTS = {"heliograph": "tcp", "heliographs": "tls"}

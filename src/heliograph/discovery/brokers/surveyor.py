@@ -3,7 +3,7 @@
 In:    landmarks, pongs, time.
 Out:   pings; ``over`` when there are new distances.
 State: the last distances to at most LANDMARKS_MAX landmarks, when each was measured, one measurement.
-Not here: who may name landmarks (responder.py), what the distances are good for (landmarks.py).
+Not here: which parties may name landmarks (responder.py), what the distances are for (landmarks.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Surveyor:
         self.distances: dict[str, int] = {}
 
     def told(self, landmarks: Sequence[str], now: Instant) -> None:
-        """A directory has these. One measurement at a time; who names others meanwhile will do so again."""
+        """A directory has these. One measurement at a time; a directory that names others meanwhile will do so
+        again."""
         if self._measuring is not None:
             return
         due: list[Address] = []

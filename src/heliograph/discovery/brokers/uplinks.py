@@ -1,9 +1,9 @@
-"""Uplinks: the links that a broker's responder keeps to directories that it tells of itself by TCP.
+"""Uplinks: the links that a broker's responder keeps to directories that it advertises to by TCP.
 
-In:    their addresses; the life of links; messages in SERVICE frames.
-Out:   dials; what the directories say, handed to ``heard``; what we say to them.
+In:    their addresses; links that come up and end; messages in SERVICE frames.
+Out:   dials; messages of the directories, handed to ``heard``; our messages to them.
 State: one splitter per link, and when to dial again.
-Not here: what is said (responder.py), links of a directory to brokers (anchors.py).
+Not here: what the messages say (responder.py), links of a directory to brokers (anchors.py).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def explain(candidates: Sequence[Candidate], ranked: Sequence[Candidate], config
 
 
 def explain_estimate(ranked: Sequence[Candidate]) -> None:
-    """The same where pings reached nobody: the first one was taken for its score."""
+    """The same if no ping was answered: the first one was taken for its score."""
     best = ranked[0]
     for candidate in ranked[1:]:
         if candidate.loaded and not best.loaded:
@@ -50,7 +50,7 @@ def explain_estimate(ranked: Sequence[Candidate]) -> None:
 
 def _unpinged(candidate: Candidate, best: Candidate, by_landmarks: bool) -> str:
     if candidate.datagrams is None:
-        return "nobody knows at what address it hears pings"
+        return "its address for pings is unknown"
     if candidate.loaded and not best.loaded:
         return f"over the load limit, {candidate.loaded}"
     if candidate.loaded:
@@ -63,7 +63,7 @@ def _unpinged(candidate: Candidate, best: Candidate, by_landmarks: bool) -> str:
 
 
 def _unanswered(candidate: Candidate, best: Candidate, config: DiscoveryConfig) -> str:
-    """Who is not waited for any longer may be there, only farther."""
+    """A candidate that is not waited for any longer may be there, only farther."""
     if candidate.pings >= config.pings + TRIES_MORE:
         return f"{_times(candidate)} without an answer"
     return f"{_times(candidate)} without an answer while {best.name} was measured: farther, or gone"
@@ -97,11 +97,11 @@ def _praise(candidates: Sequence[Candidate], ranked: Sequence[Candidate], near: 
     return f"{reason} of those under the load limit" if hot else reason
 
 
-def _though(ranked: Sequence[Candidate], whoever: str) -> str:
-    """The load limit comes first: who is over it is taken only where all are."""
+def _though(ranked: Sequence[Candidate], those: str) -> str:
+    """The load limit comes first: a broker over it is taken only if all are."""
     loaded = ranked[0].loaded
     if loaded and len(ranked) > 1:
-        return f"; all {whoever} are over the load limit, this one with {loaded}"
+        return f"; all {those} are over the load limit, this one with {loaded}"
     return f", though over the load limit: {loaded}" if loaded else ""
 
 

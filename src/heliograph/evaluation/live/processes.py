@@ -86,7 +86,7 @@ class Processes:
                 raise HeliographError(f"{name} ended with code {process.returncode}: {last or 'it said nothing'}")
 
     def stop(self) -> None:
-        """End all; whoever does not want to is killed."""
+        """End all processes; one that does not end is killed."""
         for process in self._running.values():
             process.terminate()
         deadline = monotonic() + STOP_S_MAX

@@ -1,13 +1,14 @@
-"""Delaying relays: they make loopback as wide as the earth.
+"""Delaying relays: they give loopback the delays of the earth.
 
 In:    parties, each at a place; their datagrams, sent to the relay sockets of others; links, dialled to a relay.
-Out:   the same bytes, as much later as the way from place to place takes.
-State: one UDP socket per party; one listener per relayed link, and what is on the way.
-Not here: who the parties are (stage.py), how far places are from each other (places.py), how exact this is (probe.py).
+Out:   the same bytes, delayed by the distance from place to place.
+State: one UDP socket per party; one listener per relayed link, and what is under way.
+Not here: which parties there are (stage.py), how far places are from each other (places.py), how exact this is
+          (probe.py).
 
-A party is reached at the address of its relay socket, and its own datagrams leave from there, so whoever hears it can
-answer and nobody learns where it really is: as behind a NAT that lets everybody in. Bytes of a link never overtake each
-other. Making a link costs nothing here; of the experiments only the preparations make links.
+A party is reached at the address of its relay socket, and its own datagrams leave from there, so receivers can answer
+without knowing its real address, as behind an open NAT. Bytes of a link never overtake each other. Making a link costs
+no time here; the experiments make links only during preparation.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Relays:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.passed_on = 0
-        self.strangers = 0  # datagrams of nobody that we know, dropped
+        self.strangers = 0  # datagrams of unknown senders, dropped
 
     def delay_s(self, source: Party, sink: Party) -> float:
         """How long the next bytes take from one to the other."""
@@ -60,7 +61,7 @@ class Relays:
         return (source.place.one_way_ms(sink.place) + jitter_ms) / 1_000
 
     def forget_strangers(self) -> None:
-        """Count datagrams of unknown senders anew."""
+        """Count datagrams of unknown senders from 0 again."""
         self.strangers = 0
 
     # Datagrams.
@@ -89,7 +90,7 @@ class Relays:
             except BlockingIOError:
                 return
             except OSError:
-                continue  # the network's answer to an earlier datagram: nobody there
+                continue  # the network's answer to an earlier datagram: nothing listens there
             source = self._by_inside.get(address)
             if source is None:
                 self.strangers += 1

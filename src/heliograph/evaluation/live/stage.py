@@ -5,9 +5,10 @@ Out:   the SearchResult of each search.
 State: processes, relays, and a party for each of them and for the clients of each site.
 Not here: which experiments there are (topologies.py), how often they are repeated (experiment.py).
 
-Every broker and the directory is a process of its own, as `heliograph broker run` starts it. The relays and the finders
-share this process and its loop. In the lab of the multicast experiment datagrams go straight over loopback: it is one
-LAN, and no relay hears a group. A search ends with the choice: nobody dials the chosen broker, so no relay leads there.
+Every broker and the directory is a process of its own, as `heliograph broker run` starts it. The relays and the
+searches share this process and its loop. In the lab of the multicast experiment datagrams go straight over loopback: it
+is one LAN, and relays do not hear groups. A search ends with the choice: the chosen broker is not dialled, so no relay
+leads there.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class LiveStage:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    # Who is there.
+    # The parties.
 
     async def _begin(self) -> None:
         folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="heliograph-evaluation-")))
@@ -148,7 +149,7 @@ class LiveStage:
         (spec,) = BrokerSearch.sockets(config, LOCAL, LOCAL)
         async with running(search) as driver:
             address = await driver.open(MACHINE, spec)
-            if address is not None:  # what it said first is still unread: no await came between
+            if address is not None:  # its first output is still unread: no await came between
                 self.relays.locate(self._client(site), address)
             await driver.stopped.wait()
         if driver.failure is not None:
@@ -170,7 +171,7 @@ class LiveStage:
 
 
 def _free_port() -> int:
-    """A port that nobody uses now, for a group of our own."""
+    """A free port, for a group of our own."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((LOCAL, 0))
         port: int = probe.getsockname()[1]

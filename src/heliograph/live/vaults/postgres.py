@@ -1,13 +1,13 @@
-"""A vault in a schema of PostgreSQL, for those who outgrow one machine.
+"""A vault in a schema of PostgreSQL, for deployments that outgrow one machine.
 
 In:    postgresql://…, a name; changes and queries.
 Out:   the schema heliograph_NAME; VaultErrors with a text for people.
 State: the connection, and how many transactions this vault has seen.
 Not here: tables and their meaning (tables.py), the thread (live/disk.py).
 
-An advisory lock keeps a second store out for as long as the connection lives. Each transaction raises a counter: when
-the connection breaks, the counter tells on the next one whether the last transaction was made, and it is made again
-only if it was not. If there is no server within RECONNECT_S, the vault fails, and what was under way with it.
+An advisory lock keeps a second store out while the connection is open. Each transaction raises a counter: when the
+connection breaks, the counter tells the next one whether the last transaction was made, and it is made again only if it
+was not. If there is no server within RECONNECT_S, the vault fails, and what was under way with it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PostgresVault:
         self._schema = f"heliograph_{vault.name}"
         self._bytes_max = vault.bytes_max
         self._connection: psycopg.Connection[Any] | None = None
-        self._writer = token_hex(8)  # nobody else has written since we opened it while this is in the schema
+        self._writer = token_hex(8)  # while this is in the schema, no other vault has written since we opened it
         self._commits = 0
         self._tables = Tables(self)
 

@@ -25,8 +25,8 @@ from heliograph.vault import Change, Committed, Found, Query, Vault, size_of
 
 APPLICATION_ID = 0x48_45_4C_56  # "HELV" in the file's head
 LOCK_S = 1.0  # another process may be about to end
-IDLE_BYTES = 1 << 20  # written since the last checkpoint: worth one when nobody waits …
-OVERDUE_BYTES = 32 << 20  # … and even when somebody does
+IDLE_BYTES = 1 << 20  # written since the last checkpoint: worth one when no commit waits …
+OVERDUE_BYTES = 32 << 20  # … and even when one does
 COMMIT_BYTES = 16 << 10  # what a transaction costs beside its data: about four pages
 KEPT_BYTES = 64 << 20  # of the write-ahead log, for the next ones
 
@@ -82,12 +82,12 @@ class SqliteVault:
             raise VaultError(Reason.VAULT_READ_ONLY, str(error)) from None
         except OSError as error:
             raise VaultError(Reason.VAULT_FAILED, str(error)) from None
-        if self.path.exists() and not os.access(self.path, os.W_OK):  # SQLite would fail later, in other words
+        if self.path.exists() and not os.access(self.path, os.W_OK):  # SQLite would fail later, with another text
             raise VaultError(Reason.VAULT_READ_ONLY, f"{self.path}: it cannot be written to")
 
     def _prepare(self) -> None:
         self._pragma("locking_mode = EXCLUSIVE")
-        is_new = self._is_new()  # before anything is changed: the file may be somebody else's
+        is_new = self._is_new()  # before anything is changed: the file may belong to another program
         self._pragma("journal_mode = WAL")
         self._pragma("synchronous = FULL")
         self._pragma("wal_autocheckpoint = 0")
@@ -166,7 +166,7 @@ class SqliteVault:
         return [row[0].decode() for row in self.query("PRAGMA integrity_check(100)") if row[0] != b"ok"]
 
     def compact(self) -> None:
-        """Write the file anew."""
+        """Write the file again."""
         self.query("VACUUM")
         self.query("PRAGMA wal_checkpoint(TRUNCATE)")
 

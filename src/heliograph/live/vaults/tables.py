@@ -47,7 +47,7 @@ from heliograph.vault import (
 VERSION = 1  # of the tables; a vault with a higher one was written by a newer version
 LOGS_KNOWN_MAX = 4_096  # rows of logs that are remembered between transactions
 
-# BLOB is SQLite's word and BYTEA PostgreSQL's; the rest is common.
+# The type is BLOB in SQLite and BYTEA in PostgreSQL; the rest is common.
 TABLES = (
     "CREATE TABLE logs (id BIGINT PRIMARY KEY, name BLOB NOT NULL UNIQUE, first BIGINT NOT NULL, next BIGINT NOT NULL, "
     "runs BIGINT NOT NULL, bytes BIGINT NOT NULL, last_ns BIGINT NOT NULL, crc BIGINT NOT NULL)",

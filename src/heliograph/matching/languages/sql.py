@@ -76,6 +76,11 @@ def read(text: str) -> Condition:
     return Condition("sql", " AND ".join(plain), box, residue)
 
 
+def folded(text: str) -> Node:
+    """The tree of a text with arithmetic on literals done and NOT moved inward, for those who write it as SQL."""
+    return _folded(parse(text))
+
+
 def _conjuncts(node: Node) -> tuple[Node, ...]:
     return node.parts if isinstance(node, All) else (node,)
 

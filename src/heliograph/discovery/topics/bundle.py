@@ -1,0 +1,57 @@
+"""Bundles: everything that a holder shows to use a topic, in one string of bytes.
+
+In:    a countersigned advertisement, grants from the owner's on, the chains of their signers; perhaps a sealed key.
+Out:   bytes for a file or a message; or a GrantBundle, where anything else raises ProtocolError.
+State: none.
+Not here: what grants mean (grants.py), checking them at a broker (rights.py).
+
+A bundle is no secret: without the holder's key it is worth nothing.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import Annotated
+from zlib import compress, decompressobj
+from zlib import error as zlib_error
+
+import msgspec
+
+from heliograph.discovery.topics.grants import DEPTH_MAX
+from heliograph.errors import ProtocolError, Reason
+
+BUNDLE_BYTES_MAX = 1 << 18
+TEXT_MAX = 60_000  # of a bundle as text: it has to fit a request to a broker
+
+Bytes = Annotated[bytes, msgspec.Meta(max_length=BUNDLE_BYTES_MAX)]
+
+
+class GrantBundle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a holder shows."""
+
+    advertise: Bytes  # the creator's Advertise in its envelope
+    chains: Annotated[list[Bytes], msgspec.Meta(max_length=8)]
+    grants: Annotated[list[Bytes], msgspec.Meta(max_length=DEPTH_MAX)] = []
+    epoch: int = 0
+    key: Bytes = b""  # of an encrypted topic, sealed for the holder
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(GrantBundle)
+
+
+def encode_bundle(bundle: GrantBundle) -> str:
+    """As text: for files, and for requests to a broker."""
+    return b64encode(compress(_encoder.encode(bundle), 6)).decode()
+
+
+def decode_bundle(text: str) -> GrantBundle:
+    """A bundle from text; ProtocolError(GRANT_INVALID) if it is none."""
+    try:
+        unpacking = decompressobj()
+        data = unpacking.decompress(b64decode(text.strip(), validate=True), BUNDLE_BYTES_MAX)
+        if unpacking.unconsumed_tail or not unpacking.eof:
+            raise ValueError("it is too long, or cut")
+        return _decoder.decode(data)
+    except (ValueError, zlib_error, msgspec.MsgspecError, RecursionError) as error:
+        raise ProtocolError(Reason.GRANT_INVALID, f"not a grant: {error}") from None

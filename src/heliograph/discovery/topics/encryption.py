@@ -1,0 +1,64 @@
+"""Encrypted topics: events that only those with the topic's key can read.
+
+In:    a key of an epoch, payloads, the topic's name.
+Out:   encrypted payloads; or the plaintext, where anything broken raises ProtocolError.
+State: none.
+Not here: who gets the key (grants.py, live/topics.py): it travels sealed, and never in clear.
+
+    3s magic "HGE"   u8 version   u32 epoch   12s nonce   AES-256-GCM ciphertext, with head and topic authenticated
+
+An owner that revokes a grant begins a new epoch with a new key, which the revoked holder does not get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import Struct
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.trust.domains import framed
+
+KEY_DOMAIN = b"heliograph/topic-key/1"
+KEY_BYTES = 32
+NONCE_BYTES = 12
+
+_HEAD = Struct("<3sBI")
+_MAGIC = b"HGE"
+_VERSION = 1
+_PURPOSE = b"heliograph event 1"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """The key of one epoch of a topic."""
+
+    epoch: int
+    key: bytes = field(repr=False)
+
+
+def encrypt(key: TopicKey, topic: str, payload: bytes, draw: Callable[[int], bytes]) -> bytes:
+    """The payload for those who have the key."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to load
+
+    head, nonce = _HEAD.pack(_MAGIC, _VERSION, key.epoch), draw(NONCE_BYTES)
+    return head + nonce + AESGCM(key.key).encrypt(nonce, payload, framed(_PURPOSE, KEY_DOMAIN, head + topic.encode()))
+
+
+def decrypt(keys: dict[int, TopicKey], topic: str, data: bytes) -> bytes:
+    """The plaintext; ProtocolError if we have no key for it (TOPIC_KEY_MISSING), or it was changed (SEAL_BROKEN)."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    if len(data) < _HEAD.size + NONCE_BYTES or data[: len(_MAGIC)] != _MAGIC:
+        raise ProtocolError(Reason.SEAL_BROKEN, "not an encrypted event")
+    _, version, epoch = _HEAD.unpack_from(data)
+    key = keys.get(epoch)
+    if version != _VERSION or key is None:
+        raise ProtocolError(Reason.TOPIC_KEY_MISSING, f"no key for epoch {epoch} of {topic}")
+    head, nonce = data[: _HEAD.size], data[_HEAD.size : _HEAD.size + NONCE_BYTES]
+    try:
+        aad = framed(_PURPOSE, KEY_DOMAIN, head + topic.encode())
+        return AESGCM(key.key).decrypt(nonce, data[_HEAD.size + NONCE_BYTES :], aad)
+    except (InvalidTag, ValueError):
+        raise ProtocolError(Reason.SEAL_BROKEN, "changed since it was encrypted, or for another topic") from None

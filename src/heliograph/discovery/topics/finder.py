@@ -1,0 +1,274 @@
+"""Finding topics: ask directories, or owners where there is none; check, merge and stream what they say.
+
+In:    a query; FOUND messages, of many directories, a page at a time.
+Out:   FoundTopic after FoundTopic, each topic once unless something newer is said of it; in the end how it went.
+State: the newest that was said of each topic, bounded.
+Not here: the directory's side (topic_searches.py), languages (queries.py), owners that answer (owners.py).
+Paper: [topics] §6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from heliograph.discovery.topics.exchange import TopicConversation
+from heliograph.discovery.topics.listing import TopicAdvertisement
+from heliograph.discovery.topics.messages import (
+    OWNERS_TOPIC,
+    TOPICS_TOPIC,
+    Advertise,
+    FoundItem,
+    FoundPage,
+    Search,
+    TopicKind,
+    TopicQuery,
+    Unwatch,
+    decode_body,
+)
+from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements, hashes_in
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant
+from heliograph.model.identity import Role
+from heliograph.trust import envelope
+from heliograph.wire import bodies
+
+if TYPE_CHECKING:
+    from heliograph.trust.chains import Holder
+
+OWNERS_ANSWERS = 64  # about so many owners should answer, if there are a thousand; if none did, four times more
+OWNERS_RETRY_MS = 300
+KNOWN_MAX = 100_000  # topics whose newest word is remembered
+WATCH_MS = 60_000  # a standing search is renewed three times in that
+SETTLE_MS = 150  # after the first directory has finished, where nobody knows how many there are
+MATURITY_MS = 900  # without any answer before owners are asked
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic that was found. Its directory's signature is verified; ``owner`` verifies its creator's."""
+
+    advertisement: TopicAdvertisement
+    directory: str  # that signed it
+    told_by: str  # directory or owner
+    change: str = ""  # of a standing search: "appeared", "changed" or "gone"
+    record: bytes = field(default=b"", repr=False)  # the creator's countersigned advertisement
+    chains: tuple[bytes, ...] = field(default=(), repr=False)
+
+    @property
+    def topic(self) -> str:
+        """What to subscribe to."""
+        return self.advertisement.synopsis.topic
+
+    def owner(self, statements: Statements, wall_ns: int) -> Holder:
+        """The creator, proven; ProtocolError if the advertisement is not its own."""
+        statements.learn(self.chains, wall_ns)
+        return statements.read_advertise(self.record, wall_ns)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSummary:
+    """How a search went."""
+
+    directories: tuple[str, ...]  # that finished
+    owners: tuple[str, ...]  # that answered because no directory did
+    topics: int
+    left_out: tuple[str, ...]  # by whom something was left out, and why
+
+
+class TopicFinder(TopicConversation):
+    """The asker's side of a search. FoundPage topics are in ``found`` until somebody takes them."""
+
+    def __init__(
+        self,
+        statements: Statements,
+        query: TopicQuery,
+        seed: bytes,
+        *,
+        count: int = 100,
+        directories: tuple[str, ...] = (),
+        known: tuple[str, ...] = (),
+        watch: bool = False,
+        timeout_ms: int = 5_000,
+        grants: tuple[bytes, ...] = (),
+        owners: bool = True,
+    ) -> None:
+        super().__init__(statements, seed, timeout_ms)
+        self._query = query
+        self._count = count
+        self._asked = directories
+        self._expected = dict.fromkeys(directories or known)  # who should finish before it is over
+        self._watch = watch
+        self._grants = grants
+        self._owners_too = owners
+        self._ids: dict[bytes, None] = {}
+        self._watch_id = b""
+        self._began_at: Instant = 0
+        self._asks_owners = False
+        self._owner_attempts = 0
+        self._newest: dict[bytes, int] = {}
+        self._answered: dict[str, None] = {}
+        self._finished: dict[str, None] = {}
+        self._owners: dict[str, None] = {}
+        self._left_out: dict[str, str] = {}
+        self.found: list[FoundTopic] = []
+
+    def take(self) -> list[FoundTopic]:
+        """What was found since this was last asked."""
+        found, self.found = self.found, []
+        return found
+
+    # -- saying ---------------------------------------------------------------------------------------------------
+
+    def _say(self, now: Instant) -> None:
+        id = self.draw()
+        self._ids[id] = None
+        self._watch_id = self._watch_id or id
+        self._began_at = self._began_at or now
+        search = Search(
+            id,
+            self.wall_ms(now),
+            self._query,
+            self._count,
+            self.wall_ms(now) + self._timeout_ms,
+            WATCH_MS if self._watch else 0,
+            self._watch_id if self._watch else b"",
+            OWNERS_ANSWERS << 2 * self._owner_attempts if self._asks_owners else 0,
+            list(self._grants),
+        )
+        message = self._statements.write(search)
+        if self._asks_owners:
+            self.outgoing.append((OWNERS_TOPIC, message))
+        elif self._asked:
+            missing = [name for name in self._asked if name not in self._finished] or list(self._asked)
+            self.outgoing += [(f"{TOPICS_TOPIC}/{name}", message) for name in missing]
+        else:
+            self.outgoing.append((TOPICS_TOPIC, message))
+
+    def end_watch(self, now: Instant) -> None:
+        """A standing search ends."""
+        body = Unwatch(self.draw(), self.wall_ms(now), self._watch_id)
+        topics = [f"{TOPICS_TOPIC}/{name}" for name in self._asked] or [TOPICS_TOPIC]
+        message = self._statements.write(body)
+        self.outgoing += [(topic, message) for topic in topics]
+        self.is_over = True
+
+    # -- hearing --------------------------------------------------------------------------------------------------
+
+    def _hear(self, said: Statement, now: Instant) -> None:
+        if said.message.kind is not TopicKind.FOUND:
+            return
+        found = self._statements.body(said, FoundPage)
+        if found.id not in self._ids:
+            return
+        if found.directory != said.entity:
+            raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, f"{said.entity} answers for {found.directory}")
+        is_directory = said.holder.identity.has(Role.DIRECTORY)
+        for item in found.items:
+            try:
+                self._take(item, said, is_directory, now)
+            except ProtocolError as error:
+                self.refuse(error)
+        if not is_directory:
+            self._owners[said.entity] = None
+            return
+        self._answered[said.entity] = None
+        if found.reason:
+            reason = bodies.reason_of(found.reason)
+            self._left_out[said.entity] = f"{reason.word}: {found.text}" if found.text else reason.word
+        if found.last:
+            self._finished[said.entity] = None
+            self._review(now)
+
+    def _take(self, item: FoundItem, said: Statement, is_directory: bool, now: Instant) -> None:
+        """Keep what a directory signed and what is news. What an owner says, it must own."""
+        wall_ns = self.wall_ns(now)
+        if is_directory and item.change == "gone":  # it may have expired: that is what is told
+            wall_ns = min(wall_ns, self._issued_ns(item))
+        if is_directory:
+            advertisement, signer = self._statements.glance_advertise(item.advertise, wall_ns)
+        else:
+            advertisement, creator, signer = self._statements.read_advertise(item.advertise, wall_ns)
+            if creator.identity.entity != said.entity:
+                raise ProtocolError(Reason.OWNER_OTHER, f"{said.entity} answers for a topic of {advertisement.creator}")
+        newest = self._newest.get(advertisement.id)
+        gone = item.change == "gone"
+        if newest is not None and (newest < 0 if gone else newest >= advertisement.issued_ms):
+            return
+        if newest is None and len(self._newest) >= KNOWN_MAX:
+            raise ProtocolError(Reason.SEARCH_OVER_BUDGET, f"more than {KNOWN_MAX} topics")
+        self._newest[advertisement.id] = -1 if gone else advertisement.issued_ms
+        change = item.change or ("changed" if newest is not None else "")
+        hashes = hashes_in(item.advertise)
+        chains = tuple(chain for name in hashes if (chain := self._statements.keyring.chain(name)) is not None)
+        self.found.append(
+            FoundTopic(advertisement, signer.identity.entity, said.entity, change, item.advertise, chains)
+        )
+
+    @staticmethod
+    def _issued_ns(item: FoundItem) -> int:
+        return decode_body(Advertise, envelope.decode(item.advertise).payload).issued_ms * NS_PER_MS
+
+    # -- when it is over ------------------------------------------------------------------------------------------
+
+    def _review(self, now: Instant) -> None:
+        """Has everybody finished who is expected to? If nobody knows who that is, wait a little for others."""
+        if self._watch:
+            self.wake_at = now + WATCH_MS // 3 * NS_PER_MS
+            return
+        if self._expected:
+            if all(name in self._finished for name in self._expected):
+                self._finish()
+            return
+        if all(name in self._finished for name in self._answered):
+            self.wake_at = min(self.wake_at, now + SETTLE_MS * NS_PER_MS)
+
+    def _again(self, now: Instant) -> None:
+        if self._watch:
+            self._renew(now)
+        elif self._finished and all(name in self._finished for name in self._answered):
+            self._finish()
+        elif not self._answered and self._owners_too and now - self._began_at >= MATURITY_MS * NS_PER_MS:
+            self._ask_owners(now)
+        else:
+            self._say_again(now)
+
+    def _ask_owners(self, now: Instant) -> None:
+        if self._asks_owners and self._owners:
+            self._finish()  # they had their time
+            return
+        self._owner_attempts += self._asks_owners
+        self._asks_owners = True
+        self._say(now)
+        self.wake_at = min(self._ends_at, now + OWNERS_RETRY_MS * NS_PER_MS)
+
+    def _renew(self, now: Instant) -> None:
+        """A standing search has no end of its own. A directory that was away hears of it again."""
+        self._ends_at = now + self._timeout_ms * NS_PER_MS
+        if self._answered:
+            self._say(now)
+            self.wake_at = now + WATCH_MS // 3 * NS_PER_MS
+        else:
+            self._say_again(now)
+
+    def _time_out(self, now: Instant) -> None:
+        if self._watch:
+            self._renew(now)
+        elif self._answered or self._owners:
+            for name in self._expected:
+                if name not in self._finished:
+                    self._left_out.setdefault(name, Reason.TIME_OUT.word)
+            self._finish()
+        else:
+            self.fail(Reason.DIRECTORIES_MISSING, "no topic directory answered, and no owner of a topic")
+
+    def _finish(self) -> None:
+        left_out = tuple(f"{name}: {text}" for name, text in self._left_out.items())
+        summary = SearchSummary(tuple(self._finished), tuple(self._owners), len(self._newest), left_out)
+        only = [text for name, text in self._left_out.items() if name in self._finished]
+        if not self._newest and only and len(only) == len(self._finished):
+            reason = next((one for one in Reason if one.word == only[0].split(":")[0]), Reason.QUERY_INVALID)
+            if reason is not Reason.SEARCH_OVER_BUDGET:
+                self.fail(reason, only[0].partition(": ")[2])
+                return
+        self.succeed(summary)

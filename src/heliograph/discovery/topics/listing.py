@@ -1,0 +1,231 @@
+"""Topic advertisements: what a creator says of a topic, and what a directory makes of it.
+
+In:    fields of a program, or bytes from anybody.
+Out:   Creation, TopicAdvertisement; ProtocolError or UsageError where something is wrong with them.
+State: none.
+Not here: signatures (statements.py), messages (messages.py), searching (queries.py).
+Paper: [topics] §3, §5.2.
+
+A created topic is ``Topics/<uuid>``, and what is below it. Where its synopsis stands depends on its type: ``string``
+has levels after the UUID, ``integer`` and ``tags`` a last level; ``properties`` stand in the headers of events, ``xml``
+in their payload. For these two the UUID replaces the placeholder in the topic.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Annotated
+from xml.parsers import expat
+
+import msgspec
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.matching.synopses import read_integer
+from heliograph.model.identity import entity_is_valid
+from heliograph.model.topics import CREATED_ROOT, topic_fault
+from heliograph.repository import EVERYBODY, Scalar
+
+SYNOPSIS_TYPES = ("string", "integer", "tags", "properties", "xml")
+DESCRIPTORS_BYTES_MAX = 1 << 16
+LIFETIME_S_MAX = 10 * 365 * 86_400
+KEYWORDS_MAX = 64
+PROPERTIES_MAX = 128
+READERS_MAX = 256
+ID_BYTES = 16
+
+Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
+Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Stamp = Annotated[int, msgspec.Meta(ge=0, le=1 << 52)]  # milliseconds since 1970
+Lifetime = Annotated[int, msgspec.Meta(ge=1, le=LIFETIME_S_MAX)]
+Word = Annotated[str, msgspec.Meta(max_length=128)]
+Path = Annotated[str, msgspec.Meta(max_length=1_024)]
+Long = Annotated[str, msgspec.Meta(max_length=DESCRIPTORS_BYTES_MAX)]
+Keywords = Annotated[list[Word], msgspec.Meta(max_length=KEYWORDS_MAX)]
+Properties = Annotated[dict[Word, Scalar], msgspec.Meta(max_length=PROPERTIES_MAX)]
+Readers = Annotated[list[Word], msgspec.Meta(max_length=READERS_MAX)]
+SealedBytes = Annotated[bytes, msgspec.Meta(max_length=2 * DESCRIPTORS_BYTES_MAX)]
+
+
+class Descriptors(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What describes a topic, in any of four formats or in several."""
+
+    path: Path = ""  # such as plant/hall-3/temperature
+    text: Long = ""
+    keywords: Keywords = []
+    properties: Properties = {}
+    document: Long = ""  # XML
+
+
+class Synopsis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How events of the topic are told apart; ``topic`` is what a directory made of it."""
+
+    type: Word = "string"
+    placeholder: Path = ""
+    topic: Path = ""
+
+
+class Creation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a creator asks for."""
+
+    creator: Word
+    lifetime_s: Lifetime
+    institution: Word = ""
+    space: Path = ""
+    descriptors: Descriptors = Descriptors()
+    synopsis: Synopsis = Synopsis()
+    readers: Readers = msgspec.field(default_factory=lambda: [EVERYBODY])  # who may find it
+    encrypted: bool = False  # events on it are encrypted with a key that grantees get
+    sealed: SealedBytes = b""  # further descriptors, sealed for readers
+
+
+class TopicAdvertisement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a directory signs."""
+
+    id: Id
+    directory: Word
+    created_ms: Stamp
+    issued_ms: Stamp
+    expires_ms: Stamp
+    synopsis: Synopsis
+    creation: Creation
+    digest: Digest  # SHA-256 of the creation as it was requested and of the synopsis
+
+    @property
+    def creator(self) -> str:
+        """Whose topic it is."""
+        return self.creation.creator
+
+    @property
+    def uuid(self) -> str:
+        """The id as it stands in topics."""
+        return uuid_text(self.id)
+
+    @property
+    def root(self) -> str:
+        """The topic below which everything of this topic is."""
+        return f"{CREATED_ROOT.decode()}/{self.uuid}"
+
+
+_encoder = msgspec.msgpack.Encoder()
+_creations = msgspec.msgpack.Decoder(Creation)
+_advertisements = msgspec.msgpack.Decoder(TopicAdvertisement)
+
+
+def encode_creation(creation: Creation) -> bytes:
+    """As it travels and as it is hashed."""
+    return _encoder.encode(creation)
+
+
+def decode_creation(data: bytes) -> Creation:
+    """A creation that a directory could sign; ProtocolError with what is wrong with it."""
+    try:
+        creation = _creations.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(Reason.DESCRIPTORS_INVALID, str(error)) from None
+    check_creation(creation)
+    return creation
+
+
+def encode_advertisement(advertisement: TopicAdvertisement) -> bytes:
+    """As it is signed."""
+    return _encoder.encode(advertisement)
+
+
+def decode_advertisement(data: bytes) -> TopicAdvertisement:
+    """An advertisement as a directory signed it; ProtocolError if these bytes are none, or make no sense."""
+    try:
+        advertisement = _advertisements.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
+    check_creation(advertisement.creation)
+    if advertisement.synopsis.topic != topic_of(advertisement.id, advertisement.creation.synopsis):
+        raise ProtocolError(Reason.SYNOPSIS_INVALID, "the topic does not begin with its own UUID")
+    if advertisement.digest != digest_of(advertisement.creation, advertisement.synopsis):
+        raise ProtocolError(Reason.BODY_MALFORMED, "the digest is not that of request and synopsis")
+    return advertisement
+
+
+def advertised(
+    creation: Creation, id: bytes, directory: str, created_ms: int, issued_ms: int, expires_ms: int
+) -> TopicAdvertisement:
+    """What a directory signs for a creation. The id is the directory's, never the requester's."""
+    wanted = creation.synopsis
+    synopsis = Synopsis(wanted.type, wanted.placeholder, topic_of(id, wanted))
+    return TopicAdvertisement(
+        id, directory, created_ms, issued_ms, expires_ms, synopsis, creation, digest_of(creation, synopsis)
+    )
+
+
+def digest_of(creation: Creation, synopsis: Synopsis) -> bytes:
+    """The SHA-256 of the request and of the synopsis with its UUID."""
+    return sha256(_encoder.encode(creation) + _encoder.encode(synopsis)).digest()
+
+
+def topic_of(id: bytes, synopsis: Synopsis) -> str:
+    """The topic for this synopsis: unique in the network, because the UUID is."""
+    root = f"{CREATED_ROOT.decode()}/{uuid_text(id)}"
+    levels = synopsis.placeholder if synopsis.type in ("string", "integer", "tags") else ""
+    return f"{root}/{levels}" if levels else root
+
+
+def uuid_text(id: bytes) -> str:
+    """16 bytes as a UUID is written."""
+    digits = id.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def uuid_of(chance: bytes) -> bytes:
+    """A random UUID (version 4) from 16 bytes of chance."""
+    changed = bytearray(chance[:ID_BYTES])
+    changed[6] = changed[6] & 0x0F | 0x40
+    changed[8] = changed[8] & 0x3F | 0x80
+    return bytes(changed)
+
+
+def check_creation(creation: Creation) -> None:
+    """ProtocolError with what is wrong with a creation."""
+    if not entity_is_valid(creation.creator):
+        raise ProtocolError(Reason.DESCRIPTORS_INVALID, "the creator is not an entity id")
+    if len(_encoder.encode(creation.descriptors)) > DESCRIPTORS_BYTES_MAX:
+        raise ProtocolError(Reason.DESCRIPTORS_OVER_LIMIT, f"at most {DESCRIPTORS_BYTES_MAX} bytes describe a topic")
+    _check_synopsis(creation.synopsis)
+    for name, text in (("path", creation.descriptors.path), ("space", creation.space)):
+        fault = topic_fault(text.encode("utf-8", "surrogatepass")) if text else None
+        if fault is not None:
+            raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"{name}: {fault}")
+    if creation.descriptors.document:
+        _check_document(creation.descriptors.document)
+    for reader in creation.readers:
+        if reader != EVERYBODY and not entity_is_valid(reader):
+            raise ProtocolError(Reason.DESCRIPTORS_INVALID, f"reader {reader[:64]!r} is not an entity id")
+
+
+def _check_synopsis(synopsis: Synopsis) -> None:
+    if synopsis.type not in SYNOPSIS_TYPES:
+        known = ", ".join(SYNOPSIS_TYPES)
+        raise ProtocolError(Reason.SYNOPSIS_INVALID, f"no synopsis type {synopsis.type[:64]!r}; there are {known}")
+    levels = synopsis.placeholder.encode("utf-8", "surrogatepass")
+    if not levels:
+        return
+    if synopsis.type in ("string", "integer", "tags"):
+        fault = topic_fault(CREATED_ROOT + b"/" + bytes(36).hex().encode()[:36] + b"/" + levels)
+        if fault is not None:
+            raise ProtocolError(Reason.SYNOPSIS_INVALID, f"placeholder: {fault}")
+    if synopsis.type == "integer" and not read_integer(levels):
+        raise ProtocolError(Reason.SYNOPSIS_INVALID, "the placeholder of an integer synopsis ends in a decimal number")
+    if synopsis.type == "tags" and b"=" not in levels:
+        raise ProtocolError(Reason.SYNOPSIS_INVALID, "the placeholder of a tags synopsis is written name=value,…")
+
+
+def _check_document(document: str) -> None:
+    """Well-formed, and without a document type: no entities, nothing external. Limits are checked where it is read."""
+    parser = expat.ParserCreate("utf-8")
+
+    def refuse(*_: object) -> None:
+        raise ProtocolError(Reason.DOCUMENT_INVALID, "an XML descriptor has no document type")
+
+    parser.StartDoctypeDeclHandler = refuse
+    try:
+        parser.Parse(document.encode("utf-8", "surrogatepass"), True)
+    except expat.ExpatError as error:
+        raise ProtocolError(Reason.DOCUMENT_INVALID, f"not XML: {error}") from None

@@ -1,0 +1,86 @@
+"""Owners that are present: they answer searches for their own topics when no directory does.
+
+In:    searches on Services/Discovery/Topics/Owners; the topics that this party created.
+Out:   FOUND messages for those who ask.
+State: the own topics, bounded, and the ids of the freshness window.
+Not here: searching (finder.py), directories (directory.py).
+Paper: [topics] §6.4, §7: as in peer-to-peer systems, with a time to live.
+
+A search spreads to every owner. Its expiry and its budget of answers bound what comes of it: of many owners about so
+many answer, chosen by a hash that each of them computes for itself.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from heliograph.discovery.topics import messages
+from heliograph.discovery.topics.creation import OwnTopic
+from heliograph.discovery.topics.messages import ENTITY_TOPIC, FoundItem, FoundPage, Search
+from heliograph.discovery.topics.queries import Matcher, entry_of, question_of
+from heliograph.discovery.topics.statements import NS_PER_MS, Statements
+from heliograph.errors import ProtocolError
+
+TOPICS_MAX = 4_096
+OWNERS_GUESSED = 1_024  # owners that listen: nobody knows how many, so askers begin low and ask for more
+
+
+class OwnTopics:
+    """The topics of one owner that is present."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        self._topics: dict[bytes, OwnTopic] = {}
+        self.outgoing: list[tuple[str, bytes]] = []
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def add(self, topic: OwnTopic) -> None:
+        """A topic that we created or renewed."""
+        if len(self._topics) < TOPICS_MAX or topic.advertisement.id in self._topics:
+            self._topics[topic.advertisement.id] = topic
+
+    def remove(self, id: bytes) -> None:
+        """It was withdrawn."""
+        self._topics.pop(id, None)
+
+    def get(self, id: bytes) -> OwnTopic | None:
+        """One of them."""
+        return self._topics.get(id)
+
+    def hear(self, payload: bytes, wall_ns: int) -> None:
+        """A search; what is wrong with it is counted, and nobody is answered."""
+        try:
+            said = self._statements.read(payload, wall_ns)
+            search = self._statements.body(said, Search)
+            self._statements.check_fresh(said, search.id, search.issued_ms, wall_ns)
+            wall_ms = wall_ns // NS_PER_MS
+            matcher = Matcher(question_of(search.query, said.entity, wall_ms))
+        except ProtocolError:
+            self.refused += 1
+            return
+        own = self._statements.keyring.own
+        assert own is not None
+        if (search.until_ms and search.until_ms < wall_ms) or not self._is_among(search, own.chain_hash):
+            return
+        me = self._statements.keyring.holder(own.chain_hash, wall_ns).identity.entity
+        chains: dict[bytes, None] = {}
+        items: list[FoundItem] = []
+        for topic in self._topics.values():
+            if len(items) < search.count and matcher.matches(entry_of(topic.advertisement, topic.record)):
+                message = messages.unpack(topic.record)
+                chains.update(dict.fromkeys(message.chains))
+                items.append(FoundItem(message.body))
+        if items:
+            found = FoundPage(search.id, me, items[:100], last=True)
+            answer = self._statements.write(found, said.holder, tuple(chains))
+            self.outgoing.append((f"{ENTITY_TOPIC}/{said.entity}", answer))
+
+    def _is_among(self, search: Search, own: bytes) -> bool:
+        """True if we are one of about as many owners as should answer."""
+        if not search.answers or search.answers >= OWNERS_GUESSED:
+            return True
+        draw = int.from_bytes(sha256(search.id + own).digest()[:4], "big")
+        return draw * OWNERS_GUESSED < search.answers * (1 << 32) or bool(search.query.topics or search.query.owner)

@@ -1,0 +1,82 @@
+"""The signer of a topic directory: gives new topics their UUID, and signs.
+
+In:    requests to create or renew a topic, whose senders are proven.
+Out:   Created: the signed advertisement, or why there is none.
+State: how many UUIDs it drew. Nothing of a creation is kept: the advertisement is the creator's to publish.
+Not here: storing (directory.py), what is signed for whom (policy.py).
+Paper: [topics] §5.2.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from heliograph.discovery.topics.config import TopicDirectoryConfig
+from heliograph.discovery.topics.listing import advertised, check_creation, uuid_of
+from heliograph.discovery.topics.messages import Create, Created, Renew
+from heliograph.discovery.topics.policy import TopicPolicy
+from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
+from heliograph.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from heliograph.trust.chains import Holder
+
+
+class TopicSigner:
+    """Signs as one directory."""
+
+    def __init__(
+        self, config: TopicDirectoryConfig, directory: str, seed: int, statements: Statements, policy: TopicPolicy
+    ) -> None:
+        own = statements.keyring.own
+        assert own is not None
+        self._config = config
+        self._directory = directory
+        self._statements = statements
+        self._policy = policy
+        self._chain = own.chain
+        self._secret = sha256(f"{seed}/topics".encode() + own.chain_hash).digest()
+        self._drawn = 0
+
+    def reload(self, config: TopicDirectoryConfig) -> None:
+        """Put new settings in force."""
+        self._config = config
+
+    def create(self, said: Statement, create: Create, wall_ns: int) -> Created:
+        """A new topic, with a UUID that nobody else had a say in."""
+        try:
+            check_creation(create.creation)
+            self._policy.check_creation(create.creation, said.entity)
+            expires_ms = self._expiry_ms(create.creation.lifetime_s, said.holder, wall_ns)
+        except ProtocolError as error:
+            return _refused(create.id, error)
+        wall_ms = wall_ns // NS_PER_MS
+        made = advertised(create.creation, self._draw_id(), self._directory, wall_ms, wall_ms, expires_ms)
+        return Created(create.id, self._statements.sign_advertisement(made))
+
+    def renew(self, said: Statement, renew: Renew, wall_ns: int) -> Created:
+        """The same topic, signed anew."""
+        try:
+            old, _ = self._statements.read_advertisement(renew.advertisement, wall_ns)
+            self._policy.check_creation(old.creation, said.entity)
+            expires_ms = self._expiry_ms(renew.lifetime_s, said.holder, wall_ns)
+        except ProtocolError as error:
+            return _refused(renew.id, error)
+        wall_ms = max(wall_ns // NS_PER_MS, old.issued_ms + 1)
+        made = advertised(old.creation, old.id, self._directory, old.created_ms, wall_ms, expires_ms)
+        return Created(renew.id, self._statements.sign_advertisement(made))
+
+    def _expiry_ms(self, lifetime_s: int, creator: Holder, wall_ns: int) -> int:
+        """An advertisement lives no longer than the certificates of those who sign it."""
+        ends = min(creator.ends, self._statements.keyring.learn(self._chain, wall_ns).ends)
+        lifetime_ms = min(lifetime_s, self._config.lifetime_s_max) * 1_000
+        return min(wall_ns // NS_PER_MS + lifetime_ms, ends * 1_000)
+
+    def _draw_id(self) -> bytes:
+        self._drawn += 1
+        return uuid_of(sha256(self._secret + self._drawn.to_bytes(8, "little")).digest())
+
+
+def _refused(id: bytes, error: ProtocolError) -> Created:
+    return Created(id, reason=error.reason, text=error.detail[:1_000])

@@ -1,0 +1,146 @@
+"""Statements: messages about topics with their signatures, seals and freshness; and signed advertisements.
+
+In:    bodies to send; bytes as received, with the wall time.
+Out:   bytes to publish; bodies with their proven signer, or ProtocolError.
+State: the keyring's caches, and the ids of what was accepted in the last 30 s.
+Not here: keys and chains (trust/), who may say what (directory.py), the bodies (messages.py).
+
+Every message is signed. What a directory tells an entity, and what an entity tells one directory, is sealed as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from heliograph.discovery.signed_bodies import SEALED, SIGNED
+from heliograph.discovery.topics import messages
+from heliograph.discovery.topics.listing import TopicAdvertisement, decode_advertisement, encode_advertisement
+from heliograph.discovery.topics.messages import TOPIC_KINDS, Advertise, TopicBody, TopicKind, TopicMessage, domain_of
+from heliograph.errors import ProtocolError, Reason
+from heliograph.model.identity import Role
+from heliograph.trust import envelope
+from heliograph.trust.freshness import Freshness
+
+if TYPE_CHECKING:  # cryptography is slow to load, and only parties with certificates need it
+    from heliograph.trust.chains import Holder
+    from heliograph.trust.keyring import Keyring
+
+NS_PER_MS = 1_000_000
+CHAINS_MAX = 3  # of a message that brings no topics: the sender's, and those of an advertisement
+ADVERTISEMENT_DOMAIN = b"heliograph/topic-advertisement/1"
+
+_B = TypeVar("_B", bound=TopicBody)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A message whose signature was verified."""
+
+    message: TopicMessage
+    signed: bytes  # its envelope, as received
+    payload: bytes
+    holder: Holder  # who said it
+
+    @property
+    def entity(self) -> str:
+        """Who said it."""
+        return self.holder.identity.entity
+
+
+class Statements:
+    """Signs and reads the messages of one party."""
+
+    def __init__(self, keyring: Keyring) -> None:
+        self._keyring = keyring
+        self._freshness = Freshness()
+
+    @property
+    def keyring(self) -> Keyring:
+        """The keys of this party."""
+        return self._keyring
+
+    def write(self, body: TopicBody, recipient: Holder | None = None, chains: Sequence[bytes] = ()) -> bytes:
+        """A message, signed, and sealed if its recipient is named. Our own chain stands before the others."""
+        own = self._keyring.own
+        assert own is not None, "a party without a certificate has nothing to say"
+        kind = TOPIC_KINDS[type(body)]
+        data, flags = self._keyring.sign(domain_of(kind), messages.encode_body(body)), SIGNED
+        if recipient is not None:
+            data, flags = self._keyring.seal(recipient, domain_of(kind), data), flags | SEALED
+        return messages.pack(TopicMessage(kind, flags, (own.chain, *chains), data))
+
+    def read(self, data: bytes, wall_ns: int | None, role: Role | None = None) -> Statement:
+        """A message whose signer is proven; ProtocolError if it is not, or if a seal was not for us."""
+        message = messages.unpack(data)
+        if not message.flags & SIGNED:
+            raise ProtocolError(Reason.CREDENTIAL_MISSING, "it is not signed")
+        if wall_ns is None:
+            raise ProtocolError(Reason.STALE, "there is no time yet to check a certificate by")
+        domain = domain_of(message.kind)
+        body = message.body
+        if message.flags & SEALED:
+            body = self._keyring.open(domain, body)
+        if len(message.chains) > CHAINS_MAX and message.kind is not TopicKind.FOUND:
+            raise ProtocolError(Reason.BODY_MALFORMED, f"{len(message.chains)} chains: each costs time to verify")
+        self.learn(message.chains, wall_ns)
+        signed = self._keyring.verify(domain, body, wall_ns, role)
+        return Statement(message, body, signed.payload, signed.holder)
+
+    def body(self, statement: Statement, kind: type[_B]) -> _B:
+        """What was said; ProtocolError if it is something else."""
+        if TOPIC_KINDS[kind] is not statement.message.kind:
+            raise ProtocolError(Reason.KIND_UNEXPECTED, statement.message.kind.name)
+        return messages.decode_body(kind, statement.payload)
+
+    def check_fresh(self, statement: Statement, id: bytes, issued_ms: int, wall_ns: int) -> None:
+        """ProtocolError for a statement that is old, or that was here before."""
+        self._freshness.accept(statement.holder.chain_hash, id, issued_ms * NS_PER_MS, wall_ns)
+
+    def learn(self, chains: Sequence[bytes], wall_ns: int) -> None:
+        """Remember the holders of these chains. One that no authority vouches for is refused."""
+        for chain in chains:
+            self._keyring.learn(chain, wall_ns)
+
+    # -- advertisements -------------------------------------------------------------------------------------------
+
+    def sign_advertisement(self, advertisement: TopicAdvertisement) -> bytes:
+        """The advertisement in an envelope of ours; we are a directory."""
+        return self._keyring.sign(ADVERTISEMENT_DOMAIN, encode_advertisement(advertisement))
+
+    def read_advertisement(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
+        """An advertisement that a directory signed and that has not expired; ProtocolError if it is none."""
+        try:
+            opened = self._keyring.verify(ADVERTISEMENT_DOMAIN, signed, wall_ns, Role.DIRECTORY)
+        except ProtocolError as error:
+            if error.reason is Reason.ROLE_MISSING:
+                raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, error.detail) from None
+            raise
+        advertisement = decode_advertisement(opened.payload)
+        if advertisement.directory != opened.holder.identity.entity:
+            raise ProtocolError(Reason.SIGNER_NO_DIRECTORY, "it names another directory than the one that signed it")
+        if advertisement.expires_ms * NS_PER_MS <= wall_ns:
+            raise ProtocolError(Reason.TOPIC_EXPIRED, advertisement.uuid)
+        return advertisement, opened.holder
+
+    def read_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder, Holder]:
+        """A countersigned advertisement with its creator and its directory; both signatures are verified."""
+        said = self._keyring.verify(domain_of(TopicKind.ADVERTISE), signed, wall_ns)
+        advertise = messages.decode_body(Advertise, said.payload)
+        advertisement, directory = self.read_advertisement(advertise.advertisement, wall_ns)
+        if advertisement.creator != said.holder.identity.entity:
+            raise ProtocolError(Reason.OWNER_OTHER, f"{advertisement.uuid} was created by {advertisement.creator}")
+        return advertisement, said.holder, directory
+
+    def glance_advertise(self, signed: bytes, wall_ns: int) -> tuple[TopicAdvertisement, Holder]:
+        """The same with the directory's signature verified, and not the creator's: that costs time on first use."""
+        advertise = messages.decode_body(Advertise, envelope.decode(signed).payload)
+        return self.read_advertisement(advertise.advertisement, wall_ns)
+
+
+def hashes_in(signed: bytes) -> tuple[bytes, bytes]:
+    """Of a countersigned advertisement: the hashes of the creator's and of the directory's chain."""
+    outer = envelope.decode(signed)
+    inner = messages.decode_body(Advertise, outer.payload)
+    return outer.chain_hash, envelope.decode(inner.advertisement).chain_hash

@@ -1,0 +1,115 @@
+"""Standing searches at a topic directory: who is to be told when a topic appears, changes or goes.
+
+In:    searches that stay, renewed by their askers; entries that changed.
+Out:   the watches that an entry concerns.
+State: at most ``watches_max`` watches, each until its time is over.
+Not here: telling their askers (directory.py), searching what is stored (topic_searches.py).
+
+Watches in a language of subscriptions share an index, as subscriptions do. The others are tried one by one, so there
+are fewer of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from heliograph.discovery.topics.queries import CONDITIONS, Matcher, event_of
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant
+from heliograph.matching.boxes.index import IndexFullError
+from heliograph.matching.condition import Condition
+from heliograph.matching.contents import ContentTable
+from heliograph.matching.languages import condition_of
+from heliograph.repository import TopicEntry, TopicQuestion
+
+if TYPE_CHECKING:
+    from heliograph.trust.chains import Holder
+
+PLAIN_MAX = 1_024  # watches that are tried one by one: about 2 ms per change
+_ALL = b"#"
+_TOPIC = b"topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One standing search."""
+
+    id: bytes
+    asker: Holder
+    question: TopicQuestion
+    matcher: Matcher
+    condition: Condition | None  # None: it is tried by itself
+    until: Instant
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        """Nobody ends the search of another."""
+        return (self.asker.identity.entity, self.id)
+
+
+class Watches:
+    """All standing searches of a directory."""
+
+    def __init__(self, watches_max: int) -> None:
+        self._watches_max = watches_max
+        self._watches: dict[tuple[str, bytes], Watch] = {}
+        self._indexed: ContentTable[tuple[str, bytes]] = ContentTable()
+        self._plain: dict[tuple[str, bytes], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    def reload(self, watches_max: int) -> None:
+        """Put a new limit in force."""
+        self._watches_max = watches_max
+
+    def add(self, id: bytes, asker: Holder, question: TopicQuestion, until: Instant) -> bool:
+        """Keep or renew a watch; True if it is new. ProtocolError if there are too many."""
+        key = (asker.identity.entity, id)
+        is_new = key not in self._watches
+        if is_new and len(self._watches) >= self._watches_max:
+            raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, f"at most {self._watches_max} standing searches")
+        self.remove(*key)
+        condition = condition_of(question.language, question.text) if question.language in CONDITIONS else None
+        if condition is None and len(self._plain) >= PLAIN_MAX:
+            raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, f"at most {PLAIN_MAX} standing searches without an index")
+        watch = Watch(id, asker, question, Matcher(question), condition, until)
+        if condition is None:
+            self._plain[key] = None
+        else:
+            try:
+                self._indexed.add(_ALL, condition, key)
+            except IndexFullError as error:
+                raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, str(error)) from None
+        self._watches[key] = watch
+        return is_new
+
+    def remove(self, entity: str, id: bytes) -> bool:
+        """A standing search ends; False if there is none."""
+        key = (entity, id)
+        watch = self._watches.pop(key, None)
+        if watch is None:
+            return False
+        if watch.condition is None:
+            del self._plain[key]
+        else:
+            self._indexed.remove(_ALL, watch.condition, key)
+        return True
+
+    def expire(self, now: Instant) -> None:
+        """End the watches that were not renewed."""
+        for watch in [watch for watch in self._watches.values() if watch.until <= now]:
+            self.remove(*watch.key)
+
+    def concerned(self, entry: TopicEntry) -> list[Watch]:
+        """The watches that want to hear of this entry."""
+        event = event_of(entry)
+        found = [
+            self._watches[key]
+            for field in self._indexed.fields(_TOPIC)
+            for one in field.match(event)
+            for key in one.values
+        ]
+        found = [watch for watch in found if watch.matcher.may_see(entry) and watch.matcher.fits(entry)]
+        return found + [watch for key in self._plain if (watch := self._watches[key]).matcher.matches(entry)]

@@ -1,0 +1,520 @@
+"""Topics in a program: create, renew, withdraw, discover and watch, on a client's own session.
+
+In:    calls of a program; publications on Entity/<entity>.
+Out:   results of conversations with topic directories; found topics, as they come.
+State: TopicDesk: the keyring, conversations under way, the subscription to Entity/<entity> while something is expected.
+Not here: the conversations themselves (discovery/topics/), publishing and subscribing (live/client.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+from heliograph.discovery.topics.bundle import TEXT_MAX, GrantBundle, encode_bundle
+from heliograph.discovery.topics.creation import DirectoryRoll, OwnTopic, Renewal, TopicCreation, TopicWithdrawal
+from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey
+from heliograph.discovery.topics.finder import FoundTopic, SearchSummary, TopicFinder
+from heliograph.discovery.topics.grants import Revocation, TopicGrant, read_grant, sign_grant, sign_revocation
+from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, decode_advertisement
+from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC, Advertise, TopicQuery, decode_body, unpack
+from heliograph.discovery.topics.owners import OwnTopics
+from heliograph.discovery.topics.rights import POSSESSION_DOMAIN, possession_payload
+from heliograph.discovery.topics.statements import Statements
+from heliograph.errors import HeliographError, ProtocolError, Reason, RefusedError, UsageError
+from heliograph.model.publication import Publication
+from heliograph.repository import Scalar
+from heliograph.trust import envelope
+
+if TYPE_CHECKING:
+    from heliograph.discovery.topics.exchange import TopicConversation
+    from heliograph.trust.keyring import Keyring
+
+Files = Mapping[str, Path | None]
+LINGER_S = 2.0  # the subscription to Entity/<entity> stays so long after the last conversation
+
+
+class TopicClient(Protocol):
+    """What a desk needs of its client."""
+
+    @property
+    def entity(self) -> str:
+        """Who we are to the broker."""
+        ...
+
+    @property
+    def inbox(self) -> str:
+        """Where answers find us."""
+        ...
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """Publish."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until the broker has it."""
+        ...
+
+    def subscribe(self, filter: str = ..., *, wide: bool = ..., callback: Any = ...) -> Any:
+        """Subscribe."""
+        ...
+
+    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask a service of the broker."""
+        ...
+
+
+class TopicDesk:
+    """Where one client's conversations about topics are kept."""
+
+    def __init__(self, client: TopicClient, files: Files) -> None:
+        self._client = client
+        self._files = files
+        self._statements: Statements | None = None
+        self._open: list[tuple[TopicConversation, asyncio.Event]] = []
+        self._subscription: Any = None
+        self._subscribing: asyncio.Lock = asyncio.Lock()
+        self._linger: asyncio.TimerHandle | None = None
+        self._own: OwnTopics | None = None
+        self._own_subscription: Any = None
+        self.directories: dict[str, None] = {}  # that finished a search of ours: they are expected to do so again
+
+    @property
+    def statements(self) -> Statements:
+        """Our signatures. UsageError without a certificate."""
+        if self._statements is None:
+            self._statements = Statements(self._keyring())
+        return self._statements
+
+    def _keyring(self) -> Keyring:
+        from heliograph.config.keyring_files import load_keyring
+        from heliograph.trust.config import TlsConfig
+
+        named = {what: str(path) for what, path in self._files.items() if path is not None}
+        keyring = load_keyring(TlsConfig(**named))
+        if keyring is None or keyring.own is None or "authority" not in named:
+            raise UsageError(
+                "topics are created and found by parties that prove themselves: give certificate, key and authority"
+            )
+        entity = keyring.learn(keyring.own.chain, time_ns()).identity.entity
+        if entity != self._client.entity:
+            raise UsageError(
+                f"the certificate is for {entity}, but the broker knows this client as {self._client.entity}"
+            )
+        return keyring
+
+    @property
+    def own(self) -> OwnTopics:
+        """Our own topics, for searches that no directory answers."""
+        if self._own is None:
+            self._own = OwnTopics(self.statements)
+        return self._own
+
+    @property
+    def session(self) -> str:
+        """How the broker knows our session: the last level of its inbox."""
+        return self._client.inbox.rpartition("/")[2]
+
+    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask a service of the broker."""
+        return await self._client.ask(service, body)
+
+    async def converse(self, conversation: TopicConversation) -> Any:
+        """Run a conversation to its end: its result, or its error."""
+        async for _ in self.run(conversation):
+            pass
+        return conversation.result
+
+    async def run(self, conversation: TopicConversation) -> AsyncIterator[None]:
+        """Run a conversation; yields whenever something came."""
+        await self._listen()
+        event = asyncio.Event()
+        entry = (conversation, event)
+        self._open.append(entry)
+        checked: asyncio.Task[None] | None = None
+        try:
+            conversation.start(time_ns(), monotonic_ns())
+            while True:
+                if conversation.outgoing:
+                    await self._send(conversation)
+                    checked = checked or asyncio.create_task(self._check(conversation, event))
+                yield
+                if conversation.is_over:
+                    break
+                await self._wait(conversation, event)
+        finally:
+            self._open.remove(entry)
+            if checked is not None:
+                checked.cancel()
+            self._stop_listening_soon()
+        if conversation.error is not None:
+            raise conversation.error
+
+    async def _send(self, conversation: TopicConversation) -> None:
+        outgoing, conversation.outgoing[:] = list(conversation.outgoing), []
+        for topic, payload in outgoing:
+            await self._client.publish(topic, payload)
+
+    async def _check(self, conversation: TopicConversation, event: asyncio.Event) -> None:
+        """The broker may not let us speak to directories: say so now, not after a time-out."""
+        try:
+            await self._client.flush()
+        except RefusedError as error:
+            conversation.give_up(error)
+            event.set()
+        except HeliographError:
+            pass  # no broker for a while: the conversation has a time-out of its own
+
+    async def _wait(self, conversation: TopicConversation, event: asyncio.Event) -> None:
+        delay_s = max(0.0, (conversation.wake_at - monotonic_ns()) / 1e9)
+        try:
+            async with asyncio.timeout(delay_s):
+                await event.wait()
+        except TimeoutError:
+            conversation.wake(monotonic_ns())
+        event.clear()
+
+    # -- hearing --------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Subscribe to our own topic, unless that is done. In force at every broker: answers come from anywhere."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        async with self._subscribing:
+            if self._subscription is None:
+                topic = f"{ENTITY_TOPIC}/{self._client.entity}"
+                self._subscription = await self._client.subscribe(topic, wide=True, callback=self._hear)
+
+    def _hear(self, publication: Publication) -> None:
+        now = monotonic_ns()
+        for conversation, event in list(self._open):
+            conversation.hear(publication.payload, now)
+            event.set()
+
+    def _stop_listening_soon(self) -> None:
+        if not self._open and self._linger is None:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(LINGER_S, lambda: asyncio.ensure_future(self._stop_listening()))
+
+    async def _stop_listening(self) -> None:
+        self._linger = None
+        subscription = self._subscription
+        if self._open or subscription is None:
+            return
+        self._subscription = None
+        try:
+            await subscription.close()
+        except HeliographError:
+            pass  # the client was closed meanwhile
+
+    async def present(self) -> None:
+        """We own topics and are here: listen to searches that no directory answers."""
+        if self._own_subscription is None:
+            self._own_subscription = await self._client.subscribe(OWNERS_TOPIC, callback=self._hear_search)
+
+    async def _hear_search(self, publication: Publication) -> None:
+        self.own.hear(publication.payload, time_ns())
+        outgoing, self.own.outgoing[:] = list(self.own.outgoing), []
+        for topic, payload in outgoing:
+            await self._client.publish(topic, payload)
+
+
+class TopicCalls:
+    """What a client can do with topics. Mixed into Client, which has the session."""
+
+    _desk: TopicDesk
+
+    async def create_topic(
+        self,
+        path: str = "",
+        *,
+        text: str = "",
+        keywords: Sequence[str] = (),
+        properties: Mapping[str, Scalar] | None = None,
+        document: str = "",
+        synopsis: str = "",
+        synopsis_type: str = "string",
+        lifetime: float = 86_400.0,
+        institution: str = "",
+        space: str = "",
+        readers: Sequence[str] = ("*",),
+        encrypted: bool = False,
+        directory: str = "",
+        timeout: float = 10.0,
+    ) -> OwnTopic:
+        """Create a topic: a directory gives it a UUID and signs it, we countersign and publish the advertisement.
+
+        ``path``, ``text``, ``keywords``, ``properties`` and an XML ``document`` describe it, for those who search.
+        ``synopsis`` is what stands behind the UUID in the topic's name. ``readers`` are the entities that may find it;
+        ``"*"`` means everybody. Publishing and subscribing is the owner's right, and of those it grants it to.
+        """
+        desk = self._desk
+        creation = Creation(
+            creator=desk_entity(desk),
+            lifetime_s=max(1, round(lifetime)),
+            institution=institution,
+            space=space,
+            descriptors=Descriptors(path, text, list(keywords), dict(properties or {}), document),
+            synopsis=Synopsis(synopsis_type, synopsis),
+            readers=list(readers),
+            encrypted=encrypted,
+        )
+        conversation = TopicCreation(
+            desk.statements, creation, secrets.token_bytes(32), directory=directory, timeout_ms=_ms(timeout)
+        )
+        return await self._keep(await desk.converse(conversation))
+
+    async def renew_topic(self, topic: OwnTopic | FoundTopic, lifetime: float, *, timeout: float = 10.0) -> OwnTopic:
+        """Let a topic of ours live for so many seconds from now on. It is signed anew."""
+        chains, signed = _parts(topic)
+        renewal = Renewal(signed, chains, max(1, round(lifetime)))
+        conversation = TopicCreation(self._desk.statements, renewal, secrets.token_bytes(32), timeout_ms=_ms(timeout))
+        return await self._keep(await self._desk.converse(conversation))
+
+    async def withdraw_topic(self, topic: OwnTopic | FoundTopic | str, *, timeout: float = 10.0) -> str:
+        """Take a topic of ours back; the directory that confirmed it first."""
+        id = topic_id(topic) if isinstance(topic, str) else topic.advertisement.id
+        conversation = TopicWithdrawal(self._desk.statements, id, secrets.token_bytes(32), timeout_ms=_ms(timeout))
+        confirmed: str = await self._desk.converse(conversation)
+        self._desk.own.remove(id)
+        return confirmed
+
+    async def discover_topics(
+        self, /, text: str = "", language: str = "", *, summary: list[SearchSummary] | None = None, **options: Any
+    ) -> AsyncIterator[FoundTopic]:
+        """Find topics: ``async for found in client.discover_topics("disk > 100", "sql")``. Each is yielded as it comes.
+
+        Languages: "string", "keywords", "regex", "sql", "predicates", "xpath", "xquery", "tags", "integer"; with a text
+        and no language, "keywords". Options: count, owner, institution, space, topics (UUIDs), created_from,
+        created_until, expires_until (seconds since 1970), valid_for (seconds), newest_first, directories, timeout.
+        """
+        async for found in self._search(text, language, False, summary, options):
+            yield found
+
+    async def watch_topics(self, /, text: str = "", language: str = "", **options: Any) -> AsyncIterator[FoundTopic]:
+        """The same without an end: what is there, then what appears, changes (``change``) or goes."""
+        async for found in self._search(text, language, True, None, options):
+            yield found
+
+    async def topic_directories(self, *, wait: float = 1.0) -> list[tuple[str, int]]:
+        """The topic directories that answer within so many seconds, with how many topics each keeps."""
+        conversation = DirectoryRoll(self._desk.statements, secrets.token_bytes(32), timeout_ms=_ms(wait))
+        found: list[tuple[str, int]] = await self._desk.converse(conversation)
+        return found
+
+    def verify_topic(self, found: FoundTopic) -> str:
+        """The entity that created a found topic, with its signature verified; RefusedError if it is not its own."""
+        try:
+            return found.owner(self._desk.statements, time_ns()).identity.entity
+        except ProtocolError as error:
+            raise RefusedError(error.reason, error.detail) from None
+
+    # -- rights ---------------------------------------------------------------------------------------------------
+
+    def grant_topic(
+        self,
+        topic: OwnTopic | FoundTopic,
+        holder: str,
+        *,
+        publish: bool = False,
+        subscribe: bool = False,
+        discover: bool = True,
+        delegate: bool = False,
+        lifetime: float = 86_400.0,
+        using: GrantBundle | None = None,
+        key: TopicKey | None = None,
+        certificate: bytes = b"",
+    ) -> GrantBundle:
+        """A right for another entity, to be handed to it: it is worth nothing without that entity's key.
+
+        Of a topic that is not ours, ``using`` is the grant that lets us delegate. Of an encrypted topic, ``key`` goes
+        along, sealed for the holder whose PEM ``certificate`` is given.
+        """
+        keyring = self._desk.statements.keyring
+        now_ms = time_ns() // 1_000_000
+        grant = TopicGrant(
+            secrets.token_bytes(16),
+            topic.advertisement.id,
+            holder,
+            now_ms - 60_000,
+            min(now_ms + _ms(lifetime), topic.advertisement.expires_ms),
+            publish,
+            subscribe,
+            discover,
+            delegate,
+            sha256(using.grants[-1]).digest() if using is not None and using.grants else b"",
+        )
+        assert keyring.own is not None
+        if using is None:
+            chains, advertise = _shown(topic)
+            using = GrantBundle(advertise, list(chains))
+        sealed, epoch = b"", 0
+        if key is not None:
+            holder_there = keyring.learn(chain_of(certificate), time_ns())
+            sealed, epoch = keyring.seal(holder_there, KEY_DOMAIN, key.key, topic.advertisement.id), key.epoch
+        grants = [*using.grants, sign_grant(keyring, grant)]
+        return GrantBundle(
+            using.advertise, list(dict.fromkeys([*using.chains, keyring.own.chain])), grants, epoch, sealed
+        )
+
+    async def use_topic(self, bundle: GrantBundle | OwnTopic | FoundTopic) -> dict[str, Any]:
+        """Show the broker our right to a topic: a grant, or that it is our own. RefusedError if it is worth nothing."""
+        if isinstance(bundle, OwnTopic | FoundTopic):
+            chains, advertise = _shown(bundle)
+            bundle = GrantBundle(advertise, list(chains))
+        text = encode_bundle(bundle)
+        if len(text) > TEXT_MAX:
+            raise UsageError("the descriptors of this topic are too long to be shown to a broker")
+        answer = await self._desk.ask("rights", {"do": "present", "bundle": text})
+        if "challenge" in answer:
+            keyring = self._desk.statements.keyring
+            payload = possession_payload(answer["challenge"], answer["broker"], self._desk.session)
+            proof = b64encode(keyring.sign(POSSESSION_DOMAIN, payload)).decode()
+            own = keyring.own
+            assert own is not None
+            shown = GrantBundle(
+                bundle.advertise,
+                list(dict.fromkeys([*bundle.chains, own.chain])),
+                bundle.grants,
+                bundle.epoch,
+                bundle.key,
+            )
+            answer = await self._desk.ask("rights", {"do": "present", "bundle": encode_bundle(shown), "proof": proof})
+        return answer
+
+    async def revoke_grants(self, *bundles: GrantBundle) -> None:
+        """Take grants back that we signed, or that are for a topic of ours. It spreads to every broker."""
+        keyring = self._desk.statements.keyring
+        assert keyring.own is not None
+        wall_ns = time_ns()
+        for bundle in bundles:
+            keyring_learned = [keyring.learn(chain, wall_ns) for chain in bundle.chains]
+            assert keyring_learned
+            grant, _, _ = read_grant(keyring, bundle.grants[-1], wall_ns)
+            now_ms = wall_ns // 1_000_000
+            said = Revocation(secrets.token_bytes(16), grant.topic, [grant.id], now_ms, grant.expires_ms)
+            statement = b64encode(sign_revocation(keyring, said)).decode()
+            chain = b64encode(keyring.own.chain).decode()
+            await self._desk.ask("rights", {"do": "revoke", "statement": statement, "chains": [chain]})
+
+    def topic_key(self, bundle: GrantBundle) -> TopicKey:
+        """The key of an encrypted topic that came with a grant; RefusedError if it was sealed for others."""
+        try:
+            advertise = decode_body(Advertise, envelope.decode(bundle.advertise).payload)
+            advertisement = decode_advertisement(envelope.decode(advertise.advertisement).payload)
+            key = self._desk.statements.keyring.open(KEY_DOMAIN, bundle.key, advertisement.id)
+        except ProtocolError as error:
+            raise RefusedError(Reason.TOPIC_KEY_MISSING, error.detail) from None
+        return TopicKey(bundle.epoch, key)
+
+    async def _search(
+        self, text: str, language: str, watch: bool, summary: list[SearchSummary] | None, options: dict[str, Any]
+    ) -> AsyncIterator[FoundTopic]:
+        desk = self._desk
+        directories = tuple(options.pop("directories", ()))
+        finder = TopicFinder(
+            desk.statements,
+            query_of(text, language, options),
+            secrets.token_bytes(32),
+            count=options.pop("count", 100),
+            directories=directories,
+            known=tuple(desk.directories),
+            watch=watch,
+            timeout_ms=_ms(options.pop("timeout", 5.0)),
+            owners=not directories,
+            grants=tuple(encode_bundle(one).encode() for one in options.pop("grants", ())),
+        )
+        if options:
+            raise UsageError(f"discover_topics does not know {', '.join(options)}")
+        try:
+            async for _ in desk.run(finder):
+                for found in finder.take():
+                    yield found
+            for found in finder.take():
+                yield found
+        finally:
+            if watch:
+                finder.end_watch(monotonic_ns())
+                await desk._send(finder)
+        done: SearchSummary = finder.result
+        if not directories and done is not None:
+            desk.directories = dict.fromkeys(done.directories)
+        if summary is not None:
+            summary.append(done)
+
+    async def _keep(self, topic: OwnTopic) -> OwnTopic:
+        self._desk.own.add(topic)
+        await self._desk.present()
+        return topic
+
+
+def query_of(text: str, language: str, options: dict[str, Any]) -> TopicQuery:
+    """A query from what a program, or a command, was given; takes its options out."""
+
+    def stamp(name: str) -> int:
+        return int(options.pop(name, 0) * 1_000)
+
+    return TopicQuery(
+        language=language or ("keywords" if text else ""),
+        text=text,
+        owner=options.pop("owner", ""),
+        institution=options.pop("institution", ""),
+        space=options.pop("space", ""),
+        topics=[topic_id(one) for one in options.pop("topics", ())],
+        created_from_ms=stamp("created_from"),
+        created_until_ms=stamp("created_until"),
+        expires_until_ms=stamp("expires_until"),
+        valid_for_ms=stamp("valid_for"),
+        newest_first=options.pop("newest_first", False),
+    )
+
+
+def topic_id(text: str) -> bytes:
+    """A UUID as it is written, or a created topic, as bytes."""
+    digits = text.removeprefix("Topics/").split("/", 1)[0].replace("-", "")
+    try:
+        id = bytes.fromhex(digits)
+    except ValueError:
+        id = b""
+    if len(id) != 16:
+        raise UsageError(f"{text!r} is not the UUID of a topic")
+    return id
+
+
+def desk_entity(desk: TopicDesk) -> str:
+    """Who creates."""
+    own = desk.statements.keyring.own
+    assert own is not None
+    return desk.statements.keyring.learn(own.chain, time_ns()).identity.entity
+
+
+def _parts(topic: OwnTopic | FoundTopic) -> tuple[tuple[bytes, ...], bytes]:
+    """The chains and the directory's envelope of an advertisement."""
+    chains, record = _shown(topic)
+    return tuple(chains), decode_body(Advertise, envelope.decode(record).payload).advertisement
+
+
+def _shown(topic: OwnTopic | FoundTopic) -> tuple[tuple[bytes, ...], bytes]:
+    """The chains and the creator's envelope of an advertisement."""
+    if isinstance(topic, FoundTopic):
+        return topic.chains, topic.record
+    message = unpack(topic.record)
+    return message.chains, message.body
+
+
+def chain_of(pem: bytes) -> bytes:
+    """The chain in a PEM file of certificates."""
+    from heliograph.trust.chains import encode_chain, load_pem
+
+    return encode_chain(load_pem(pem))
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1_000))

@@ -1,0 +1,147 @@
+"""A topic repository in a schema of PostgreSQL: for those who outgrow one machine. No contrib extensions.
+
+In:    a database's address, a name; jobs.
+Out:   the schema heliograph_NAME; VaultErrors with a text for people.
+State: the connection.
+Not here: tables and their meaning (topic_tables.py), the thread (live/repositories.py), vaults (postgres.py).
+
+Full text is an array of words with a GIN index; that the words of a string follow each other is left to the exact test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import errors, sql
+
+from heliograph.errors import Reason
+from heliograph.live.vaults.backend import VaultError
+from heliograph.live.vaults.topic_conditions import Clause
+from heliograph.live.vaults.topic_tables import TopicTables
+from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
+
+CONNECT_S = 5
+_STATEMENTS = (
+    """CREATE TABLE topic (number BIGSERIAL PRIMARY KEY, id BYTEA NOT NULL UNIQUE, owner TEXT NOT NULL,
+    institution TEXT NOT NULL, space TEXT COLLATE "C" NOT NULL, path TEXT NOT NULL, created_ms BIGINT NOT NULL,
+    issued_ms BIGINT NOT NULL, expires_ms BIGINT NOT NULL, is_open INTEGER NOT NULL, readers TEXT NOT NULL,
+    checksum BIGINT NOT NULL, properties TEXT NOT NULL, joined TEXT NOT NULL, words TEXT NOT NULL,
+    record BYTEA NOT NULL, document BYTEA NOT NULL,
+    has_document INTEGER GENERATED ALWAYS AS (CASE WHEN length(document) > 0 THEN 1 ELSE 0 END) STORED,
+    word_list TEXT[] NOT NULL DEFAULT '{}')""",
+    "CREATE INDEX topic_owner ON topic (owner)",
+    "CREATE INDEX topic_expiry ON topic (expires_ms)",
+    "CREATE INDEX topic_creation ON topic (created_ms)",
+    "CREATE INDEX topic_document ON topic (number) WHERE has_document = 1",
+    "CREATE INDEX topic_words ON topic USING GIN (word_list)",
+    """CREATE TABLE property (topic BIGINT NOT NULL, name TEXT NOT NULL, number_value DOUBLE PRECISION,
+    text_value TEXT COLLATE "C", PRIMARY KEY (topic, name))""",
+    "CREATE INDEX property_number ON property (name, number_value, topic)",
+    "CREATE INDEX property_text ON property (name, text_value, topic)",
+    "CREATE TABLE reader (entity TEXT NOT NULL, topic BIGINT NOT NULL, PRIMARY KEY (entity, topic))",
+    "CREATE INDEX reader_topic ON reader (topic)",
+    "CREATE TABLE damaged (id BYTEA, record BYTEA)",
+    "CREATE TABLE tally (topics BIGINT NOT NULL)",
+    "INSERT INTO tally VALUES (0)",
+)
+_REASONS: tuple[tuple[type[psycopg.Error], Reason], ...] = (
+    (errors.DiskFull, Reason.VAULT_FULL),
+    (errors.DataCorrupted, Reason.VAULT_DAMAGED),
+    (errors.ReadOnlySqlTransaction, Reason.VAULT_READ_ONLY),
+    (errors.InsufficientPrivilege, Reason.VAULT_READ_ONLY),
+    (errors.InvalidCatalogName, Reason.VAULT_MISSING),
+)
+
+
+class PostgresTopics:
+    """One schema. A connection that broke is made again with the next job."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._place = repository.place
+        self._schema = f"heliograph_{repository.name}"
+        self._connection: psycopg.Connection[Any] | None = None
+        self._tables = TopicTables(self)
+
+    def open(self) -> tuple[int, int]:
+        """Make the schema if it is not there, and lock it; how many topics it has, and how many were put aside."""
+        self.close()
+        try:
+            self._connection = psycopg.connect(self._place, autocommit=True, connect_timeout=CONNECT_S)
+        except psycopg.Error as error:
+            raise self._told(error) from None
+        ((locked,),) = self.query("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", (self._schema,))
+        if not locked:
+            raise VaultError(Reason.VAULT_LOCKED, f"schema {self._schema}: another directory uses it")
+        schema = sql.Identifier(self._schema).as_string()
+        self.query(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        self.query("SELECT set_config('search_path', ?, false)", (schema,))
+        if not self.query("SELECT to_regclass('tally') IS NOT NULL")[0][0]:
+            self.query("BEGIN")
+            for statement in _STATEMENTS:
+                self.query(statement)
+            self.query("COMMIT")
+        return self._tables.count(), int(self.query("SELECT COUNT(*) FROM damaged")[0][0])
+
+    def close(self) -> None:
+        """Let go of the schema."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
+        """All of them in one transaction. If the connection broke before, on a new one."""
+        if self._connection is None or self._connection.closed:
+            self.open()
+        try:
+            self.query("BEGIN")
+            done = [self._tables.keep(job) for job in jobs]
+            self.query("COMMIT")
+        except VaultError:
+            if self._connection is not None and not self._connection.closed:
+                self.query("ROLLBACK")
+            raise
+        return done
+
+    def ask(self, job: AskTopics) -> FoundTopics:
+        """The next slice; entries that are damaged are put aside."""
+        if self._connection is None or self._connection.closed:
+            self.open()
+        found, damaged = self._tables.ask(job)
+        for number in damaged:
+            self.query("BEGIN")
+            self._tables.put_aside(number)
+            self.query("COMMIT")
+        return found
+
+    def check(self) -> list[str]:
+        """PostgreSQL's own checksums are checked whenever a page is read."""
+        return []
+
+    # What topic_tables.py needs.
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Run a statement; its rows."""
+        assert self._connection is not None, "the repository is not open"
+        plain: Any = statement.replace("%", "%%").replace("?", "%s")
+        try:
+            done = self._connection.execute(plain, values)
+            return [] if done.description is None else done.fetchall()
+        except psycopg.Error as error:
+            raise self._told(error) from None
+
+    def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
+        """All of the words; the exact test sees whether they follow each other."""
+        return "topic t", Clause("t.word_list @> ?", (list(words),))
+
+    def index_words(self, number: int, words: str) -> None:
+        """An entry came."""
+        self.query("UPDATE topic SET word_list = ? WHERE number = ?", (sorted(set(words.split())), number))
+
+    def drop_words(self, number: int, words: str) -> None:
+        """They go with the entry."""
+
+    def _told(self, error: psycopg.Error) -> VaultError:
+        reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.VAULT_FAILED)
+        return VaultError(reason, f"schema {self._schema}: {str(error).splitlines()[0] if str(error) else error!r}")

@@ -1,0 +1,161 @@
+"""A topic repository in a file of SQLite, with FTS5 for full text: the default.
+
+In:    a folder, a name; jobs.
+Out:   NAME.topics, with its write-ahead log beside it; VaultErrors with a text for people.
+State: the connection.
+Not here: tables and their meaning (topic_tables.py), the thread (live/repositories.py), vaults (sqlite.py).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heliograph.errors import Reason
+from heliograph.live.vaults.backend import VaultError
+from heliograph.live.vaults.topic_conditions import Clause
+from heliograph.live.vaults.topic_tables import TopicTables
+from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
+
+APPLICATION_ID = 0x48_45_4C_54  # "HELT" in the file's head
+VERSION = 1
+LOCK_S = 1.0
+_STATEMENTS = (
+    """CREATE TABLE topic (number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, owner TEXT NOT NULL,
+    institution TEXT NOT NULL, space TEXT NOT NULL, path TEXT NOT NULL, created_ms INTEGER NOT NULL,
+    issued_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, is_open INTEGER NOT NULL, readers TEXT NOT NULL,
+    checksum INTEGER NOT NULL, properties TEXT NOT NULL, joined TEXT NOT NULL, words TEXT NOT NULL,
+    has_document INTEGER GENERATED ALWAYS AS (length(document) > 0) STORED, record BLOB NOT NULL,
+    document BLOB NOT NULL)""",
+    "CREATE INDEX topic_owner ON topic (owner)",
+    "CREATE INDEX topic_expiry ON topic (expires_ms)",
+    "CREATE INDEX topic_creation ON topic (created_ms)",
+    "CREATE INDEX topic_document ON topic (number) WHERE has_document = 1",
+    """CREATE TABLE property (topic INTEGER NOT NULL, name TEXT NOT NULL, number_value REAL, text_value TEXT,
+    PRIMARY KEY (topic, name)) WITHOUT ROWID""",
+    "CREATE INDEX property_number ON property (name, number_value, topic)",
+    "CREATE INDEX property_text ON property (name, text_value, topic)",
+    "CREATE TABLE reader (entity TEXT NOT NULL, topic INTEGER NOT NULL, PRIMARY KEY (entity, topic)) WITHOUT ROWID",
+    "CREATE INDEX reader_topic ON reader (topic)",
+    "CREATE TABLE damaged (id BLOB, record BLOB)",
+    "CREATE TABLE tally (topics INTEGER NOT NULL)",
+    "INSERT INTO tally VALUES (0)",
+    """CREATE VIRTUAL TABLE full_text USING fts5(words, content='topic', content_rowid='number',
+    tokenize="unicode61 remove_diacritics 0")""",
+)
+
+
+class SqliteTopics:
+    """One file."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.path = Path(repository.place) / f"{repository.name}.topics"
+        self._connection: sqlite3.Connection | None = None
+        self._tables = TopicTables(self)
+
+    def open(self) -> tuple[int, int]:
+        """Make the file if it is not there, and lock it; how many topics it has, and how many were put aside."""
+        self.close()
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.path, timeout=LOCK_S, isolation_level=None)
+            for pragma in (
+                "locking_mode = EXCLUSIVE",
+                "journal_mode = WAL",
+                "synchronous = FULL",
+                "cache_size = -65536",
+            ):
+                self.query(f"PRAGMA {pragma}")
+            self.query("BEGIN IMMEDIATE")
+            self._prepare()
+            self.query("COMMIT")
+        except OSError as error:
+            raise VaultError(Reason.VAULT_FAILED, f"{self.path.parent}: {error}") from None
+        except sqlite3.Error as error:
+            raise self._told(error) from None
+        return self._tables.count(), int(self.query("SELECT COUNT(*) FROM damaged")[0][0])
+
+    def _prepare(self) -> None:
+        mark, version = self.query("PRAGMA application_id")[0][0], self.query("PRAGMA user_version")[0][0]
+        if mark == APPLICATION_ID and version > VERSION:
+            raise VaultError(Reason.VAULT_NEWER, f"{self.path}: has version {version}; known here: {VERSION}")
+        if mark == APPLICATION_ID:
+            return
+        if mark or version or self.query("SELECT 1 FROM sqlite_master LIMIT 1"):
+            raise VaultError(Reason.VAULT_FOREIGN, f"{self.path}: it is not a topic repository of Heliograph")
+        for statement in _STATEMENTS:
+            self.query(statement)
+        self.query(f"PRAGMA application_id = {APPLICATION_ID}")
+        self.query(f"PRAGMA user_version = {VERSION}")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                pass  # what is committed stays in the write-ahead log
+
+    def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
+        """All of them in one transaction."""
+        try:
+            self.query("BEGIN IMMEDIATE")
+            done = [self._tables.keep(job) for job in jobs]
+            self.query("COMMIT")
+        except VaultError:
+            if self._connection is not None and self._connection.in_transaction:
+                self.query("ROLLBACK")
+            raise
+        return done
+
+    def ask(self, job: AskTopics) -> FoundTopics:
+        """The next slice; entries that are damaged are put aside. ProtocolError for a question without sense."""
+        found, damaged = self._tables.ask(job)
+        for number in damaged:
+            self.query("BEGIN IMMEDIATE")
+            self._tables.put_aside(number)
+            self.query("COMMIT")
+        return found
+
+    def check(self) -> list[str]:
+        """What SQLite itself finds wrong."""
+        return [row[0] for row in self.query("PRAGMA integrity_check(100)") if row[0] != "ok"]
+
+    # What topic_tables.py needs.
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Run a statement; its rows."""
+        assert self._connection is not None, "the repository is not open"
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._told(error) from None
+
+    def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
+        """The index of words first, the topics it names after it. Words have letters and digits only."""
+        wanted = f'"{" ".join(words)}"' if phrase else " ".join(f'"{word}"' for word in words)
+        return "full_text f CROSS JOIN topic t ON t.number = f.rowid", Clause("f.words MATCH ?", (wanted,))
+
+    def index_words(self, number: int, words: str) -> None:
+        """An entry came."""
+        self.query("INSERT INTO full_text (rowid, words) VALUES (?, ?)", (number, words))
+
+    def drop_words(self, number: int, words: str) -> None:
+        """An entry goes."""
+        self.query("INSERT INTO full_text (full_text, rowid, words) VALUES ('delete', ?, ?)", (number, words))
+
+    def _told(self, error: sqlite3.Error) -> VaultError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        reasons = {
+            sqlite3.SQLITE_FULL: Reason.VAULT_FULL,
+            sqlite3.SQLITE_CORRUPT: Reason.VAULT_DAMAGED,
+            sqlite3.SQLITE_NOTADB: Reason.VAULT_FOREIGN,
+            sqlite3.SQLITE_BUSY: Reason.VAULT_LOCKED,
+            sqlite3.SQLITE_LOCKED: Reason.VAULT_LOCKED,
+            sqlite3.SQLITE_READONLY: Reason.VAULT_READ_ONLY,
+            sqlite3.SQLITE_CANTOPEN: Reason.VAULT_READ_ONLY,
+        }
+        return VaultError(reasons.get(code, Reason.VAULT_FAILED), f"{self.path}: {error}")

@@ -1,0 +1,269 @@
+"""The tables of a topic repository, and how jobs use them: the same for SQLite and PostgreSQL.
+
+In:    jobs (repository.py); a Database that runs statements.
+Out:   KeptTopics and FoundTopics.
+State: none beyond the database's.
+Not here: connections and transactions (topic_sqlite.py, topic_postgres.py), conditions as SQL (topic_conditions.py).
+
+A question first looks at the few columns that its language reads; only what fits is fetched in full. A record whose
+checksum is wrong is put aside in a table of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+from zlib import crc32
+
+import msgspec
+
+from heliograph.discovery.topics.queries import Matcher, words_of
+from heliograph.errors import Reason
+from heliograph.live.vaults.topic_conditions import FEW, Clause, of_meta, of_properties
+from heliograph.repository import (
+    CHANGES_AT_ONCE_MAX,
+    EVERYBODY,
+    AskTopics,
+    FoundTopics,
+    KeepTopics,
+    KeptTopics,
+    TopicEntry,
+    TopicQuestion,
+)
+
+FETCHED_AT_ONCE = 500  # a database takes so many parameters
+FIRST_ROWS = 256  # looked at first, where few are wanted; then four times as many, and so on
+_COLUMNS = (
+    "id, owner, institution, space, path, created_ms, issued_ms, expires_ms, readers, words, joined, properties,"
+    " checksum, record, document"
+)
+_READ = {  # what a language reads of an entry, beside its number
+    "": "''",
+    "string": "t.words",
+    "keywords": "t.words",
+    "regex": "t.joined",
+    "xpath": "t.document",
+    "xquery": "t.document",
+}
+
+
+class TopicDatabase(Protocol):
+    """What a back end does for these tables."""
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Run a statement with ``?`` for each value; its rows."""
+        ...
+
+    def full_text(self, words: Sequence[str], *, phrase: bool) -> tuple[str, Clause]:
+        """What stands behind FROM instead of ``topic t``, and a clause that finds entries with these words."""
+        ...
+
+    def index_words(self, number: int, words: str) -> None:
+        """An entry came."""
+        ...
+
+    def drop_words(self, number: int, words: str) -> None:
+        """An entry goes."""
+        ...
+
+
+class TopicTables:
+    """One repository's tables."""
+
+    def __init__(self, database: TopicDatabase) -> None:
+        self._db = database
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    def keep(self, job: KeepTopics) -> KeptTopics:
+        """Change something, within a transaction of the caller's."""
+        outcomes = tuple(self._put(entry, job) for entry in job.entries)
+        gone: list[int] = []
+        for id, owner in job.forgotten:
+            gone += [
+                row[0] for row in self._db.query("SELECT number FROM topic WHERE id = ? AND owner = ?", (id, owner))
+            ]
+        if job.expired_ms:
+            sql = f"SELECT number FROM topic WHERE expires_ms <= ? ORDER BY number LIMIT {CHANGES_AT_ONCE_MAX}"
+            gone += [row[0] for row in self._db.query(sql, (job.expired_ms,))]
+        forgotten = tuple(entry for number in dict.fromkeys(gone) if (entry := self._take_out(number)) is not None)
+        return KeptTopics(self.count(), outcomes, forgotten)
+
+    def count(self) -> int:
+        """How many topics there are."""
+        return int(self._db.query("SELECT topics FROM tally")[0][0])
+
+    def _put(self, entry: TopicEntry, job: KeepTopics) -> str | Reason:
+        rows = self._db.query("SELECT number, owner, issued_ms FROM topic WHERE id = ?", (entry.id,))
+        if not rows:
+            if self.count() >= job.topics_max:
+                return Reason.TOPICS_OVER_QUOTA
+            if job.per_owner_max < 1 << 62:
+                owned = self._db.query("SELECT COUNT(*) FROM topic WHERE owner = ?", (entry.owner,))[0][0]
+                if owned >= job.per_owner_max:
+                    return Reason.TOPICS_OVER_QUOTA
+            self._insert(None, entry)
+            return "appeared"
+        number, owner, issued_ms = rows[0]
+        if owner != entry.owner:
+            return Reason.OWNER_OTHER
+        if issued_ms > entry.issued_ms:
+            return Reason.TOPIC_OLDER
+        self._take_out(number)
+        self._insert(number, entry)
+        return "changed"
+
+    def _insert(self, number: int | None, entry: TopicEntry) -> None:
+        is_open = int(EVERYBODY in entry.readers)
+        properties = msgspec.json.encode(dict(entry.properties)).decode()
+        values = (
+            *(entry.id, entry.owner, entry.institution, entry.space, entry.path),
+            *(entry.created_ms, entry.issued_ms, entry.expires_ms, "\n".join(entry.readers)),
+            *(entry.words, entry.joined, properties, _checksum(entry), entry.record, entry.document, is_open),
+        )
+        columns, marks = f"{_COLUMNS}, is_open", ", ".join("?" for _ in values)
+        if number is None:
+            sql = f"INSERT INTO topic ({columns}) VALUES ({marks}) RETURNING number"
+            number = int(self._db.query(sql, values)[0][0])
+        else:
+            self._db.query(f"INSERT INTO topic (number, {columns}) VALUES (?, {marks})", (number, *values))
+        self._db.query("UPDATE tally SET topics = topics + 1")
+        self._db.index_words(number, entry.words)
+        for name, value in entry.properties.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            text = None if is_number else str(value).lower() if isinstance(value, bool) else value
+            sql = "INSERT INTO property (topic, name, number_value, text_value) VALUES (?, ?, ?, ?)"
+            self._db.query(sql, (number, name, float(value) if is_number else None, text))
+        for reader in dict.fromkeys(entry.readers):
+            if reader != EVERYBODY:
+                self._db.query("INSERT INTO reader (entity, topic) VALUES (?, ?)", (reader, number))
+
+    def _take_out(self, number: int) -> TopicEntry | None:
+        rows = self._db.query(f"SELECT {_COLUMNS} FROM topic WHERE number = ?", (number,))
+        if not rows:
+            return None
+        entry, _ = _entry(rows[0])
+        self._db.drop_words(number, entry.words)
+        self._db.query("DELETE FROM property WHERE topic = ?", (number,))
+        self._db.query("DELETE FROM reader WHERE topic = ?", (number,))
+        self._db.query("DELETE FROM topic WHERE number = ?", (number,))
+        self._db.query("UPDATE tally SET topics = topics - 1")
+        return entry
+
+    def put_aside(self, number: int) -> None:
+        """An entry that cannot be read: out of the way, but not lost."""
+        rows = self._db.query("SELECT id, record FROM topic WHERE number = ?", (number,))
+        for id, record in rows:
+            self._db.query("INSERT INTO damaged (id, record) VALUES (?, ?)", (id, record))
+        self._take_out(number)
+
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    def ask(self, job: AskTopics) -> tuple[FoundTopics, list[int]]:
+        """The next slice, and the numbers of entries that are damaged. ProtocolError for a question without sense."""
+        question, matcher = job.question, Matcher(job.question)
+        numbers: list[int] = []
+        looked_at, after = 0, job.after
+        chunk = FIRST_ROWS if job.count <= FIRST_ROWS else job.rows
+        more = True
+        while more and looked_at < job.rows and len(numbers) < job.count:
+            asked = min(chunk, job.rows - looked_at)
+            rows = self._candidates(question, after, asked)
+            if question.language == "regex":
+                fitting = matcher.scan([joined for _, joined in rows])
+            else:
+                fitting = matcher.which([_partly(question.language, read) for _, *read in rows])
+            wanted = fitting[: job.count - len(numbers)]
+            is_full = len(wanted) + len(numbers) >= job.count
+            seen = wanted[-1] + 1 if is_full and wanted else len(rows)
+            numbers += [rows[place][0] for place in wanted]
+            looked_at += seen
+            more = seen < len(rows) or len(rows) == asked
+            if rows:
+                after = after + seen if question.newest_first else rows[seen - 1][0]
+            chunk *= 4
+        entries, damaged = self._fetch(numbers)
+        ids = tuple(id for id, _ in damaged)
+        return FoundTopics(entries, after if more else None, looked_at, ids), [number for _, number in damaged]
+
+    def _candidates(self, question: TopicQuestion, after: int, rows: int) -> list[Any]:
+        """Numbers, in order, with what the language reads."""
+        source, clauses = "topic t", of_meta(question)
+        if question.language in ("string", "keywords"):
+            source, clause = self._db.full_text(words_of(question.text), phrase=question.language == "string")
+            clauses = [clause, *clauses]
+        clauses.append(of_properties(question, self._count))
+        if question.language in ("xpath", "xquery"):
+            clauses.append(Clause("t.has_document = 1"))
+        order, offset = "t.number", ""
+        if question.newest_first:
+            order, offset = "t.created_ms DESC, t.number", f" OFFSET {int(after)}"
+        else:
+            clauses.append(Clause("t.number > ?", (after,)))
+        read = _READ.get(question.language, "t.path, t.properties")
+        where = " AND ".join(clause.sql for clause in clauses)
+        sql = f"SELECT t.number, {read} FROM {source} WHERE {where} ORDER BY {order} LIMIT {int(rows)}{offset}"
+        return self._db.query(sql, [value for clause in clauses for value in clause.values])
+
+    def _count(self, clause: Clause) -> int:
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM property p WHERE {clause.sql} LIMIT {FEW}) AS few"
+        return int(self._db.query(sql, clause.values)[0][0])
+
+    def _fetch(self, numbers: list[int]) -> tuple[tuple[TopicEntry, ...], list[tuple[bytes, int]]]:
+        if not numbers:
+            return (), []
+        by_number: dict[int, tuple[TopicEntry, bool]] = {}
+        for first in range(0, len(numbers), FETCHED_AT_ONCE):
+            some = numbers[first : first + FETCHED_AT_ONCE]
+            marks = ", ".join("?" for _ in some)
+            rows = self._db.query(f"SELECT number, {_COLUMNS} FROM topic WHERE number IN ({marks})", some)
+            by_number |= {number: _entry(row) for number, *row in rows}
+        whole = [by_number[number] for number in numbers]
+        damaged = [(entry.id, number) for number, (entry, good) in zip(numbers, whole, strict=True) if not good]
+        return tuple(entry for entry, good in whole if good), damaged
+
+
+def _entry(row: Sequence[Any]) -> tuple[TopicEntry, bool]:
+    """A row as an entry, and whether its checksum is right."""
+    (id, owner, institution, space, path, created_ms, issued_ms, expires_ms) = row[:8]
+    (readers, words, joined, properties, checksum, record, document) = row[8:]
+    try:
+        read = msgspec.json.decode(properties, type=dict[str, str | int | float | bool])
+    except msgspec.MsgspecError:
+        read, checksum = {}, -1
+    entry = TopicEntry(
+        id=bytes(id),
+        owner=owner,
+        institution=institution,
+        space=space,
+        path=path,
+        created_ms=created_ms,
+        issued_ms=issued_ms,
+        expires_ms=expires_ms,
+        readers=tuple(readers.split("\n")) if readers else (),
+        words=words,
+        joined=joined,
+        properties=read,
+        record=bytes(record),
+        document=bytes(document),
+    )
+    return entry, _checksum(entry) == checksum
+
+
+def _checksum(entry: TopicEntry) -> int:
+    said = f"{entry.owner}\n{entry.path}\n{entry.issued_ms}\n{entry.expires_ms}\n{entry.joined}".encode()
+    return crc32(entry.document, crc32(entry.record, crc32(said, crc32(entry.id))))
+
+
+_NOBODY: dict[str, Any] = {"id": b"", "owner": "", "created_ms": 0, "issued_ms": 0, "expires_ms": 0}
+
+
+def _partly(language: str, read: Sequence[Any]) -> TopicEntry:
+    """As much of an entry as its language looks at."""
+    if language in ("string", "keywords"):
+        return TopicEntry(**_NOBODY, words=read[0])
+    if language in ("xpath", "xquery"):
+        return TopicEntry(**_NOBODY, document=bytes(read[0]))
+    if not language:
+        return TopicEntry(**_NOBODY)
+    return TopicEntry(**_NOBODY, path=read[0], properties=msgspec.json.decode(read[1]))

@@ -1,0 +1,156 @@
+"""Jobs: what `heliograph pipeline` and spark-submit run. Each takes plain values and returns plain values.
+
+In:    a Spark session, folders, files of requests or subscriptions.
+Out:   rows as dicts, ready for a table or JSON.
+State: none.
+Not here: options (cli/pipeline.py), the session (session.py), the work itself (archive.py, requests.py, …).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heliograph.errors import UsageError
+from heliograph.pipeline import archive, catalogue, evaluation, history, network, requests
+from heliograph.pipeline.tables import LakeTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS_SHOWN_MAX = 1_000
+PUBLISHED_MAX = 1_000_000
+WAIT_S = 1
+
+
+def keep(
+    spark: SparkSession, root: str, options: Mapping[str, str], *, follow: bool, seconds: int, say: archive.Progress
+) -> dict[str, Any]:
+    """Archive what stores keep: everything that is there, or on and on until Ctrl-C."""
+    stream = spark.readStream.format("heliograph").options(**options).load()
+    query = archive.start(stream, root, once=not follow, seconds=seconds, say=say)
+    try:
+        while not query.awaitTermination(WAIT_S):
+            pass
+    except KeyboardInterrupt:
+        query.stop()
+        raise
+    tables = LakeTables(root)
+    return {"tables": {name: tables.rows(name) for name in tables.names()}}
+
+
+def compact(root: str, kept_hours: int | None) -> list[dict[str, Any]]:
+    """Put small files together; remove old ones if hours are given. No Spark is needed for that."""
+    tables = LakeTables(root)
+    found = []
+    for name in _names(tables):
+        row = tables.compact(name)
+        if kept_hours is not None:
+            row["vacuumed"] = tables.vacuum(name, kept_hours)
+        found.append(row)
+    return found
+
+
+def list_views(spark: SparkSession, root: str) -> list[dict[str, Any]]:
+    """The tables and views of an archive, with their columns."""
+    names = catalogue.register(spark, LakeTables(root))
+    return [{"name": name, "columns": ", ".join(spark.table(name).columns)} for name in names]
+
+
+def ask(spark: SparkSession, root: str, query: str) -> list[dict[str, Any]]:
+    """An SQL query over the tables and views."""
+    catalogue.register(spark, LakeTables(root))
+    return _rows(spark.sql(query))
+
+
+def match(
+    spark: SparkSession, root: str, subscriptions: list[history.Subscription], since: str, until: str, save: str
+) -> dict[str, Any]:
+    """Subscriptions over the archived events: how many each would have got. ``save``: the pairs, as Parquet."""
+    events = LakeTables(root).read(spark, "events", since, until)
+    found = history.match(events, subscriptions, keep=[*history.KEY, "topic", "timestamp"]).persist()
+    if save:
+        found.write.mode("overwrite").parquet(save)
+    counts = {row["subscription"]: row["count"] for row in found.groupBy("subscription").count().collect()}
+    matched = [{"subscription": id, "events": counts.get(id, 0)} for id, *_ in subscriptions]
+    return {"matches": sum(counts.values()), "subscriptions": matched}
+
+
+def matched_events(
+    spark: SparkSession, root: str, subscription: history.Subscription, since: str, until: str
+) -> DataFrame:
+    """The events that one subscription would have got, in order."""
+    events = LakeTables(root).read(spark, "events", since, until)
+    kept = [*history.KEY, "topic", "value", "headers"]
+    return history.match(events, [subscription], keep=kept).orderBy("store", "partition", "offset").limit(PUBLISHED_MAX)
+
+
+def similarity(spark: SparkSession, path: str) -> dict[str, Any]:
+    """Blocks and similarity of the requests of a file, and what caching would save if it has times."""
+    table = read_requests(spark, path)
+    figures = requests.study(table).figures()
+    if "time" in table.columns:
+        figures["saved_by_caching"] = _rows(requests.savings(table))
+    return figures
+
+
+def network_figures(spark: SparkSession, root: str) -> dict[str, Any]:
+    """Delay, load and the rest, and the advice that follows."""
+    found = {name: _rows(table) for name, table in network.figures(spark, LakeTables(root)).items()}
+    if not found:
+        raise UsageError(f"{root} has no tables yet: run `heliograph pipeline archive` first")
+    return {"figures": found, "advice": network.advise(found)}
+
+
+def evaluate(spark: SparkSession, folder: str) -> dict[str, Any]:
+    """Tables and figures of measurements, written beside them."""
+    table = _rows(evaluation.summary(evaluation.measurements(spark, folder)))
+    figures = [str(path) for path in evaluation.draw(table, Path(folder))]
+    with (Path(folder) / "summary.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    return {"table": table, "figures": figures}
+
+
+def read_requests(spark: SparkSession, path: str) -> DataFrame:
+    """Requests from Parquet, JSON lines or CSV: filter, language, where, and perhaps time."""
+    if not Path(path).exists() and "://" not in path:
+        raise UsageError(f"{path} is not there")
+    ending = Path(path).suffix
+    if ending == ".csv":
+        table = spark.read.option("header", "true").csv(path)
+    elif ending in (".json", ".jsonl"):
+        table = spark.read.json(path)
+    else:
+        table = spark.read.parquet(path)
+    if "filter" not in table.columns:
+        raise UsageError(f"{path} has no column filter; it should have filter, language, where, and perhaps time")
+    for name in ("language", "where"):
+        if name not in table.columns:
+            table = table.selectExpr("*", f"cast(null as string) as `{name}`")
+    return table
+
+
+def _names(tables: LakeTables) -> list[str]:
+    names = tables.names()
+    if not names:
+        raise UsageError(f"{tables.root} has no tables yet: run `heliograph pipeline archive` first")
+    return names
+
+
+def _rows(table: DataFrame) -> list[dict[str, Any]]:
+    return [
+        {name: _plain(value) for name, value in row.asDict().items()} for row in table.limit(ROWS_SHOWN_MAX).collect()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has."""
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode(errors="backslashreplace")
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

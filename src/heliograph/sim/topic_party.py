@@ -1,0 +1,217 @@
+"""A simulated entity that creates and finds topics: the conversations of discovery/topics over one link to a broker.
+
+In:    conversations to begin; the broker's bytes; time.
+Out:   frames; the conversations' results stay in the conversations.
+State: a session with one broker, the conversations under way, own topics.
+Not here: the conversations (discovery/topics/), a program's client (live/topics.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from heliograph.discovery.topics.creation import OwnTopic
+from heliograph.discovery.topics.exchange import TopicConversation
+from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC
+from heliograph.discovery.topics.owners import OwnTopics
+from heliograph.discovery.topics.statements import Statements
+from heliograph.discovery.wall_time import WallTime
+from heliograph.errors import Reason, UsageError
+from heliograph.machine import (
+    Address,
+    Dial,
+    Effects,
+    Instant,
+    LinkId,
+    Outbox,
+    Peer,
+    SocketName,
+    Ticket,
+    Timers,
+)
+from heliograph.model.publication import Publication
+from heliograph.services.broker_session import BrokerSession
+
+if TYPE_CHECKING:
+    from heliograph.trust.keyring import Keyring
+
+REDIAL_NS = 200_000_000
+KEEP_ALIVE_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Told to a party: begin this conversation, which the function makes from its statements and a seed."""
+
+    make: Callable[[Statements, bytes], TopicConversation]
+
+
+@dataclass(frozen=True, slots=True)
+class AskService:
+    """Told to a party: ask a service of the broker. Its answers are in ``answers``; a refusal is None."""
+
+    service: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Told to a party: publish this."""
+
+    topic: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Told to a party: subscribe to this. What comes is in ``heard``."""
+
+    filter: str
+
+
+class TopicParty:
+    """A machine (machine.py): one entity."""
+
+    def __init__(self, entity: str, keyring: Keyring, broker: Address, seed: bytes, *, secure: bool = True) -> None:
+        self.entity = entity
+        self._dial = Dial(*broker, secure=secure)
+        self._seed = seed
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._clock = WallTime()
+        self.statements = Statements(keyring)
+        self._session: BrokerSession | None = None
+        self._links = 0
+        self._own = OwnTopics(self.statements)
+        self.conversations: list[TopicConversation] = []
+        self.answers: list[Any] = []
+        self.heard: list[bytes] = []
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """The first reading is the start."""
+        if self._clock.at(now) is None:
+            self._outbox.dial(self._dial)
+        self._clock.read(wall_ns, now)
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """The broker is there."""
+        self._links += 1
+        secret = sha256(self._seed + b"link" + self._links.to_bytes(4, "little")).digest()
+        self._session = session = BrokerSession(link, self._outbox, secret)
+        session.hello(self.entity, keep_alive_ms=KEEP_ALIVE_MS)
+        session.subscribe(f"{ENTITY_TOPIC}/{self.entity}".encode(), self._heard)
+        session.subscribe(OWNERS_TOPIC.encode(), self._searched)
+        self._pump(now)
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What the broker says."""
+        if self._session is None or self._session.link != link:
+            return
+        self._session.receive(data, now)
+        if self._session.fault is not None:
+            self._outbox.hang_up(link, self._session.fault)
+        self._pump(now)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """The link is gone; another is dialled."""
+        if self._session is not None and self._session.link == link:
+            self._session = None
+        self._timers.set("dial", now + REDIAL_NS, lambda now: self._redial())
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """No broker there."""
+        self._timers.set("dial", now + REDIAL_NS, lambda now: self._redial())
+
+    def _redial(self) -> None:
+        if self._session is None:
+            self._outbox.dial(self._dial)
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """Begin, AskService, Say or Hear."""
+        session = self._session
+        if isinstance(command, AskService | Say | Hear):
+            if session is None:
+                return  # there is no broker: it is lost
+            if isinstance(command, AskService):
+                session.ask(command.service.encode(), command.body, lambda answer, now: self.answers.append(answer))
+            elif isinstance(command, Say):
+                session.publish(command.topic.encode(), command.payload)
+            else:
+                session.subscribe(command.filter.encode(), lambda heard, now: self.heard.append(heard.payload))
+            return
+        if not isinstance(command, Begin):
+            raise UsageError(f"a party does not know the command {command!r}")
+        seed = sha256(self._seed + len(self.conversations).to_bytes(4, "little")).digest()
+        conversation = command.make(self.statements, seed)
+        self.conversations.append(conversation)
+        wall_ns = self._clock.at(now)
+        assert wall_ns is not None
+        conversation.start(wall_ns, now)
+        self._pump(now)
+
+    def _heard(self, publication: Publication, now: Instant) -> None:
+        for conversation in self.conversations:
+            conversation.hear(publication.payload, now)
+
+    def _searched(self, publication: Publication, now: Instant) -> None:
+        wall_ns = self._clock.at(now)
+        if wall_ns is not None:
+            self._own.hear(publication.payload, wall_ns)
+
+    def _pump(self, now: Instant) -> None:
+        """Say what conversations want to say; without a broker it is lost, and they will say it again."""
+        due: Instant | None = None
+        for conversation in self.conversations:
+            if isinstance(conversation.result, OwnTopic):
+                self._own.add(conversation.result)
+            self._say(conversation.outgoing)
+            if not conversation.is_over:
+                due = conversation.wake_at if due is None else min(due, conversation.wake_at)
+        self._say(self._own.outgoing)
+        if due is not None:
+            self._timers.set("conversations", due, self._woken)
+
+    def _say(self, outgoing: list[tuple[str, bytes]]) -> None:
+        for topic, payload in outgoing:
+            if self._session is not None:
+                self._session.publish(topic.encode(), payload)
+        outgoing.clear()
+
+    def _woken(self, now: Instant) -> None:
+        for conversation in self.conversations:
+            conversation.wake(now)
+        self._pump(now)
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """It has no sockets."""
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """It says little."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing but links."""
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    @property
+    def refused(self) -> list[str]:
+        """What the broker refused on this link."""
+        return [] if self._session is None else self._session.refused
+
+    def report(self, question: str) -> Any:
+        """How its conversations stand."""
+        return {
+            "conversations": [
+                "under way" if not one.is_over else "done" if one.error is None else str(one.error)
+                for one in self.conversations
+            ]
+        }

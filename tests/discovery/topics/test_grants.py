@@ -1,0 +1,310 @@
+"""Rights: owners grant them, holders prove their key, brokers check them, and what is revoked ends everywhere."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.discovery.topics import messages
+from heliograph.discovery.topics.bundle import GrantBundle, decode_bundle, encode_bundle
+from heliograph.discovery.topics.encryption import TopicKey, decrypt, encrypt
+from heliograph.discovery.topics.grants import (
+    Revocation,
+    TopicGrant,
+    right_of,
+    sign_grant,
+    sign_revocation,
+)
+from heliograph.discovery.topics.listing import TopicAdvertisement, advertised
+from heliograph.discovery.topics.messages import TopicQuery
+from heliograph.discovery.topics.rights import POSSESSION_DOMAIN, RightsKeeper, possession_payload
+from heliograph.errors import ProtocolError, Reason
+from heliograph.model.identity import Role
+from heliograph.sim.topic_party import AskService, Hear, Say
+from heliograph.trust.keyring import Keyring
+from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation, keyring_of
+from tests.trust.parties import garbled
+
+WALL_MS = WALL_NS // 1_000_000
+TOPIC = bytes(range(16))
+
+
+def an_advertisement(creator: str = "alice") -> TopicAdvertisement:
+    return advertised(a_creation(creator), TOPIC, "tdn-1", WALL_MS, WALL_MS, WALL_MS + 1_000_000)
+
+
+def a_grant(signer: str, holder: str, number: int = 1, parent: bytes = b"", **fields: Any) -> bytes:
+    made: dict[str, Any] = {
+        "id": number.to_bytes(16, "big"),
+        "topic": TOPIC,
+        "begins_ms": WALL_MS - 10,
+        "expires_ms": WALL_MS + 500_000,
+        "subscribe": True,
+    }
+    grant = TopicGrant(holder=holder, parent=sha256(parent).digest() if parent else b"", **made | fields)
+    return sign_grant(keyring_of(signer), grant)
+
+
+def a_judge() -> Keyring:
+    judge = keyring_of("b1", Role.BROKER)
+    for entity in ("alice", "bob", "carol", "dan", "eve", "frank"):
+        own = keyring_of(entity).own
+        assert own is not None
+        judge.learn(own.chain, WALL_NS)
+    return judge
+
+
+def judged(*grants: bytes, wall_ns: int = WALL_NS) -> Any:
+    try:
+        return right_of(a_judge(), an_advertisement(), grants, wall_ns)
+    except ProtocolError as error:
+        return error.reason
+
+
+@pytest.mark.req("T11")
+def test_a_chain_of_grants_narrows_from_the_owner_on() -> None:
+    first = a_grant("alice", "bob", publish=True, delegate=True)
+    second = a_grant("bob", "carol", 2, first)
+    right = judged(first, second)
+    assert (right.holder, right.publish, right.subscribe, right.delegate) == ("carol", False, True, False)
+    assert right.grants == ((1).to_bytes(16, "big"), (2).to_bytes(16, "big"))
+
+
+WIDE = a_grant("alice", "bob", delegate=True, discover=True)
+ATTACKS = {
+    "a grant of somebody who is not the owner": ([a_grant("eve", "eve")], Reason.GRANT_FOREIGN),
+    "a grant for another topic": ([a_grant("alice", "bob", topic=bytes(16))], Reason.GRANT_FOREIGN),
+    "an expired grant": ([a_grant("alice", "bob", expires_ms=WALL_MS - 1)], Reason.GRANT_EXPIRED),
+    "a grant of the future": ([a_grant("alice", "bob", begins_ms=WALL_MS + 60_000)], Reason.GRANT_EXPIRED),
+    "a delegation wider than its parent": (
+        [WIDE, a_grant("bob", "carol", 2, WIDE, publish=True)],
+        Reason.GRANT_TOO_WIDE,
+    ),
+    "a delegation longer than its parent": (
+        [WIDE, a_grant("bob", "carol", 2, WIDE, expires_ms=WALL_MS + 900_000)],
+        Reason.GRANT_TOO_WIDE,
+    ),
+    "a delegation without the right to": (
+        [first := a_grant("alice", "bob"), a_grant("bob", "carol", 2, first)],
+        Reason.GRANT_TOO_WIDE,
+    ),
+    "a delegation of another grant": ([WIDE, a_grant("bob", "carol", 2)], Reason.GRANT_FOREIGN),
+    "a delegation that its holder did not sign": ([WIDE, a_grant("eve", "carol", 2, WIDE)], Reason.GRANT_FOREIGN),
+    "no grant at all": ([], Reason.GRANT_INVALID),
+    "a statement for another purpose": (
+        [sign_revocation(keyring_of("alice"), Revocation(bytes(16), TOPIC, [], WALL_MS, WALL_MS))],
+        Reason.SIGNATURE_WRONG,
+    ),
+}
+
+
+@pytest.mark.req("T11")
+@pytest.mark.parametrize(("grants", "reason"), ATTACKS.values(), ids=ATTACKS.keys())
+def test_a_grant_that_is_worth_nothing_is_refused_with_its_reason(grants: list[bytes], reason: Reason) -> None:
+    assert judged(*grants) is reason
+
+
+@pytest.mark.req("T11")
+def test_a_chain_of_five_is_refused_and_four_are_not() -> None:
+    names = ("alice", "bob", "carol", "dan", "eve", "frank")
+    chain: list[bytes] = []
+    for number, (signer, holder) in enumerate(pairwise(names), 1):
+        parent = chain[-1] if chain else b""
+        chain.append(a_grant(signer, holder, number, parent, delegate=True))
+    assert judged(*chain[:4]).holder == "eve"
+    assert judged(*chain) is Reason.GRANT_INVALID
+
+
+BUNDLE = encode_bundle(GrantBundle(b"x" * 300, [b"chain"], [b"grant"]))
+
+
+@given(st.one_of(garbled(BUNDLE.encode()), st.binary(max_size=200)))
+@settings(deadline=None)
+def test_bundles_of_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        decode_bundle(data.decode("latin-1"))
+    except ProtocolError as error:
+        assert error.reason is Reason.GRANT_INVALID  # noqa: PT017 anything else fails the test
+
+
+def test_a_bundle_that_would_grow_without_end_is_refused() -> None:
+    from zlib import compress
+
+    bomb = b64encode(compress(bytes(50_000_000), 9)).decode()
+    with pytest.raises(ProtocolError):
+        decode_bundle(bomb)
+
+
+# -- at brokers ---------------------------------------------------------------------------------------------------
+
+
+class Rights(TopicStage):
+    """Three brokers in a line; alice's topic; grants for others."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        super().__init__(brokers, entities=("alice", "bob", "carol"))
+        own = self.create().result
+        message = messages.unpack(own.record)
+        self.advertisement: TopicAdvertisement = own.advertisement
+        self.topic: str = own.topic
+        self._base = (message.body, list(message.chains))
+        self._number = 0
+
+    def bundle(self, *grants: bytes, signers: tuple[str, ...] = ("alice",)) -> GrantBundle:
+        chains = [own.chain for name in signers if (own := keyring_of(name).own) is not None]
+        return GrantBundle(self._base[0], list(dict.fromkeys([*self._base[1], *chains])), list(grants))
+
+    def grant(self, holder: str, **fields: Any) -> bytes:
+        self._number += 1
+        now_ms = WALL_MS + self.world.loop.now // 1_000_000
+        times = {"begins_ms": now_ms - 1_000, "expires_ms": now_ms + 500_000}
+        return a_grant("alice", holder, self._number, topic=self.advertisement.id, **times | fields)
+
+    def tell(self, entity: str, command: Any) -> None:
+        host = self.world.hosts[entity]
+        host.tell(host.seat("party"), command)
+        self.run(0.3)
+
+    def present(self, entity: str, bundle: GrantBundle, **more: Any) -> Any:
+        self.tell(entity, AskService("rights", {"do": "present", "bundle": encode_bundle(bundle), **more}))
+        return self.machine(entity).answers[-1]
+
+    def revoke(self, entity: str, grant: bytes, signer: str = "alice") -> None:
+        from heliograph.discovery.topics.grants import glance_grant
+
+        said = glance_grant(grant)
+        body = Revocation(sha256(grant).digest()[:16], said.topic, [said.id], said.begins_ms, said.expires_ms)
+        ring = keyring_of(signer)
+        assert ring.own is not None
+        statement = b64encode(sign_revocation(ring, body)).decode()
+        chains = [b64encode(ring.own.chain).decode()]
+        self.tell(entity, AskService("rights", {"do": "revoke", "statement": statement, "chains": chains}))
+
+    def counts_at(self, broker: str) -> dict[str, int]:
+        keeper = next(seat.machine for seat in self.world.hosts[broker].seats if seat.name == "rights")
+        assert isinstance(keeper, RightsKeeper)
+        counts: dict[str, int] = keeper.report("overview")["counts"]
+        return counts
+
+
+@pytest.mark.req("T11")
+def test_a_granted_entity_receives_what_the_owner_publishes_and_no_other_does() -> None:
+    stage = Rights()
+    stage.tell("bob", Hear(f"{stage.topic}/#"))
+    assert "subscribe_denied" in stage.machine("bob").refused[0]
+    stage.present("alice", stage.bundle())
+    answer = stage.present("bob", stage.bundle(stage.grant("bob")))
+    assert (answer["ok"], answer["holder"], answer["publish"], answer["subscribe"]) == (True, "bob", False, True)
+    stage.tell("bob", Hear(f"{stage.topic}/#"))
+    stage.tell("alice", Say(stage.topic, b"21.5"))
+    assert stage.machine("bob").heard == [b"21.5"]
+    stage.tell("bob", Say(stage.topic, b"forged"))
+    assert "publish_denied" in stage.machine("bob").refused[-1]
+    assert stage.machine("bob").heard == [b"21.5"]
+
+
+@pytest.mark.req("T11")
+def test_a_stolen_grant_is_worth_nothing_without_its_key_and_a_proof_nothing_elsewhere() -> None:
+    stage = Rights()
+    stolen = stage.bundle(stage.grant("bob"), signers=("alice", "bob", "carol"))
+    asked = stage.present("carol", stolen)
+    assert "challenge" in asked
+    session = f"{_origin(stage, 'carol'):016x}"
+    for signer, challenge, expected in (("carol", asked["challenge"], None), ("bob", "0" * 64, None)):
+        payload = possession_payload(challenge, asked["broker"], session)
+        proof = b64encode(keyring_of(signer).sign(POSSESSION_DOMAIN, payload)).decode()
+        assert stage.present("carol", stolen, proof=proof) is expected
+        asked = stage.present("carol", stolen)
+    payload = possession_payload(asked["challenge"], "b9", session)
+    elsewhere = b64encode(keyring_of("bob").sign(POSSESSION_DOMAIN, payload)).decode()
+    assert stage.present("carol", stolen, proof=elsewhere) is None
+    assert stage.counts_at("b3")["possession_unproven"] == 3
+    asked = stage.present("carol", stolen)
+    payload = possession_payload(asked["challenge"], asked["broker"], session)
+    proof = b64encode(keyring_of("bob").sign(POSSESSION_DOMAIN, payload)).decode()
+    assert stage.present("carol", stolen, proof=proof)["ok"], "with bob's key, a session that TLS calls carol's may"
+
+
+def _origin(stage: TopicStage, entity: str) -> int:
+    session: Any = stage.machine(entity)._session
+    return int(session._origin)
+
+
+@pytest.mark.req("T11")
+def test_a_revocation_ends_live_sessions_at_every_broker_within_two_seconds() -> None:
+    stage = Rights()
+    stage.present("alice", stage.bundle())
+    grant = stage.grant("bob")
+    stage.present("bob", stage.bundle(grant))
+    stage.tell("bob", Hear(f"{stage.topic}/#"))
+    stage.revoke("alice", grant)
+    stage.run(1.0)
+    stage.tell("alice", Say(stage.topic, b"after"))
+    assert stage.machine("bob").heard == []
+    assert "grant_revoked" in stage.machine("bob").refused[-1]
+    assert stage.present("bob", stage.bundle(grant)) is None
+    assert stage.counts_at("b2")["grant_revoked"] == 1
+
+
+@pytest.mark.req("T11")
+def test_a_broker_that_was_away_learns_of_revocations_when_it_comes_back() -> None:
+    stage = Rights()
+    grant = stage.grant("carol")
+    away = stage.world.hosts["b3"]
+    stage.world.crash(away)
+    stage.run(1)
+    stage.revoke("alice", grant)
+    stage.world.start(away)
+    stage.run(8)
+    assert stage.present("carol", stage.bundle(grant)) is None
+    assert stage.counts_at("b3")["grant_revoked"] == 1
+
+
+@pytest.mark.req("T11")
+def test_only_the_owner_or_the_signer_of_a_grant_revokes_it() -> None:
+    stage = Rights()
+    grant = stage.grant("bob")
+    stage.present("bob", stage.bundle(grant))
+    stage.revoke("carol", grant, signer="carol")
+    stage.run(1)
+    assert stage.present("bob", stage.bundle(grant))["ok"]
+
+
+@pytest.mark.req("T12")
+def test_a_grant_to_discover_lets_its_holder_find_a_restricted_topic() -> None:
+    stage = Rights()
+    hidden = stage.create(creation=a_creation(readers=[], space="hidden")).result
+    query = TopicQuery(space="hidden")
+    assert stage.search("bob", query).result.topics == 0
+    message = messages.unpack(hidden.record)
+    now_ms = WALL_MS + stage.world.loop.now // 1_000_000
+    grant = a_grant(
+        "alice", "bob", 9, topic=hidden.advertisement.id, discover=True, begins_ms=now_ms - 9, expires_ms=now_ms + 9_000
+    )
+    bundle = encode_bundle(GrantBundle(message.body, list(message.chains), [grant])).encode()
+    assert stage.search("bob", query, grants=(bundle,)).result.topics == 1
+    assert stage.search("carol", query, grants=(bundle,)).result.topics == 0, "it is bob's"
+
+
+@pytest.mark.req("T12")
+def test_encrypted_events_are_read_with_the_key_of_their_epoch_only() -> None:
+    first, second = TopicKey(1, bytes(32)), TopicKey(2, b"k" * 32)
+    sent = encrypt(second, "Topics/x", b"secret", lambda size: bytes(size))
+    assert decrypt({1: first, 2: second}, "Topics/x", sent) == b"secret"
+    for keys, topic, data, reason in (
+        ({1: first}, "Topics/x", sent, Reason.TOPIC_KEY_MISSING),
+        ({2: TopicKey(2, bytes(32))}, "Topics/x", sent, Reason.SEAL_BROKEN),
+        ({2: second}, "Topics/y", sent, Reason.SEAL_BROKEN),
+        ({2: second}, "Topics/x", sent[:-1], Reason.SEAL_BROKEN),
+        ({2: second}, "Topics/x", b"plain", Reason.SEAL_BROKEN),
+    ):
+        with pytest.raises(ProtocolError) as caught:
+            decrypt(keys, topic, data)
+        assert caught.value.reason is reason
+    assert "kkk" not in repr(second)

@@ -1,0 +1,259 @@
+"""Hostile input at a topic directory: each attack is refused with a counted reason, and nobody else is harmed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.discovery.topics import messages
+from heliograph.discovery.topics.config import TopicDirectoryConfig
+from heliograph.discovery.topics.directory import TopicDirectory
+from heliograph.discovery.topics.listing import Descriptors, advertised, decode_advertisement, decode_creation
+from heliograph.discovery.topics.messages import Advertise, Create, Locate, Search, TopicKind, TopicMessage, TopicQuery
+from heliograph.discovery.topics.statements import Statements
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Peer
+from heliograph.model.identity import Role
+from heliograph.model.publication import Publication
+from heliograph.repository import AskTopics, RepositoryOpened
+from heliograph.sim.repositories import MemoryRepository, outcome_of
+from heliograph.trust.keyring import Keyring
+from heliograph.wire.frames import Kind, control
+from tests.discovery.topics.stage import WALL_NS, a_creation, keyring_of
+from tests.trust.parties import garbled
+
+WALL_MS = WALL_NS // 1_000_000
+
+
+class Bench:
+    """A directory alone, on a pipe, with a repository in memory: bytes in, counted reasons out."""
+
+    def __init__(self, config: TopicDirectoryConfig | None = None) -> None:
+        self.directory = TopicDirectory(
+            config or TopicDirectoryConfig(), seed=1, keyring=keyring_of("tdn-1", Role.DIRECTORY)
+        )
+        self.repository = MemoryRepository()
+        self.directory.clock(WALL_NS, 0)
+        self.directory.attach(1, Peer("pipe", "broker"), 0)
+        self.directory.receive(1, control(Kind.WELCOME, 0, b"{}"), 0)
+        self.directory.tell(RepositoryOpened(0, 0), 0)
+        self.sequence = 0
+        self.now = 0
+        self.answers = 0
+
+    def hear(self, payload: bytes, now: int = 0) -> dict[str, int]:
+        """What a publication changes in the counts."""
+        before = dict(self.counts())
+        self.sequence += 1
+        self.directory._heard(Publication("x", payload, 1, self.sequence, b""), now or self.now)
+        self.settle()
+        return {name: count - before.get(name, 0) for name, count in self.counts().items() if count != before.get(name)}
+
+    def settle(self) -> None:
+        for _ in range(1_000):
+            effects = self.directory.take()
+            self.answers += len(effects.writes)
+            if not effects.jobs:
+                return
+            for ticket, job in effects.jobs:
+                outcome = outcome_of(self.repository, job)  # type: ignore[arg-type]
+                if isinstance(outcome, Reason):
+                    self.directory.failed(ticket, outcome, self.now)
+                else:
+                    self.directory.done(ticket, outcome, self.now)
+
+    def counts(self) -> dict[str, int]:
+        counts: dict[str, int] = self.directory.report("overview")["counts"]
+        return counts
+
+
+def says(entity: str, role: Role = Role.CLIENT) -> Statements:
+    return Statements(keyring_of(entity, role))
+
+
+def an_id(number: int = 1) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def signed_by_directory(
+    creation: Any = None, *, id: bytes = an_id(7), role: Role = Role.DIRECTORY, **more: int
+) -> bytes:
+    times = {"created_ms": WALL_MS, "issued_ms": WALL_MS, "expires_ms": WALL_MS + 60_000} | more
+    signer = says("tdn-1", role)
+    made = advertised(
+        creation or a_creation(), id, "tdn-1", times["created_ms"], times["issued_ms"], times["expires_ms"]
+    )
+    return signer.sign_advertisement(made)
+
+
+def advertise(
+    entity: str, advertisement: bytes, *, id: bytes = an_id(), issued_ms: int = WALL_MS, role: Role = Role.DIRECTORY
+) -> bytes:
+    signer = keyring_of("tdn-1", role).own
+    assert signer is not None
+    return says(entity).write(Advertise(id, issued_ms, advertisement), chains=(signer.chain,))
+
+
+FINE = advertise("alice", signed_by_directory(), id=an_id(99))
+
+
+def unsigned() -> bytes:
+    body = messages.encode_body(Locate(an_id(), WALL_MS))
+    return messages.pack(TopicMessage(TopicKind.LOCATE, 0, (), body))
+
+
+def stranger() -> bytes:
+    from heliograph.trust.chains import Authorities
+    from heliograph.trust.keyring import Own
+    from tests.trust.parties import AUTHORITY, CLIENT
+
+    rival = Keyring(Authorities.from_pem(AUTHORITY.certificate), Own.from_pem(CLIENT.certificate, CLIENT.key))
+    return Statements(rival).write(Locate(an_id(), WALL_MS))
+
+
+ATTACKS: list[tuple[str, Callable[[], bytes], str]] = [
+    ("a message that nobody signed", unsigned, "credential_missing"),
+    ("a certificate of another authority", stranger, "certificate_untrusted"),
+    ("an advertisement of another's topic", lambda: advertise("bob", signed_by_directory()), "owner_other"),
+    (
+        "an advertisement that no directory signed",
+        lambda: advertise("alice", signed_by_directory(role=Role.CLIENT), role=Role.CLIENT),
+        "signer_no_directory",
+    ),
+    (
+        "an expired advertisement",
+        lambda: advertise("alice", signed_by_directory(expires_ms=WALL_MS - 1)),
+        "topic_expired",
+    ),
+    ("an old statement", lambda: advertise("alice", signed_by_directory(), issued_ms=WALL_MS - 60_000), "stale"),
+    (
+        "a statement of the future",
+        lambda: advertise("alice", signed_by_directory(), issued_ms=WALL_MS + 60_000),
+        "stale",
+    ),
+    (
+        "a creation for somebody else",
+        lambda: says("bob").write(Create(an_id(), WALL_MS, a_creation("alice"))),
+        "owner_other",
+    ),
+    ("an answer of a directory", lambda: says("bob").write(messages.Located(an_id(), "tdn-1")), "kind_unexpected"),
+    ("another's seal", lambda: says("bob").write(Locate(an_id(), WALL_MS), _holder("alice")), "seal_broken"),
+]
+
+
+def _holder(entity: str) -> Any:
+    ring = keyring_of(entity)
+    assert ring.own is not None
+    return ring.learn(ring.own.chain, WALL_NS)
+
+
+@pytest.mark.req("T7")
+@pytest.mark.req("O6")
+@pytest.mark.parametrize(
+    ("attack", "reason"), [(make, reason) for _, make, reason in ATTACKS], ids=[a[0] for a in ATTACKS]
+)
+def test_each_attack_is_refused_and_counted(attack: Callable[[], bytes], reason: str) -> None:
+    bench = Bench()
+    assert bench.hear(attack()) == {reason: 1}
+    assert len(bench.repository) == 0
+    assert bench.hear(FINE) == {"stored": 1}, "others are served as before"
+
+
+def test_a_replay_is_refused_also_after_it_was_withdrawn() -> None:
+    bench = Bench()
+    assert bench.hear(FINE) == {"stored": 1}
+    assert bench.hear(FINE) == {"replayed": 1}
+    bench.hear(says("alice").write(messages.WithdrawTopic(an_id(2), WALL_MS, an_id(7))))
+    assert len(bench.repository) == 0
+    assert bench.hear(FINE) == {"replayed": 1}
+    assert bench.hear(FINE, now=31_000_000_000)["stale"] == 1
+
+
+@given(garbled(FINE))
+@settings(max_examples=150, deadline=None)
+def test_whatever_is_changed_in_a_message_nothing_false_is_stored(data: bytes) -> None:
+    bench = Bench()
+    counted = bench.hear(data)
+    if counted != {"stored": 1}:
+        assert sum(counted.values()) == 1
+        assert len(bench.repository) == 0
+    else:
+        assert data == FINE
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_bodies_of_any_bytes_are_read_or_refused(data: bytes) -> None:
+    for read in (decode_advertisement, decode_creation, messages.unpack):
+        with contextlib.suppress(ProtocolError):
+            read(data)  # type: ignore[operator]
+
+
+HOSTILE = {
+    "nested quantifiers": ("regex", "(a{500}){500}"),
+    "a pattern that is none": ("regex", "("),
+    "10,000 ORs": ("sql", " OR ".join(["a = 1"] * 10_000)),
+    "deep parentheses": ("sql", "(" * 300 + "a = 1" + ")" * 300),
+    "a value instead of a condition": ("sql", "1 + 1"),
+    "SQL of a database": ("sql", "1=1; DROP TABLE topic"),
+    "a cubic XPath": ("xpath", "//*" * 200),
+    "a function that reads files": ("xpath", "document('/etc/passwd')"),
+    "no words": ("keywords", "!!"),
+    "too many words": ("keywords", "word " * 1_000),
+    "a language that nobody speaks": ("klingon", "nuqneH"),
+}
+
+
+@pytest.mark.req("T8")
+@pytest.mark.parametrize(("language", "text"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_query_is_answered_with_a_reason_and_costs_nothing(language: str, text: str) -> None:
+    bench = Bench()
+    bench.hear(FINE)
+    answers = bench.answers
+    if len(text) > 8_192:
+        assert bench.hear(says("bob").write(Search(an_id(3), WALL_MS, TopicQuery(language, text[:9_000])))) == {
+            "body_malformed": 1
+        }
+        return
+    bench.hear(says("bob").write(Search(an_id(3), WALL_MS, TopicQuery(language, text))))
+    assert bench.answers == answers + 1
+    assert bench.directory.report("overview")["searches_under_way"] == 0
+
+
+def test_an_expensive_xpath_gives_up_on_a_document_and_not_on_the_search() -> None:
+    bench = Bench()
+    document = "<a>" + "<b><c/></b>" * 300 + "</a>"
+    creation = a_creation(descriptors=Descriptors(document=document))
+    bench.hear(advertise("alice", signed_by_directory(creation)))
+    assert len(bench.repository) == 1
+    query = TopicQuery("xpath", "count(//*[count(//*[count(//*) > 0]) > 0]) > 0")
+    bench.hear(says("bob").write(Search(an_id(3), WALL_MS, query)))
+    assert bench.directory.report("overview")["searches_under_way"] == 0
+
+
+def test_a_flood_of_one_entity_is_cut_and_others_are_served() -> None:
+    bench = Bench(TopicDirectoryConfig(burst=20, rate_per_s=0.001))
+    bob = says("bob")
+    total: dict[str, int] = {}
+    for number in range(40):
+        for name, count in bench.hear(bob.write(Locate(an_id(number), WALL_MS))).items():
+            total[name] = total.get(name, 0) + count
+    assert total == {"located": 20, "rate_over_limit": 20}
+    assert bench.hear(says("alice").write(Locate(an_id(1), WALL_MS))) == {"located": 1}
+
+
+def test_searches_under_way_are_bounded() -> None:
+    bench = Bench(TopicDirectoryConfig(searches_max=2))
+    bob = says("bob")
+    for number in range(3):
+        bench.sequence += 1
+        message = bob.write(Search(an_id(number), WALL_MS, TopicQuery()))
+        bench.directory._heard(Publication("x", message, 1, bench.sequence, b""), 0)
+    jobs = [job for _, job in bench.directory.take().jobs if isinstance(job, AskTopics)]
+    assert len(jobs) == 2
+    assert bench.directory.report("overview")["searches_under_way"] == 2

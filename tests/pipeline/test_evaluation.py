@@ -1,0 +1,62 @@
+"""What experiments measure becomes rows, a table and figures beside the papers'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from heliograph.cli.evaluate import save_measurements
+from heliograph.errors import UsageError
+from heliograph.evaluation.measurements import BASE_US, of_brokers
+from heliograph.pipeline import evaluation, jobs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REPORT: dict[str, Any] = {
+    "how": "simulated", "seed": 1, "scale": [{"brokers": 10, "found": 3}],
+    "topologies": [
+        {"topology": "star", "client": "cardiff", "runs": 2, "found": 2, "ours": {"mean": 5.0, "sd": 1.0},
+         "paper": {"mean": 480.0}, "share": {"ping": 0.25}},
+    ],
+    "costs": [{"what": "sign", "ours": {"mean": 0.1}, "paper": None}],
+}  # fmt: skip
+
+
+@pytest.mark.req("S7")
+def test_every_value_of_a_report_is_a_row() -> None:
+    rows = of_brokers(REPORT, "r", "0.1", 0)
+    assert {row["metric"] for row in rows} == {
+        "time to the choice, mean", "time to the choice, sd", "share of the time", "found", "cost of trust, mean",
+        "scale: found",
+    }  # fmt: skip
+    first = rows[0]
+    assert (first["value"], first["paper"], first["unit"], first["time_us"]) == (5.0, 480.0, "ms", BASE_US)
+    assert first["parameters"] == {"topology": "star", "client": "cardiff", "runs": "2"}
+
+
+def test_a_figure_shows_ours_beside_the_papers(tmp_path: Path) -> None:
+    row = {"experiment": "brokers", "metric": "time, mean", "unit": "ms", "label": "star", "ours": 5.0, "paper": 9.0}
+    made = evaluation.draw([row, {**row, "metric": "found", "paper": None}], tmp_path)
+    assert sorted(path.suffix for path in made) == [".png", ".svg"]
+    assert all(path.stat().st_size > 1_000 for path in made)
+    again = evaluation.draw([row], tmp_path / "..")
+    assert again[0].read_bytes() == made[0].read_bytes(), "the same data make the same drawing"
+
+
+@pytest.mark.spark
+@pytest.mark.req("S7")
+def test_the_job_makes_tables_and_figures(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no measurements"):
+        jobs.evaluate(spark, str(tmp_path))
+    for _ in range(2):
+        save_measurements(REPORT, tmp_path)
+    found = jobs.evaluate(spark, str(tmp_path))
+    row = next(row for row in found["table"] if row["metric"] == "time to the choice, mean")
+    assert (row["runs"], row["ours"], row["paper"], row["label"]) == (2, 5.0, 480.0, "star, cardiff")
+    assert len(found["figures"]) == 2
+    assert (tmp_path / "summary.csv").read_text().startswith("experiment,metric,unit,label")
+    assert json.loads(next(tmp_path.glob("*.jsonl")).read_text().splitlines()[0])["seed"] == 1

@@ -1,0 +1,243 @@
+"""Topic repositories: every back end answers as the one in memory does.
+
+In:    entries and questions, drawn and written down.
+Out:   claims that SQLite, PostgreSQL and memory keep and find the same.
+State: none.
+Not here: the machine that asks (tests/discovery/topics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heliograph.discovery.topics.queries import words_of
+from heliograph.errors import ProtocolError, Reason
+from heliograph.live.vaults.topic_sqlite import SqliteTopics
+from heliograph.repository import AskTopics, KeepTopics, Repository, TopicEntry, TopicQuestion
+from heliograph.sim.repositories import MemoryRepository
+
+NAMES = ("colour", "size", "heavy", "owner")
+
+
+def an_entry(number: int, **fields: Any) -> TopicEntry:
+    text = fields.pop("text", f"topic {number}")
+    made: dict[str, Any] = {
+        "id": number.to_bytes(16, "big"),
+        "owner": "alice",
+        "created_ms": 1_000 + number,
+        "issued_ms": 1_000 + number,
+        "expires_ms": 10_000,
+        "words": " ".join(words_of(text)),
+        "joined": text,
+        "record": f"record {number}".encode(),
+    }
+    return TopicEntry(**made | fields)
+
+
+class Memory:
+    """The twin, with the face of a back end."""
+
+    def __init__(self) -> None:
+        self._memory = MemoryRepository()
+
+    def keep(self, jobs: list[KeepTopics]) -> list[Any]:
+        return [self._memory.keep(job) for job in jobs]
+
+    def ask(self, job: AskTopics) -> Any:
+        return self._memory.ask(job)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    made: Any
+    if request.param == "memory":
+        made = Memory()
+    elif request.param == "sqlite":
+        made = SqliteTopics(Repository(name="t", place=str(tmp_path)))
+        made.open()
+    else:
+        from heliograph.live.vaults.topic_postgres import PostgresTopics
+
+        server = request.getfixturevalue("postgres")
+        made = PostgresTopics(Repository(name=f"t{abs(hash(str(tmp_path))) % 10**9}", place=server.url))
+        made.open()
+    yield made
+    made.close()
+
+
+def numbers(subject: Any, question: TopicQuestion, **more: Any) -> list[int]:
+    found = subject.ask(AskTopics(question, **more))
+    return [int.from_bytes(entry.id, "big") for entry in found.entries]
+
+
+def keep(subject: Any, *entries: TopicEntry, **more: Any) -> Any:
+    return subject.keep([KeepTopics(entries, **more)])[0]
+
+
+DOCUMENT = b"<m><disk>%d</disk></m>"
+
+
+def filled(subject: Any) -> None:
+    keep(
+        subject,
+        an_entry(1, text="the red room", properties={"colour": "red", "size": 3}, path="plant/hall-1"),
+        an_entry(2, text="the room red", properties={"colour": "red", "size": 7.5, "heavy": True}),
+        an_entry(3, text="green door", properties={"colour": "green", "size": 9}, document=DOCUMENT % 200),
+        an_entry(4, owner="bob", readers=("carol",), text="secret red", properties={"colour": "red"}, space="a/b"),
+        an_entry(5, text="old red", expires_ms=500, institution="IU", space="a", document=DOCUMENT % 20),
+    )
+
+
+@pytest.mark.req("T8")
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("", "", [1, 2, 3, 5]),
+        ("string", "Red Room", [1]),
+        ("keywords", "room red", [1, 2]),
+        ("regex", "^(the|green) (r|d)oo[rm]", [2, 3]),
+        ("sql", "colour = 'red' AND size > 3", [2]),
+        ("sql", "colour = 'green' OR heavy", [2, 3]),
+        ("sql", "NOT (size < 5)", [2, 3]),
+        ("sql", "colour LIKE 'gr%' AND size BETWEEN 9 AND 10", [3]),
+        ("sql", "size IS NULL", [5]),
+        ("predicates", "size >= 7 and colour = 'red'", [2]),
+        ("xpath", "disk > 100", [3]),
+        ("tags", "colour=red", [1, 2]),
+    ],
+)
+def test_every_language_finds_what_it_should(subject: Any, language: str, text: str, expected: list[int]) -> None:
+    filled(subject)
+    assert numbers(subject, TopicQuestion(language=language, text=text, asker="dan")) == expected
+
+
+@pytest.mark.req("T12")
+def test_only_owners_readers_and_holders_of_grants_find_what_is_restricted(subject: Any) -> None:
+    filled(subject)
+    asked = {"language": "keywords", "text": "secret"}
+    assert numbers(subject, TopicQuestion(**asked, asker="dan")) == []
+    for asker in ("bob", "carol"):
+        assert numbers(subject, TopicQuestion(**asked, asker=asker)) == [4]
+    assert numbers(subject, TopicQuestion(**asked, asker="dan", granted=((4).to_bytes(16, "big"),))) == [4]
+    assert numbers(subject, TopicQuestion(**asked, sees_all=True)) == [4]
+
+
+@pytest.mark.req("T8")
+@pytest.mark.req("T14")
+def test_times_owners_spaces_and_ids_narrow_a_question(subject: Any) -> None:
+    filled(subject)
+    for fields, expected in (
+        ({"expires_from_ms": 501}, [1, 2, 3, 4]),
+        ({"created_from_ms": 1_002, "created_until_ms": 1_003}, [2, 3]),
+        ({"owner": "bob"}, [4]),
+        ({"institution": "IU"}, [5]),
+        ({"space": "a"}, [4, 5]),
+        ({"space": "a/b"}, [4]),
+        ({"ids": ((2).to_bytes(16, "big"),)}, [2]),
+        ({"expires_until_ms": 600}, [5]),
+    ):
+        assert numbers(subject, TopicQuestion(sees_all=True, **fields)) == expected  # type: ignore[arg-type]
+    assert numbers(subject, TopicQuestion(sees_all=True, newest_first=True), count=2) == [5, 4]
+
+
+@pytest.mark.req("T9")
+def test_newer_replaces_older_owners_forget_and_what_expired_goes(subject: Any) -> None:
+    filled(subject)
+    assert keep(subject, an_entry(1, issued_ms=2_000, text="new")).outcomes == ("changed",)
+    assert keep(subject, an_entry(1, issued_ms=1_500)).outcomes == (Reason.TOPIC_OLDER,)
+    assert keep(subject, an_entry(1, issued_ms=3_000, owner="eve")).outcomes == (Reason.OWNER_OTHER,)
+    assert numbers(subject, TopicQuestion(language="keywords", text="red room", sees_all=True)) == [2]
+    one = (1).to_bytes(16, "big")
+    assert keep(subject, forgotten=((one, "eve"),)).forgotten == ()
+    assert [entry.id for entry in keep(subject, forgotten=((one, "alice"),)).forgotten] == [one]
+    assert [entry.owner for entry in keep(subject, expired_ms=600).forgotten] == ["alice"]
+    assert numbers(subject, TopicQuestion(sees_all=True)) == [2, 3, 4]
+
+
+@pytest.mark.req("T4")
+def test_quotas_hold_per_owner_and_in_all(subject: Any) -> None:
+    job = {"per_owner_max": 2, "topics_max": 3}
+    assert keep(subject, an_entry(1), an_entry(2), an_entry(3), **job).outcomes[2] is Reason.TOPICS_OVER_QUOTA
+    assert keep(subject, an_entry(1, issued_ms=9_000), **job).outcomes == ("changed",)
+    assert keep(subject, an_entry(4, owner="bob"), an_entry(5, owner="carol"), **job).outcomes == (
+        "appeared",
+        Reason.TOPICS_OVER_QUOTA,
+    )
+
+
+def test_a_long_answer_comes_in_slices_and_nothing_is_missed_or_told_twice(subject: Any) -> None:
+    keep(subject, *(an_entry(number, text="red" if number % 3 else "green") for number in range(1, 60)))
+    for question in (
+        TopicQuestion(language="regex", text="red", sees_all=True),
+        TopicQuestion(language="keywords", text="red", sees_all=True, newest_first=True),
+    ):
+        found, after = [], 0
+        while after is not None:
+            answer = subject.ask(AskTopics(question, after, 7, 10))
+            found += [int.from_bytes(entry.id, "big") for entry in answer.entries]
+            after = answer.next
+        expected = [number for number in range(1, 60) if number % 3]
+        assert found == (expected[::-1] if question.newest_first else expected)
+
+
+def test_questions_without_sense_are_refused(subject: Any) -> None:
+    for language, text in (("sql", "a ="), ("regex", "("), ("keywords", "!"), ("klingon", "x"), ("xpath", "//[")):
+        with pytest.raises(ProtocolError) as caught:
+            numbers(subject, TopicQuestion(language=language, text=text))
+        assert caught.value.reason is Reason.QUERY_INVALID
+
+
+values = st.one_of(st.integers(-3, 3), st.floats(-2, 2), st.sampled_from(["red", "green", "true", ""]), st.booleans())
+bags = st.dictionaries(st.sampled_from(NAMES), values, max_size=4)
+leaf = st.sampled_from(
+    ["size = 1", "size > 0", "size <= 2.5", "colour = 'red'", "colour <> 'red'", "heavy", "NOT heavy", "size IS NULL"]
+    + ["colour LIKE 'r%'", "colour IN ('red', 'green')", "size BETWEEN 0 AND 2", "colour IS NOT NULL", "1 < size"]
+    + ["size + 1 > 2", "owner = TRUE", "size = '1'", "colour NOT LIKE '%d'"]
+)
+selectors = st.recursive(
+    leaf,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+        inner.map(lambda one: f"NOT ({one})"),
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.lists(bags, min_size=1, max_size=12), st.lists(selectors, min_size=1, max_size=5))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_sql_over_properties_means_in_sqlite_what_it_means_for_events(bags: list[Any], texts: list[str]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        sqlite, memory = SqliteTopics(Repository(name="t", place=folder)), Memory()
+        sqlite.open()
+        entries = tuple(an_entry(number, properties=bag) for number, bag in enumerate(bags, 1))
+        for one in (sqlite, memory):
+            keep(one, *entries)
+        for text in texts:
+            question = TopicQuestion(language="sql", text=text, sees_all=True)
+            assert numbers(sqlite, question) == numbers(memory, question), text
+        sqlite.close()
+
+
+def test_a_corrupted_entry_is_put_aside_and_reported(tmp_path: Path) -> None:
+    subject = SqliteTopics(Repository(name="t", place=str(tmp_path)))
+    subject.open()
+    filled(subject)
+    subject.query("UPDATE topic SET record = x'00' WHERE owner = 'bob'")
+    found = subject.ask(AskTopics(TopicQuestion(sees_all=True)))
+    assert [int.from_bytes(id, "big") for id in found.damaged] == [4]
+    assert len(found.entries) == 4
+    subject.close()
+    assert subject.open() == (4, 1)
+    subject.close()
