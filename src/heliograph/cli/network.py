@@ -32,6 +32,7 @@ Folder = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 MAP = {"do": "report", "question": "map"}
 WATCH_S = 0.2
+ADVICE_SHOWN_MAX = 50
 
 
 @app.command(epilog=examples("heliograph network key network.key"))
@@ -232,6 +233,33 @@ def trace(
         return
     for line in as_text(answer):
         print(line)
+
+
+@app.command(epilog=examples("heliograph network advice"))
+@with_connection
+def advice(there: Connection, as_json: AsJson = False) -> None:
+    """Show what the data pipeline advised, from the stores that kept it."""
+    import json
+
+    from heliograph.cli.connection import connected
+    from heliograph.cli.tables import show
+
+    found: list[dict[str, Any]] = []
+
+    async def work() -> None:
+        async with (
+            connected(there, name="heliograph network advice", as_admin=True) as client,
+            client.replay("System/Advice/#") as replay,
+        ):
+            async for publication in replay:
+                try:
+                    row = json.loads(publication.payload)
+                    found.append({name: row.get(name) for name in ("time_us", "kind", "about", "text", "value")})
+                except (ValueError, AttributeError):
+                    continue  # somebody else's publication
+
+    run_work(work())
+    show(found[-ADVICE_SHOWN_MAX:], as_json)
 
 
 def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:

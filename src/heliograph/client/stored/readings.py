@@ -88,7 +88,7 @@ class Readers:
         return len(self._by_number)
 
     def inbox(self, number: int) -> ReaderInbox | None:
-        """The inbox of a reader."""
+        """The inbox of a reader; also of one that was opened and came to its end in the same read."""
         reader = self._by_number.get(number)
         return self._finished.pop(number, None) if reader is None else reader.inbox
 
