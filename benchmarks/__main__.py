@@ -35,8 +35,9 @@ NAMES = (
     "trust",
     "discover-broker",
     "vault",
-    "spark",
     "store",
+    "topics",
+    "spark",
 )
 
 

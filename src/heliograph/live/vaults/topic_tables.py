@@ -31,6 +31,8 @@ from heliograph.repository import (
     TopicQuestion,
 )
 
+FETCHED_AT_ONCE = 500  # a database takes so many parameters
+FIRST_ROWS = 256  # looked at first, where few are wanted; then four times as many, and so on
 _COLUMNS = (
     "id, owner, institution, space, path, created_ms, issued_ms, expires_ms, readers, words, joined, properties,"
     " checksum, record, document"
@@ -160,17 +162,26 @@ class TopicTables:
     def ask(self, job: AskTopics) -> tuple[FoundTopics, list[int]]:
         """The next slice, and the numbers of entries that are damaged. ProtocolError for a question without sense."""
         question, matcher = job.question, Matcher(job.question)
-        rows = self._candidates(question, job.after, job.rows)
         numbers: list[int] = []
-        looked_at = 0
-        for number, *read in rows:
-            looked_at += 1
-            if matcher.says(_partly(question.language, read)):
-                numbers.append(number)
-                if len(numbers) >= job.count:
-                    break
-        more = looked_at < len(rows) or len(rows) >= job.rows
-        after = job.after + looked_at if question.newest_first else rows[looked_at - 1][0] if rows else 0
+        looked_at, after = 0, job.after
+        chunk = FIRST_ROWS if job.count <= FIRST_ROWS else job.rows
+        more = True
+        while more and looked_at < job.rows and len(numbers) < job.count:
+            asked = min(chunk, job.rows - looked_at)
+            rows = self._candidates(question, after, asked)
+            if question.language == "regex":
+                fitting = matcher.scan([joined for _, joined in rows])
+            else:
+                fitting = matcher.which([_partly(question.language, read) for _, *read in rows])
+            wanted = fitting[: job.count - len(numbers)]
+            is_full = len(wanted) + len(numbers) >= job.count
+            seen = wanted[-1] + 1 if is_full and wanted else len(rows)
+            numbers += [rows[place][0] for place in wanted]
+            looked_at += seen
+            more = seen < len(rows) or len(rows) == asked
+            if rows:
+                after = after + seen if question.newest_first else rows[seen - 1][0]
+            chunk *= 4
         entries, damaged = self._fetch(numbers)
         ids = tuple(id for id, _ in damaged)
         return FoundTopics(entries, after if more else None, looked_at, ids), [number for _, number in damaged]
@@ -201,9 +212,12 @@ class TopicTables:
     def _fetch(self, numbers: list[int]) -> tuple[tuple[TopicEntry, ...], list[tuple[bytes, int]]]:
         if not numbers:
             return (), []
-        marks = ", ".join("?" for _ in numbers)
-        rows = self._db.query(f"SELECT number, {_COLUMNS} FROM topic WHERE number IN ({marks})", numbers)
-        by_number = {number: _entry(row) for number, *row in rows}
+        by_number: dict[int, tuple[TopicEntry, bool]] = {}
+        for first in range(0, len(numbers), FETCHED_AT_ONCE):
+            some = numbers[first : first + FETCHED_AT_ONCE]
+            marks = ", ".join("?" for _ in some)
+            rows = self._db.query(f"SELECT number, {_COLUMNS} FROM topic WHERE number IN ({marks})", some)
+            by_number |= {number: _entry(row) for number, *row in rows}
         whole = [by_number[number] for number in numbers]
         damaged = [(entry.id, number) for number, (entry, good) in zip(numbers, whole, strict=True) if not good]
         return tuple(entry for entry, good in whole if good), damaged
@@ -248,8 +262,6 @@ def _partly(language: str, read: Sequence[Any]) -> TopicEntry:
     """As much of an entry as its language looks at."""
     if language in ("string", "keywords"):
         return TopicEntry(**_NOBODY, words=read[0])
-    if language == "regex":
-        return TopicEntry(**_NOBODY, joined=read[0])
     if language in ("xpath", "xquery"):
         return TopicEntry(**_NOBODY, document=bytes(read[0]))
     if not language:
