@@ -17,6 +17,7 @@ from heliograph.broker.config import PROTOCOL, BrokerConfig, ListenerConfig
 from heliograph.discovery.brokers.config import DIRECTORY as DIRECTORY
 from heliograph.discovery.brokers.config import RESPONDER
 from heliograph.discovery.brokers.services import DIRECTORY_SERVICE, RESPONDER_SERVICE
+from heliograph.discovery.resources.declaration import RESOURCES_SERVICE
 from heliograph.discovery.topics.services import RIGHTS_SERVICE, TOPIC_DIRECTORY_SERVICE
 from heliograph.machine import Machine, Socket
 from heliograph.repository import Repository
@@ -38,6 +39,7 @@ SERVICES: tuple[Service[Any], ...] = (
     ADMIN_SERVICE,
     RESPONDER_SERVICE,
     DIRECTORY_SERVICE,
+    RESOURCES_SERVICE,
     TOPIC_DIRECTORY_SERVICE,
     RIGHTS_SERVICE,
     MONITOR_SERVICE,

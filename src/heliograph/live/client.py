@@ -25,6 +25,7 @@ from heliograph.errors import ClosedError, UsageError
 from heliograph.live.calls import Calls
 from heliograph.live.loop import Driver
 from heliograph.live.publisher_file import PublisherFile
+from heliograph.live.resources import ResourceCalls
 from heliograph.live.stored import FOREVER_MS, READ_WINDOW, StoreFace, milliseconds
 from heliograph.live.subscription import Callback, Incoming, OpenSubscriptions, Subscribing, Subscription
 from heliograph.live.tls import TlsContexts
@@ -48,7 +49,7 @@ Follow = Callable[[Driver, str, Session], "Relocator"]
 """Makes what keeps a client near a broker, for its session under this name on this driver."""
 
 
-class Client(StoreFace, TopicCalls):
+class Client(StoreFace, TopicCalls, ResourceCalls):
     """A connection to the network that heals itself. Made by ``heliograph.connect``; used on one event loop."""
 
     def __init__(

@@ -8,6 +8,7 @@ Not here: reading the vault, the table of channels (channels.py).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import OFFSETS_MAX, STORED_BYTES, span, stored
+from heliograph.wire.stores import NUMBER_MAX, OFFSETS_MAX, STORED_BYTES, span, stored
 
 UNDER_WAY_BYTES_MAX = 2 << 20  # whatever the window says: the reader's broker queues it
 TOPICS_MAX = 4_096
@@ -263,6 +264,6 @@ class Channel:
         return meets(self._condition, event)
 
     def _is_done(self, position: int) -> bool:
-        while self._done and self._done[0][1] <= position:
-            self._done.pop(0)
-        return bool(self._done) and self._done[0][0] <= position
+        """The spans stay: a reader that lost something is sent it again."""
+        place = bisect_right(self._done, (position, NUMBER_MAX))
+        return place > 0 and position < self._done[place - 1][1]

@@ -22,6 +22,7 @@ from heliograph.cli.demo.content_scene import play_contents
 from heliograph.cli.demo.network_scene import play_network
 from heliograph.cli.demo.report import Report
 from heliograph.cli.demo.store_scene import play_store
+from heliograph.cli.demo.topics_scene import play_topics
 from heliograph.cli.network_processes import administrating
 from heliograph.errors import RefusedError
 from heliograph.live.client import Client
@@ -58,6 +59,7 @@ async def play(report: Report) -> None:
             await _administration(broker, report)
         await play_network(Path(folder) / "network", report)
         await play_store(Path(folder) / "stored", report)
+    await play_topics(report)
 
 
 def _connect(broker: BrokerProcess, name: str, **more: Any) -> Connecting:

@@ -1,0 +1,1 @@
+"""Discovering resources: four models and shared answers."""

@@ -1,0 +1,70 @@
+"""Conditions of resources: the ranges of an advertisement and the wishes of a request, as boxes.
+
+In:    texts in the language predicates, or SQL that is a conjunction; values of a resource.
+Out:   ResourceCondition: one form for equal wishes, its box; whether values lie in it.
+State: a bounded memory of texts that were read lately.
+Not here: many conditions at once (matching/boxes/index.py), the languages (matching/languages/).
+Paper: [resources] §4: conjunctions of [attribute, operator, value].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from heliograph.errors import ConditionError, Reason
+from heliograph.matching.boxes.box import Box, box, encloses, fits
+from heliograph.matching.languages import compile as compile_condition
+from heliograph.matching.languages.ranges import WORDS, write_name, write_value
+from heliograph.model.predicates import Conjunction, Op, Value
+
+TEXTS_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCondition:
+    """A conjunction. Two with the same text ask the same."""
+
+    text: str
+    conjunction: Conjunction = field(compare=False)
+    box: Box = field(compare=False)
+
+    def has(self, values: Mapping[str, object]) -> bool:
+        """True if a resource with these values fits."""
+        return fits(self.box, values)
+
+    def covers(self, other: ResourceCondition) -> bool:
+        """True if everything that fits the other fits this one."""
+        return encloses(self.box, other.box)
+
+    def overlaps(self, advertised: ResourceCondition) -> bool:
+        """True if a resource so advertised can have what is asked here: it names every attribute that is asked."""
+        offered = advertised.box
+        return all(name in offered and values.meets(offered[name]) for name, values in self.box.items())
+
+
+@lru_cache(maxsize=TEXTS_MAX)
+def read_condition(text: str, language: str = "predicates") -> ResourceCondition:
+    """A text as a condition. ConditionError if it is wrong, or more than a conjunction."""
+    compiled = compile_condition(language, text)
+    if compiled.residue is not None or compiled.synopsis is not None:
+        raise ConditionError(
+            "resources are asked by a conjunction of comparisons, such as memory > 1 and system = 'linux'",
+            text,
+            reason=Reason.RESOURCE_CONDITION_UNFIT,
+        )
+    found = box(compiled.box)
+    if found is None:
+        raise ConditionError("nothing can fit this condition", text, reason=Reason.RESOURCE_CONDITION_UNFIT)
+    return ResourceCondition(compiled.text, compiled.box, found)
+
+
+def fixed_condition(values: Mapping[str, Value]) -> str:
+    """The text that says exactly these values."""
+    return " and ".join(f"{write_name(name, WORDS)} = {write_value(value)}" for name, value in sorted(values.items()))
+
+
+def fixed_values(condition: ResourceCondition) -> dict[str, Value]:
+    """The values that a condition leaves no choice about."""
+    return {each.attribute: each.value for each in condition.conjunction if each.op is Op.EQUAL}

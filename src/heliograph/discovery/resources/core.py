@@ -1,0 +1,249 @@
+"""The core of a resource service: its parts, and which message is for which of them.
+
+In:    ways, links that come and go, messages of neighbours, what owners and requesters want, time.
+Out:   messages to neighbours; answers; states for watchers.
+State: each part has its own.
+Not here: the pipe and what clients say (service.py), and the parts: table and spreading (advertisements), hosting (our
+          resources), forwarding and gathering (one-time requests), standing (continuous ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heliograph.discovery.resources import messages
+from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
+from heliograph.discovery.resources.config import ResourcesConfig
+from heliograph.discovery.resources.forwarding import HERE, AsOf, RequestForwarding
+from heliograph.discovery.resources.gathering import AnswerGathering
+from heliograph.discovery.resources.hosting import Hosting
+from heliograph.discovery.resources.messages import (
+    AdvertisedResource,
+    AdvertisementsOffered,
+    AdvertisementsTold,
+    FoundResource,
+    Message,
+    RequestId,
+    RequestsStirred,
+    ResourceRequest,
+    ResourceRequestDone,
+    ResourcesFound,
+    ResourceState,
+    StandingRequests,
+)
+from heliograph.discovery.resources.places import Places
+from heliograph.discovery.resources.spreading import Spreading
+from heliograph.discovery.resources.standing import StandingForwarding
+from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, LinkId, Timers
+from heliograph.wire.ways import WaysHere
+
+NS_PER_S = 1_000_000_000
+
+
+class ResourceCore:
+    """Resource discovery at one broker, without its pipe."""
+
+    def __init__(
+        self,
+        config: ResourcesConfig,
+        timers: Timers,
+        *,
+        network_time: Callable[[Instant], int],
+        send: Callable[[LinkId, bytes], None],
+        state: Callable[[ResourceState], None],
+        told: Callable[[RequestId, ResourceState], None],
+        stirred: Callable[[RequestId], None],
+        emptied: Callable[[RequestId, HostingBroker], None],
+        learned: Callable[[HostingBroker, TableDifference], None],
+    ) -> None:
+        self.refused: dict[str, int] = {}
+        self.places = Places()
+        self.table = AdvertisementTable(config.resources_max)
+        self._forget_ns = config.forget_s * NS_PER_S
+        self._timers = timers
+        self._network_time = network_time
+        self._send_bytes = send
+        self._state = state
+        self._told_learned = learned
+        self._silent: dict[LinkId, None] = {}  # neighbours without this service
+        self._unreachable: dict[int, Instant] = {}  # hosting brokers to which no way leads, since when
+        self.spreading = Spreading(self.table, self.places, self._send, self.count, self._learned)
+        self.hosting = Hosting(
+            config.resources_per_owner_max,
+            config.attributes_per_owner_max,
+            network_time=network_time,
+            changed=self.spreading.change,
+            state=self._own_state,
+        )
+        self.forwarding = RequestForwarding(
+            self.table,
+            self.places,
+            config.requests_max,
+            network_time=network_time,
+            own=self._own,
+            send=self._send,
+            count=self.count,
+            found=self._found,
+            done=self._done,
+        )
+        self.gathering = AnswerGathering(
+            self.table,
+            self.places,
+            timers,
+            config.requests_max,
+            network_time=network_time,
+            ask=self._ask,
+            is_settled=lambda: self.spreading.is_settled,
+        )
+        self.standing = StandingForwarding(
+            self.table,
+            self.places,
+            config.requests_max,
+            send=self._send,
+            tell=told,
+            stirred=stirred,
+            emptied=emptied,
+        )
+
+    def count(self, reason: Reason) -> None:
+        """Something was refused for this reason."""
+        self.refused[reason.word] = self.refused.get(reason.word, 0) + 1
+
+    # -- calls that go round --------------------------------------------------------------------------------------
+
+    def _send(self, link: LinkId, message: Message) -> None:
+        if link in self.places.links and link not in self._silent:
+            self._send_bytes(link, messages.encode(message))
+
+    def _ask(self, request: ResourceRequest, now: Instant) -> None:
+        self.forwarding.ask(HERE, request, now)
+
+    def _found(self, key: tuple[RequestId, int], found: list[FoundResource]) -> None:
+        self.gathering.found(key, found)
+
+    def _done(self, key: tuple[RequestId, int], hosts: AsOf, lost: bool, now: Instant) -> None:
+        self.gathering.done(key, hosts, lost, now)
+
+    def _own(self, condition: ResourceCondition, now: Instant) -> tuple[list[FoundResource], tuple[int, int]]:
+        return self.hosting.matching(condition, now), (self.hosting.me[1], self.hosting.number)
+
+    def _own_state(self, state: ResourceState) -> None:
+        self._state(state)
+        self.standing.state(None, state)
+
+    def _learned(self, host: HostingBroker, difference: TableDifference) -> None:
+        """Advertisements came or went: nothing covers what it has not asked for, and somebody may want them."""
+        for advertised in difference.added:
+            if not advertised.is_static:
+                condition = read_condition(advertised.where)
+                self.forwarding.advertised(condition)
+                self.standing.advertised(condition)
+            if host.broker != self.hosting.me[0]:
+                self.hosting.outdated(advertised.id, advertised.epoch)
+        for advertised in difference.removed:
+            if not advertised.is_static:
+                self.standing.withdrawn(host, read_condition(advertised.where))
+        if difference.is_reborn:
+            self.standing.reborn(host)
+        self._told_learned(host, difference)
+
+    # -- the network ------------------------------------------------------------------------------------------------
+
+    def hear_ways(self, ways: WaysHere, now: Instant) -> None:
+        """Neighbours and ways are these now."""
+        changed = self.places.hear(ways)
+        self.hosting.become(ways.broker, ways.incarnation)
+        for link in changed.went:
+            self._silent.pop(link, None)
+            self._link_down(link, now)
+        self.spreading.place_changed()
+        for link in changed.came:
+            self.spreading.greet(link)
+        self.standing.ways_changed()
+        self._look_for_lost(now)
+
+    def _link_down(self, link: LinkId, now: Instant) -> None:
+        self.spreading.link_down(link)
+        self.forwarding.link_down(link, now)
+        self.standing.link_down(link)
+
+    def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
+        """A message of a neighbour. What is wrong with it is counted; the neighbour keeps its link."""
+        if link not in self.places.links:
+            return
+        try:
+            self._hear(link, messages.decode(payload), now)
+        except ProtocolError as error:
+            self.count(error.reason)
+
+    def _hear(self, link: LinkId, message: Message, now: Instant) -> None:
+        match message:
+            case ResourceRequest():
+                self.forwarding.ask(link, message, now)
+            case ResourcesFound():
+                self.forwarding.hear_found(link, message)
+            case ResourceRequestDone():
+                self.forwarding.hear_done(link, message, now)
+            case ResourceState():
+                self.standing.state(link, message)
+            case StandingRequests():
+                self.standing.hear_want(link, message)
+            case RequestsStirred():
+                self.standing.hear_stirred(link, message)
+            case AdvertisementsTold():
+                self.spreading.hear_told(link, message)
+            case AdvertisementsOffered():
+                if message.fresh:
+                    self._link_down(link, now)
+                    self.spreading.greet(link)
+                    self.standing.ways_changed()
+                self.spreading.hear_offer(link, message)
+
+    def hear_refusal(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """What we said did not arrive. Without the service there, nothing more is said; else we begin anew, soon."""
+        self.count(reason)
+        if reason is Reason.SERVICE_UNKNOWN:
+            self._silent[link] = None
+            self._link_down(link, now)
+        elif reason is not Reason.CLOSED and link in self.places.links:
+            self._timers.set(("anew", link), now + NS_PER_S, lambda now: self._begin_anew(link, now))
+
+    def _begin_anew(self, link: LinkId, now: Instant) -> None:
+        if link in self.places.links:
+            self._link_down(link, now)
+            self.spreading.greet(link, fresh=True)
+            self.standing.ways_changed()
+
+    def _look_for_lost(self, now: Instant) -> None:
+        """A hosting broker that has long been out of reach is forgotten."""
+        me = self.hosting.me[0]
+        for host in list(self.table.hosts.values()):
+            if host.broker == me or self.places.hop(host.place) is not None:
+                self._unreachable.pop(host.broker, None)
+            else:
+                self._unreachable.setdefault(host.broker, now)
+        if self._unreachable:
+            self._timers.set("lost", min(self._unreachable.values()) + self._forget_ns, self._forget_lost)
+
+    def _forget_lost(self, now: Instant) -> None:
+        for broker, since in list(self._unreachable.items()):
+            if now - since >= self._forget_ns:
+                del self._unreachable[broker]
+                host = self.table.hosts.get(broker)
+                difference = self.table.forget(broker)
+                if host is not None:
+                    self._learned(host, difference)
+        self._look_for_lost(now)
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def tick(self, now: Instant) -> None:
+        """Leases and requests end."""
+        self.hosting.expire(now)
+        self.forwarding.expire(now)
+
+    def static(self, condition: ResourceCondition) -> list[tuple[HostingBroker, AdvertisedResource]]:
+        """The static resources that fit, as the own table has them."""
+        return self.table.overlapping_static(condition)

@@ -1,0 +1,33 @@
+"""The resource service as a node knows it.
+
+In:    its settings.
+Out:   RESOURCES_SERVICE, for the list of node.py.
+State: none.
+Not here: its machine (service.py).
+"""
+
+from __future__ import annotations
+
+from heliograph.discovery.resources.config import RESOURCES, ResourcesConfig
+from heliograph.machine import Machine
+from heliograph.services.declared import Service, Surroundings
+
+
+class ResourcesService(Service[ResourcesConfig]):
+    """Resources are registered and discovered at every broker."""
+
+    name = RESOURCES
+    config = ResourcesConfig
+
+    def is_wanted(self, config: ResourcesConfig) -> bool:
+        """As its switch says."""
+        return config.enabled
+
+    def build(self, config: ResourcesConfig, around: Surroundings) -> Machine:
+        """Its machine."""
+        from heliograph.discovery.resources.service import ResourceService
+
+        return ResourceService(config, seed=around.seed, incarnation=around.incarnation)
+
+
+RESOURCES_SERVICE = ResourcesService()

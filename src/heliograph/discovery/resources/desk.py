@@ -1,0 +1,298 @@
+"""The desk: what clients wish of the resource service, carried out and answered.
+
+In:    SERVICE frames of clients, with who asks.
+Out:   answers, in parts if they are long; refusals, counted; announcements on System/Resources topics.
+State: long answers that are being fetched.
+Not here: the form of wishes (wishes.py), resource discovery itself (core.py), the pipe (service.py).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
+from heliograph.discovery.resources.config import ResourcesConfig
+from heliograph.discovery.resources.core import ResourceCore
+from heliograph.discovery.resources.forwarding import DELIVERIES, SIMILARITY
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.messages import AdvertisedResource
+from heliograph.discovery.resources.ordering import check_order
+from heliograph.discovery.resources.watchers import Watchers, described, name_of
+from heliograph.discovery.resources.wishes import (
+    DiscoverWish,
+    KeepWish,
+    ListWish,
+    PartWish,
+    RegisterWish,
+    RenewWish,
+    TablesWish,
+    UnwatchWish,
+    UpdateWish,
+    WatchWish,
+    Wish,
+    WithdrawWish,
+    decode_wish,
+)
+from heliograph.errors import ConditionError, ProtocolError, Reason, UsageError
+from heliograph.machine import Instant
+from heliograph.model.origin import origin_of
+from heliograph.wire import bodies
+from heliograph.wire.frames import Frame, ServiceFlag
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+ROWS_PER_PART = 2_000  # of an answer; the rest is fetched
+ANSWERS_KEPT_MAX = 64
+TOPIC_ROOT = "System/Resources"
+
+_encode = msgspec.json.Encoder().encode
+_decode_asker = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ResourceAnnouncer:
+    """Publishes what happens to the resources hosted here."""
+
+    def __init__(self, publish: Callable[[bytes, bytes], None], network_time: Callable[[Instant], int]) -> None:
+        self._publish = publish
+        self._network_time = network_time
+
+    def announce(self, advertised: AdvertisedResource, what: str, values: Any, now: Instant) -> None:
+        """For everybody who may read system topics: registered, updated, withdrawn or expired."""
+        body = {
+            **{"id": f"{advertised.id:016x}", "name": advertised.name, "what": what, "where": advertised.where},
+            **{"model": "static" if advertised.is_static else "dynamic", "values": values},
+            "at": self._network_time(now),
+        }
+        self._publish(f"{TOPIC_ROOT}/{advertised.id:016x}/{what}".encode(), _encode(body))
+
+
+class ResourceDesk:
+    """Answers clients."""
+
+    def __init__(
+        self,
+        config: ResourcesConfig,
+        core: ResourceCore,
+        watchers: Watchers,
+        announcer: ResourceAnnouncer,
+        *,
+        answer: Callable[[Frame, bytes, int], None],
+        age_ms: Callable[[int, Instant], float],
+    ) -> None:
+        self._config = config
+        self._core = core
+        self._watchers = watchers
+        self._announcer = announcer
+        self._send = answer
+        self._age_ms = age_ms
+        self._answers: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()  # long ones, being fetched in parts
+        self._answer_number = 0
+
+    def serve(self, frame: Frame, now: Instant) -> None:
+        """A request of a client."""
+        try:
+            asker = _decode_asker(frame.headers)
+            self._carry_out(frame, decode_wish(frame.payload), asker, now)
+        except ConditionError as error:
+            self._refuse(frame, error.reason, error.detail)
+        except UsageError as error:
+            self._refuse(frame, Reason.RESOURCE_WISH_MALFORMED, str(error))
+        except ProtocolError as error:
+            self._refuse(frame, error.reason, error.detail)
+
+    def _refuse(self, frame: Frame, reason: Reason, text: str) -> None:
+        self._core.count(reason)
+        self._send(frame, bodies.refusal(reason, text[:400]), ServiceFlag.REFUSAL)
+
+    def _answer(self, frame: Frame, answer: dict[str, Any]) -> None:
+        self._send(frame, _encode(answer), 0)
+
+    def _carry_out(self, frame: Frame, wish: Wish, asker: dict[str, Any], now: Instant) -> None:
+        match wish:
+            case RegisterWish():
+                self._answer(frame, self._register(wish, str(asker.get("entity", "")), now))
+            case UpdateWish():
+                resource = self._owned(wish.secret)
+                self._core.hosting.update(resource, dict(wish.values), wish.version, now)
+                self._core.hosting.renew(resource, self._lease_ns(wish.lease_s), now)
+                self._answer(frame, {"ok": True})
+            case RenewWish():
+                self._core.hosting.renew(self._owned(wish.secret), self._lease_ns(wish.lease_s), now)
+                self._answer(frame, {"ok": True})
+            case WithdrawWish():
+                self._withdraw(wish, now)
+                self._answer(frame, {"ok": True})
+            case DiscoverWish():
+                self._discover(frame, wish, now)
+            case PartWish():
+                rows = self._answers.get(wish.answer)
+                if rows is None:
+                    raise UsageError("this answer is not kept any more; ask again")
+                self._answer(frame, self._part(wish.answer, rows, wish.start))
+            case WatchWish():
+                self._watch(frame, wish, asker, now)
+            case KeepWish() | UnwatchWish():
+                self._keep(frame, wish, now)
+            case ListWish():
+                hosted = list(self._core.hosting.resources.values())
+                rows = [self._row(each.advertised, each.values) for each in hosted[wish.start :][:ROWS_PER_PART]]
+                self._answer(frame, {"total": len(hosted), "resources": rows})
+            case TablesWish():
+                self._answer(frame, self._tables())
+
+    def _lease_ns(self, lease_s: float) -> int:
+        return int(min(lease_s, self._config.lease_s_max) * NS_PER_S)
+
+    @staticmethod
+    def _owned(secret: str) -> int:
+        """The resource whose secret this is: whoever does not have it names another, or none."""
+        return origin_of(bytes.fromhex(secret[: len(secret) // 2 * 2]))
+
+    def _register(self, wish: RegisterWish, owner: str, now: Instant) -> dict[str, Any]:
+        condition = read_condition(wish.where, wish.language)
+        resource = self._owned(wish.secret)
+        advertised = AdvertisedResource(resource, wish.model == "static", condition.text, wish.epoch, wish.name)
+        known = self._core.hosting.resources.get(resource)
+        lease_ns = self._lease_ns(wish.lease_s)
+        self._core.hosting.register(advertised, owner, lease_ns, now)
+        if known is None or known.advertised != advertised:
+            self._announcer.announce(advertised, "registered", None, now)
+        if wish.values is not None and not advertised.is_static:
+            self._core.hosting.update(resource, dict(wish.values), wish.version, now)
+        broker = self._core.places.ways.name if self._core.places.ways is not None else ""
+        return {"ok": True, "id": f"{resource:016x}", "broker": broker, "lease_s": lease_ns / NS_PER_S}
+
+    def _withdraw(self, wish: WithdrawWish, now: Instant) -> None:
+        resource = self._owned(wish.secret)
+        hosted = self._core.hosting.resources.get(resource)
+        self._core.hosting.withdraw(resource)
+        assert hosted is not None
+        self._announcer.announce(hosted.advertised, "withdrawn", None, now)
+
+    @staticmethod
+    def _row(advertised: AdvertisedResource, values: Any) -> dict[str, Any]:
+        return {
+            **{"id": f"{advertised.id:016x}", "name": advertised.name, "where": advertised.where},
+            **{"model": "static" if advertised.is_static else "dynamic", "values": values},
+        }
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def _discover(self, frame: Frame, wish: DiscoverWish, now: Instant) -> None:
+        condition = read_condition(wish.where, wish.language)
+        check_order(wish.order)
+        if wish.deliver and wish.deliver not in DELIVERIES:
+            raise UsageError(f"answers are delivered by {', '.join(DELIVERIES)}; not {wish.deliver!r}")
+        if wish.model == "static":
+            self._answer_static(frame, condition, wish)
+            return
+        deliver = wish.deliver or self._config.deliver
+        cache_ns = self._config.cache_s * NS_PER_S
+        max_age_s = self._config.cache_s if wish.max_age_s is None else wish.max_age_s
+        deadline_ms = self._config.deadline_ms if wish.deadline_ms is None else wish.deadline_ms
+        wished = ResourceWish(
+            *(condition, deliver, wish.best, wish.order, int(max_age_s * NS_PER_S) if deliver == SIMILARITY else 0),
+            *(deadline_ms * NS_PER_MS, cache_ns),
+        )
+        self._core.gathering.begin(wished, lambda answer, now: self._answer_dynamic(frame, answer, now), now)
+
+    def _answer_static(self, frame: Frame, condition: ResourceCondition, wish: DiscoverWish) -> None:
+        found = self._core.static(condition)
+        cost = self._core.places.cost
+        rows = [described(host, advertised) for host, advertised in found]
+        if wish.order or wish.best:
+            name, _, direction = wish.order.partition(" ")
+            place = {host.name: cost(host.place) for host, _ in found}
+            if name in ("", "near", "together"):
+                rows.sort(key=lambda row: (place[row["host"]], row["id"]))
+            else:
+                rows.sort(key=lambda row: _order_key(row["values"].get(name), direction == "desc", row["id"]))
+            rows = rows[: wish.best] if wish.best else rows
+        self._answer_rows(frame, rows, {"complete": self._core.spreading.is_settled, "missing": [], "attempts": 1})
+
+    def _answer_dynamic(self, frame: Frame, answer: GatheredAnswer, now: Instant) -> None:
+        rows = [
+            {
+                **{"id": f"{each.id:016x}", "name": each.name, "host": name_of(self._core, each.host)},
+                **{"values": each.values, "age_ms": self._age_ms(each.at, now)},
+            }
+            for each in answer.found
+        ]
+        self._answer_rows(
+            frame,
+            rows,
+            {
+                **{"complete": answer.is_complete, "missing": answer.missing, "attempts": answer.attempts},
+                **{"took_ms": round(answer.took_ns / NS_PER_MS, 3)},
+                "hosts": [name_of(self._core, host) for host in answer.hosts],
+            },
+        )
+
+    def _answer_rows(self, frame: Frame, rows: list[dict[str, Any]], said: dict[str, Any]) -> None:
+        """One package, or its first part."""
+        self._answer_number += 1
+        if len(rows) > ROWS_PER_PART:
+            self._answers[self._answer_number] = rows
+            while len(self._answers) > ANSWERS_KEPT_MAX:
+                self._answers.popitem(last=False)
+        self._answer(frame, {**said, **self._part(self._answer_number, rows, 0)})
+
+    def _part(self, answer: int, rows: list[dict[str, Any]], start: int) -> dict[str, Any]:
+        part = rows[start : start + ROWS_PER_PART]
+        more = {"answer": answer, "start": start + len(part)} if start + len(part) < len(rows) else None
+        if more is None:
+            self._answers.pop(answer, None)
+        return {"resources": part, "total": len(rows), "more": more}
+
+    def _watch(self, frame: Frame, wish: WatchWish, asker: dict[str, Any], now: Instant) -> None:
+        condition = read_condition(wish.where, wish.language)
+        inbox = str(asker.get("inbox", ""))
+        if not inbox:
+            raise UsageError("only a client with an inbox can watch")
+        watcher = self._watchers.begin(self._core, frame.origin, inbox, condition, wish.model == "static", now)
+        self._answer(frame, {"watch": watcher.number, "topic": f"{inbox}/resources/{watcher.number}"})
+
+    def _keep(self, frame: Frame, wish: KeepWish | UnwatchWish, now: Instant) -> None:
+        watcher = self._watchers.by_number.get(wish.watch)
+        if watcher is None or watcher.asker != frame.origin:
+            self._answer(frame, {"known": False})
+            return
+        if isinstance(wish, UnwatchWish):
+            self._watchers.end(self._core, watcher)
+        elif wish.again:
+            self._watchers.again(self._core, watcher, now)
+        self._answer(frame, {"known": True, "number": watcher.told})
+
+    def _tables(self) -> dict[str, Any]:
+        return overview(self._core, self._watchers)
+
+
+def overview(core: ResourceCore, watchers: Watchers) -> dict[str, Any]:
+    """What a service knows and counts."""
+    counts = core.forwarding.counts
+    return {
+        "hosted": len(core.hosting.resources),
+        "known": len(core.table),
+        "hosts": len(core.table.hosts),
+        "requests": len(core.forwarding.known),
+        "standing": len(core.standing.requests),
+        "watches": len(watchers.by_number),
+        "subscription_messages": counts.subscriptions,
+        "publication_messages": counts.publications,
+        "results": counts.results,
+        "completion_messages": counts.completions,
+        "shared": counts.shared,
+        "matching_operations": core.table.questions,
+        "advertisement_messages": core.spreading.frames_told,
+        "refused": dict(sorted(core.refused.items())),
+    }
+
+
+def _order_key(value: object, descending: bool, id: str) -> tuple[object, ...]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return (1, 0, str(value or ""), id)
+    return (0, -value if descending else value, "", id)

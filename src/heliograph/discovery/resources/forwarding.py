@@ -1,0 +1,496 @@
+"""Forwarding of one-time requests and their answers, hop by hop; similar requests share answers.
+
+In:    requests, answers and completions from neighbours and from our own clients; advertisements that are new; time.
+Out:   the same to neighbours; answers and completion of our own requests.
+State: per request that is known here: where it came from, who waits for its answers, what was passed on.
+Not here: asking again and deadlines (gathering.py), our own resources (hosting.py), continuous requests (standing.py).
+Paper: [resources] §5, Algorithms 1 and 2: SrdSubList is ``_listed``, SubWaitingListMap ``KnownRequest.waiting``,
+       ResourceCacheMap ``KnownRequest.cache``.
+
+The rules that make the algorithms exact on every graph:
+1. Of equal requests only the older covers.
+2. A covered request always goes on to the covering one's host broker.
+3. Its answers leave a broker by the hop by which it first came.
+4. A broker passes each answer of a request on once.
+5. An answer may go back where it came from, unless the request came from there covered by the same one.
+
+A broker tells the hop a request came from when all that it asked have answered. A second arrival of a request that was
+routed already is answered at once. Where a covering request is not known any more, the request goes back uncovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
+from heliograph.discovery.resources.messages import (
+    IDS_PER_BODY_MAX,
+    RESULTS_PER_BODY_MAX,
+    FoundResource,
+    Message,
+    RequestId,
+    ResourceRequest,
+    ResourceRequestDone,
+    ResourcesFound,
+)
+from heliograph.discovery.resources.ordering import enough
+from heliograph.discovery.resources.places import Places
+from heliograph.discovery.resources.table import AdvertisementTable
+from heliograph.errors import ConditionError, ProtocolError, Reason
+from heliograph.machine import Instant, LinkId
+from heliograph.matching.boxes.chunk import Stored
+from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+
+HERE: LinkId = 0  # the hop of our own clients
+SIMILARITY, NORMAL = "similarity", "normal"
+DELIVERIES = (SIMILARITY, NORMAL)
+
+Key = tuple[RequestId, int]
+Asked = tuple[LinkId, RequestId | None]
+"""Whom something was asked, and under which covering request."""
+AsOf = dict[int, tuple[int, int]]
+"""Hosting brokers that answered, and as of which incarnation and number of changes."""
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """One time that a request came here."""
+
+    hop: LinkId
+    cover: RequestId | None
+    as_of: int  # nothing that answers it is older
+    pending: dict[Asked, None] = field(default_factory=dict)
+    hosts: AsOf = field(default_factory=dict)  # who answered
+    lost: bool = False
+    uncovered: bool = False
+    over: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class KnownRequest:
+    """One attempt of a request, as this broker knows it."""
+
+    request: ResourceRequest
+    condition: ResourceCondition
+    hop: LinkId  # by which it first came
+    arrivals: dict[Asked, Arrival] = field(default_factory=dict)
+    passed: dict[int, None] = field(default_factory=dict)  # resources in answers that were passed on
+    waiting: dict[Key, KnownRequest] = field(default_factory=dict)  # requests that share its answers
+    dependants: list[tuple[KnownRequest, Arrival]] = field(default_factory=list)  # … and wait for its completion
+    cache: dict[int, FoundResource] = field(default_factory=dict)  # at its host broker
+    hosts: AsOf = field(default_factory=dict)
+    as_of: int = 0  # once it is complete: no answer is older
+    slot: int = -1  # in the index of those that may cover
+    is_routed: bool = False  # to the hosts of resources, from here
+    is_complete: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Its name."""
+        return (self.request.id, self.request.attempt)
+
+    @property
+    def oldest(self) -> int:
+        """Answers from before that are too old."""
+        return self.request.issued - self.request.max_age
+
+    @property
+    def rank(self) -> tuple[int, RequestId]:
+        """The lower is older."""
+        return (self.request.issued, self.request.id)
+
+
+@dataclass(slots=True)
+class ForwardingCounts:
+    """What crossed links, as the paper counts it and beside that."""
+
+    subscriptions: int = 0
+    publications: int = 0  # packages
+    results: int = 0  # resources in them
+    completions: int = 0
+    shared: int = 0  # requests that found a covering one here
+
+
+class RequestForwarding:
+    """Requests on their way, at one broker."""
+
+    def __init__(
+        self,
+        table: AdvertisementTable,
+        places: Places,
+        requests_max: int,
+        *,
+        network_time: Callable[[Instant], int],
+        own: Callable[[ResourceCondition, Instant], tuple[list[FoundResource], tuple[int, int]]],
+        send: Callable[[LinkId, Message], None],
+        count: Callable[[Reason], None],
+        found: Callable[[Key, list[FoundResource]], None],
+        done: Callable[[Key, AsOf, bool, Instant], None],
+    ) -> None:
+        self.known: dict[Key, KnownRequest] = {}
+        self.counts = ForwardingCounts()
+        self._table = table
+        self._places = places
+        self._requests_max = requests_max
+        self._network_time = network_time
+        self._own = own
+        self._send = send
+        self._count = count
+        self._found = found
+        self._done = done
+        self._listed = BoxIndex()  # requests that may cover others
+        self._by_slot: dict[int, KnownRequest] = {}
+        self._first: dict[RequestId, KnownRequest] = {}  # those that may be named as covering
+        self._expiries: list[tuple[int, Key]] = []
+
+    # -- requests (Algorithm 1) ---------------------------------------------------------------------------------
+
+    def ask(self, hop: LinkId, request: ResourceRequest, now: Instant) -> None:
+        """A request comes, from a neighbour or from one of our clients. ProtocolError if it cannot be read."""
+        key = (request.id, request.attempt)
+        known = self.known.get(key)
+        if known is None:
+            known = self._begin(hop, request)
+            if known is None:
+                self._refuse(hop, request)
+                return
+        asked = (hop, request.cover)
+        if asked in known.arrivals:
+            self._send_done(known, Arrival(hop, request.cover, request.issued))
+            return
+        arrival = known.arrivals[asked] = Arrival(hop, request.cover, request.issued)
+        if request.cover is None:
+            self._work(known, arrival, now)
+        else:
+            self._follow(known, arrival, request.cover, now)
+        self._settle(known, arrival, now)
+
+    def _begin(self, hop: LinkId, request: ResourceRequest) -> KnownRequest | None:
+        if len(self.known) >= self._requests_max:
+            return None
+        try:
+            condition = read_condition(request.where)
+        except ConditionError as error:
+            raise ProtocolError(error.reason, error.detail) from None
+        known = KnownRequest(request, condition, hop)
+        self.known[known.key] = known
+        heappush(self._expiries, (request.until, known.key))
+        return known
+
+    def _refuse(self, hop: LinkId, request: ResourceRequest) -> None:
+        self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
+        if hop != HERE:
+            self._send(hop, ResourceRequestDone(request.id, request.attempt, request.cover, lost=True))
+        else:
+            self._done((request.id, request.attempt), {}, True, 0)
+
+    def _work(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
+        """Share the answers of a covering request, or go to the hosts of resources."""
+        if known.is_routed or any(each is not arrival and each.cover is None for each in known.arrivals.values()):
+            return  # that was done when it first came
+        shares = known.request.deliver == SIMILARITY
+        coverer = self._find(known, now) if shares else None
+        if coverer is not None:
+            self.counts.shared += 1
+            self._join(known, arrival, coverer)
+            return
+        if shares:
+            self._list(known)
+        self._route(known, arrival, now)
+
+    def _follow(self, known: KnownRequest, arrival: Arrival, cover: RequestId, now: Instant) -> None:
+        """It comes to share the answers of that request."""
+        coverer = self._first.get(cover)
+        if coverer is None or coverer.slot < 0 or coverer is known or not self._may_cover(coverer, known, now):
+            arrival.uncovered = True
+            return
+        self._join(known, arrival, coverer)
+
+    def _join(self, known: KnownRequest, arrival: Arrival, coverer: KnownRequest) -> None:
+        coverer.waiting[known.key] = known
+        if coverer.hop != HERE:
+            self._ask(coverer.hop, known, arrival, coverer.request.id)
+            return
+        fitting = self._fitting(known, coverer.cache.values())
+        self._pass(known, fitting, None)
+        if coverer.is_complete:
+            arrival.hosts.update(coverer.hosts)
+            arrival.as_of = min(arrival.as_of, coverer.as_of)
+        else:
+            arrival.pending[(HERE, coverer.request.id)] = None
+            coverer.dependants.append((known, arrival))
+
+    def _route(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
+        """To all brokers that host what may fit, but not back."""
+        known.is_routed = True
+        back = {each.hop for each in known.arrivals.values() if each.cover is None}
+        hops: dict[LinkId, None] = {}
+        me = self._places.ways.broker if self._places.ways is not None else -1
+        for host in self._table.overlapping_hosts(known.condition):
+            if host.broker == me:
+                self._answer(known, arrival, now)
+                continue
+            hop = self._places.hop(host.place)
+            if hop is not None and hop not in back:
+                hops[hop] = None
+        for hop in hops:
+            self._ask(hop, known, arrival, None)
+
+    def _answer(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
+        """What we host ourselves."""
+        found, as_of = self._own(known.condition, now)
+        request = known.request
+        arrival.hosts[self._me] = as_of
+        self._pass(known, enough(found, request.best, request.order), None)
+
+    @property
+    def _me(self) -> int:
+        return self._places.ways.broker if self._places.ways is not None else 0
+
+    def _ask(self, hop: LinkId, known: KnownRequest, arrival: Arrival, cover: RequestId | None) -> None:
+        arrival.pending[(hop, cover)] = None
+        self.counts.subscriptions += 1
+        request = known.request
+        self._send(
+            hop,
+            ResourceRequest(
+                *(request.id, request.attempt, request.where, request.issued, request.until, request.deliver),
+                *(request.best, request.order, request.max_age, cover),
+            ),
+        )
+
+    # -- covering -----------------------------------------------------------------------------------------------
+
+    def _find(self, known: KnownRequest, now: Instant) -> KnownRequest | None:
+        """The oldest request here whose answers this one can share."""
+        found = [
+            each
+            for slot in self._listed.coverers(known.condition.conjunction)
+            if self._may_cover(each := self._by_slot[slot], known, now)
+        ]
+        return min(found, key=lambda each: each.rank, default=None)
+
+    def _may_cover(self, wide: KnownRequest, narrow: KnownRequest, now: Instant) -> bool:
+        one, other = wide.request, narrow.request
+        if one.id == other.id or not wide.condition.covers(narrow.condition):
+            return False
+        time = self._network_time(now)
+        if one.until <= time or one.issued < time - other.max_age:
+            return False
+        if wide.is_complete and wide.as_of < narrow.oldest:
+            return False
+        if wide.condition == narrow.condition and wide.rank >= narrow.rank:
+            return False
+        if one.best:
+            return wide.condition == narrow.condition and one.order == other.order and 0 < other.best <= one.best
+        return True
+
+    def _list(self, known: KnownRequest) -> None:
+        try:
+            slot = self._listed.spare
+            self._listed.add(slot, known.condition.conjunction)
+        except IndexFullError:
+            return
+        known.slot = slot
+        self._by_slot[slot] = known
+        self._first[known.request.id] = known
+
+    def _unlist(self, known: KnownRequest) -> None:
+        """It covers nothing any more."""
+        if known.slot >= 0:
+            self._listed.remove(known.slot)
+            del self._by_slot[known.slot]
+            known.slot = -1
+        if self._first.get(known.request.id) is known:
+            del self._first[known.request.id]
+
+    def advertised(self, condition: ResourceCondition) -> None:
+        """Something new is advertised: what did not ask for it covers nothing that would."""
+        for slot in self._listed.intersecting(condition.conjunction, Stored.SUBSCRIPTIONS).tolist():
+            self._unlist(self._by_slot[slot])
+
+    # -- answers (Algorithm 2) ----------------------------------------------------------------------------------
+
+    def hear_found(self, hop: LinkId, message: ResourcesFound) -> None:
+        """Answers from a neighbour."""
+        known = self.known.get((message.id, message.attempt))
+        if known is None:
+            self._count(Reason.RESOURCE_REQUEST_UNKNOWN)
+            return
+        self._pass(known, message.found, hop)
+
+    def _pass(self, known: KnownRequest, found: Iterable[FoundResource], came: LinkId | None) -> None:
+        """Pass answers of a request on, each once; and to those who share them."""
+        found = list(found)
+        fresh = [each for each in found if each.id not in known.passed]
+        known.passed.update((each.id, None) for each in fresh)
+        if known.hop == HERE:
+            known.cache.update((each.id, each) for each in fresh)
+            if fresh:
+                self._found(known.key, fresh)
+        else:
+            self._send_found(known, fresh)
+        for other in list(known.waiting.values()):
+            if self.known.get(other.key) is not other:
+                del known.waiting[other.key]  # its time is over
+                continue
+            from_there = came is not None and (came, known.request.id) in other.arrivals
+            if other.hop == came and from_there:
+                continue
+            fitting = self._fitting(other, found)
+            if fitting:
+                self._pass(other, fitting, came)
+
+    def _fitting(self, known: KnownRequest, found: Iterable[FoundResource]) -> list[FoundResource]:
+        """What of another's answers fits this request, and is young enough."""
+        return [each for each in found if each.at >= known.oldest and fits_found(known.condition, each)]
+
+    def _send_found(self, known: KnownRequest, found: list[FoundResource]) -> None:
+        for start in range(0, len(found), RESULTS_PER_BODY_MAX):
+            part = found[start : start + RESULTS_PER_BODY_MAX]
+            self.counts.publications += 1
+            self.counts.results += len(part)
+            self._send(known.hop, ResourcesFound(*known.key, part))
+
+    # -- completion ---------------------------------------------------------------------------------------------
+
+    def hear_done(self, hop: LinkId, message: ResourceRequestDone, now: Instant) -> None:
+        """A neighbour has answered."""
+        known = self.known.get((message.id, message.attempt))
+        if known is None:
+            return
+        asked = (hop, message.cover)
+        for arrival in list(known.arrivals.values()):
+            if asked not in arrival.pending:
+                continue
+            del arrival.pending[asked]
+            arrival.hosts.update((host, (incarnation, number)) for host, incarnation, number in message.hosts)
+            arrival.lost |= message.lost
+            arrival.as_of = min(arrival.as_of, message.as_of or arrival.as_of)
+            if message.uncovered and message.cover is not None:
+                self._uncover(known, arrival, message.cover, now)
+            self._settle(known, arrival, now)
+            return
+
+    def _uncover(self, known: KnownRequest, arrival: Arrival, cover: RequestId, now: Instant) -> None:
+        """The covering request is not known at its host any more: it covers nothing, and this one is on its own."""
+        coverer = self._first.get(cover)
+        if coverer is not None:
+            coverer.waiting.pop(known.key, None)
+            self._unlist(coverer)
+        if arrival.cover is not None:
+            arrival.uncovered = True
+        elif not known.is_routed:
+            self._work_again(known, arrival, now)
+
+    def _work_again(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
+        coverer = self._find(known, now)
+        if coverer is not None:
+            self._join(known, arrival, coverer)
+        else:
+            self._list(known)
+            self._route(known, arrival, now)
+
+    def _settle(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
+        """If everybody has answered, so do we."""
+        if arrival.pending or arrival.over:
+            return
+        arrival.over = True
+        if arrival.hop != HERE:
+            self._send_done(known, arrival)
+            return
+        known.is_complete = not arrival.lost
+        known.hosts, known.as_of = arrival.hosts, arrival.as_of
+        if arrival.lost:
+            self._unlist(known)
+        self._done(known.key, arrival.hosts, arrival.lost, now)
+        dependants, known.dependants = known.dependants, []
+        for other, waiting in dependants:
+            waiting.pending.pop((HERE, known.request.id), None)
+            if known.as_of < other.oldest:
+                self._uncover(other, waiting, known.request.id, now)
+            else:
+                waiting.hosts.update(known.hosts)
+                waiting.as_of = min(waiting.as_of, known.as_of)
+                waiting.lost |= arrival.lost
+            self._settle(other, waiting, now)
+
+    def _send_done(self, known: KnownRequest, arrival: Arrival) -> None:
+        if arrival.hop == HERE:
+            return
+        self.counts.completions += 1
+        hosts = [(host, *as_of) for host, as_of in arrival.hosts.items()][:IDS_PER_BODY_MAX]
+        self._send(
+            arrival.hop,
+            ResourceRequestDone(*known.key, arrival.cover, hosts, arrival.lost, arrival.uncovered, arrival.as_of),
+        )
+
+    # -- what ends ----------------------------------------------------------------------------------------------
+
+    def link_down(self, link: LinkId, now: Instant) -> None:
+        """A neighbour is gone: nobody there needs answers, and nothing comes from there."""
+        for known in list(self.known.values()):
+            if known.hop == link:
+                self._forget(known)
+                continue
+            for arrival in list(known.arrivals.values()):
+                lost = [asked for asked in arrival.pending if asked[0] == link]
+                for asked in lost:
+                    del arrival.pending[asked]
+                    arrival.lost = True
+                if lost:
+                    self._settle(known, arrival, now)
+
+    def expire(self, now: Instant) -> None:
+        """Requests are forgotten at their time, everywhere at the same."""
+        time = self._network_time(now)
+        while self._expiries and self._expiries[0][0] <= time:
+            known = self.known.get(heappop(self._expiries)[1])
+            if known is not None:
+                self._forget(known)
+
+    def next_expiry(self) -> int | None:
+        """When the next one is forgotten, in network time."""
+        return self._expiries[0][0] if self._expiries else None
+
+    def _forget(self, known: KnownRequest) -> None:
+        self.known.pop(known.key, None)
+        self._unlist(known)
+        dependants, known.dependants = known.dependants, []
+        for other, waiting in dependants:
+            waiting.pending.pop((HERE, known.request.id), None)
+            waiting.lost = True
+            self._settle(other, waiting, 0)
+
+    def tables(self) -> dict[str, list[str]]:
+        """The three tables of the paper, in words: what is listed, cached, and waited for."""
+        return {
+            "listed": [shown(each) for each in self._by_slot.values()],
+            "cached": [
+                f"{shown(each)}({', '.join(sorted(found.name for found in each.cache.values()))})"
+                for each in self.known.values()
+                if each.cache
+            ],
+            "waiting": [
+                f"{shown(each)}({', '.join(shown(other) for other in each.waiting.values())})"
+                for each in self.known.values()
+                if each.waiting
+            ],
+        }
+
+
+def shown(known: KnownRequest) -> str:
+    """A request in words."""
+    return known.condition.text
+
+
+def fits_found(condition: ResourceCondition, found: FoundResource) -> bool:
+    """True if what was found for another request fits this condition; a resource without values, if it may."""
+    if found.values is not None:
+        return condition.has(found.values)
+    try:
+        return condition.overlaps(read_condition(found.where))
+    except ConditionError:
+        return False

@@ -1,0 +1,194 @@
+"""Gathering: the answers to a one-time request of one of our clients, until it is complete or its time is over.
+
+In:    wishes of clients; answers and completions; time.
+Out:   requests, again with a higher attempt where something was lost; the whole answer.
+State: per request under way what was found, who has answered, and when it ends.
+Not here: the way of requests (forwarding.py), what clients say and hear (service.py).
+
+A request that lost something on its way is asked again, and then shares nobody's answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from heliograph.discovery.resources.conditions import ResourceCondition
+from heliograph.discovery.resources.forwarding import NORMAL, SIMILARITY, AsOf, Key
+from heliograph.discovery.resources.messages import FoundResource, RequestId, ResourceRequest
+from heliograph.discovery.resources.ordering import best
+from heliograph.discovery.resources.places import COST_FAR, Places
+from heliograph.discovery.resources.table import AdvertisementTable
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant, Timers
+
+NS_PER_MS = 1_000_000
+AGAIN_MS = 50  # before a request that lost something is asked again; then twice as long
+MARGIN_NS = 5_000_000_000  # that a request which nobody shares is remembered beyond its deadline
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceWish:
+    """What a client asks."""
+
+    condition: ResourceCondition
+    deliver: str = SIMILARITY
+    best: int = 0
+    order: str = ""
+    max_age_ns: int = 0
+    deadline_ns: int = 2_000_000_000
+    cache_ns: int = 100_000_000_000
+
+
+@dataclass(slots=True)
+class GatheredAnswer:
+    """The answer to a request."""
+
+    found: list[FoundResource]
+    is_complete: bool
+    missing: list[str]  # hosting brokers that did not answer
+    hosts: AsOf  # those that did
+    attempts: int
+    took_ns: int
+    shared: bool  # some of it may come from the answers to another request
+
+
+Answered = Callable[[GatheredAnswer, Instant], None]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """One request under way."""
+
+    id: RequestId
+    wish: ResourceWish
+    answered: Answered
+    began: Instant
+    ends: Instant
+    attempt: int = 0
+    found: dict[int, FoundResource] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)  # in which attempt each was found
+    hosts: AsOf = field(default_factory=dict)
+    pause_ms: int = AGAIN_MS
+
+
+class AnswerGathering:
+    """Requests of our own clients."""
+
+    def __init__(
+        self,
+        table: AdvertisementTable,
+        places: Places,
+        timers: Timers,
+        requests_max: int,
+        *,
+        network_time: Callable[[Instant], int],
+        ask: Callable[[ResourceRequest, Instant], None],
+        is_settled: Callable[[], bool],
+    ) -> None:
+        self.under_way: dict[RequestId, Gathered] = {}
+        self._table = table
+        self._places = places
+        self._timers = timers
+        self._requests_max = requests_max
+        self._network_time = network_time
+        self._ask = ask
+        self._is_settled = is_settled  # False while the table of advertisements is being fetched
+        self._number = 0
+
+    def begin(self, wish: ResourceWish, answered: Answered, now: Instant) -> RequestId:
+        """Ask. The answer may come before this returns."""
+        if len(self.under_way) >= self._requests_max:
+            raise ProtocolError(Reason.RESOURCE_REQUESTS_OVER_LIMIT, "too many requests are under way at this broker")
+        ways = self._places.ways
+        assert ways is not None
+        self._number += 1
+        id = (ways.broker, ways.incarnation, self._number)
+        gathered = self.under_way[id] = Gathered(id, wish, answered, now, now + wish.deadline_ns)
+        self._timers.set(("deadline", id), gathered.ends, lambda now: self._end(gathered, now))
+        self._try(gathered, now)
+        return id
+
+    def _try(self, gathered: Gathered, now: Instant) -> None:
+        wish, first = gathered.wish, gathered.attempt == 0
+        issued = self._network_time(now)
+        deliver = wish.deliver if first or wish.deliver != SIMILARITY else NORMAL
+        lasts = wish.cache_ns if deliver == SIMILARITY else gathered.ends - now + MARGIN_NS
+        request = ResourceRequest(
+            *(gathered.id, gathered.attempt, wish.condition.text, issued, issued + lasts, deliver),
+            *(wish.best, wish.order, wish.max_age_ns if first else 0),
+        )
+        half = (gathered.ends - now) // 2
+        if half > AGAIN_MS * NS_PER_MS:
+            self._timers.set(("silence", gathered.id), now + half, lambda now: self._again(gathered, now))
+        self._ask(request, now)
+
+    def _again(self, gathered: Gathered, now: Instant) -> None:
+        if gathered.id in self.under_way and now < gathered.ends:
+            gathered.attempt += 1
+            self._try(gathered, now)
+
+    def found(self, key: Key, found: list[FoundResource]) -> None:
+        """Something came."""
+        gathered = self.under_way.get(key[0])
+        if gathered is None:
+            return
+        for each in found:
+            known = gathered.found.get(each.id)
+            if known is None or (each.epoch, each.at, each.number) >= (known.epoch, known.at, known.number):
+                gathered.found[each.id] = each
+                gathered.attempts[each.id] = key[1]
+
+    def done(self, key: Key, hosts: AsOf, lost: bool, now: Instant) -> None:
+        """An attempt is complete, or lost something."""
+        gathered = self.under_way.get(key[0])
+        if gathered is None or gathered.attempt != key[1]:
+            return
+        gathered.hosts.update(hosts)
+        for id, each in list(gathered.found.items()):
+            if each.host in hosts and gathered.attempts[id] < key[1]:
+                del gathered.found[id]  # it does not fit there any more
+        if not lost and not self._missing(gathered) and self._is_settled():
+            self._end(gathered, now)
+            return
+        self._timers.set(
+            ("silence", gathered.id), now + gathered.pause_ms * NS_PER_MS, lambda at: self._again(gathered, at)
+        )
+        gathered.pause_ms *= 2
+
+    def _missing(self, gathered: Gathered) -> list[str]:
+        hosts = self._table.overlapping_hosts(gathered.wish.condition)
+        return [host.name for host in hosts if host.broker not in gathered.hosts]
+
+    def _end(self, gathered: Gathered, now: Instant) -> None:
+        if self.under_way.pop(gathered.id, None) is None:
+            return
+        self._timers.cancel(("deadline", gathered.id))
+        self._timers.cancel(("silence", gathered.id))
+        wish, missing = gathered.wish, self._missing(gathered)
+        found = best(list(gathered.found.values()), wish.best, wish.order, self._cost)
+        shared = wish.deliver == SIMILARITY and gathered.attempt == 0 and wish.max_age_ns > 0
+        gathered.answered(
+            GatheredAnswer(
+                *(
+                    found,
+                    not missing and self._is_settled(),
+                    missing,
+                    gathered.hosts,
+                    gathered.attempt + 1,
+                    now - gathered.began,
+                    shared,
+                )
+            ),
+            now,
+        )
+
+    def cancel(self, id: RequestId) -> None:
+        """Nobody waits for it any more."""
+        if self.under_way.pop(id, None) is not None:
+            self._timers.cancel(("deadline", id))
+            self._timers.cancel(("silence", id))
+
+    def _cost(self, broker: int) -> int:
+        host = self._table.hosts.get(broker)
+        return COST_FAR if host is None else self._places.cost(host.place)

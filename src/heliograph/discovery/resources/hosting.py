@@ -1,0 +1,242 @@
+"""Hosting: the resources that are registered at this broker, with their leases and latest values.
+
+In:    what owners say: register, update, renew, withdraw; time.
+Out:   advertisements that came and went; states that changed; refusals.
+State: per resource its owner, ranges, lease and latest values (the PubCache).
+Not here: telling others (spreading.py), who wants to know (standing.py), System topics (service.py).
+Paper: [resources] §4.2, the PubCache.
+
+A resource's id is the hash of a secret that its owner shows here: only who has the secret updates, withdraws or
+attaches it elsewhere. Of two hosts of one resource the one where it was attached last has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
+from heliograph.discovery.resources.messages import AdvertisedResource, FoundResource, ResourceState, Scalar
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant
+from heliograph.matching.boxes.chunk import Stored
+from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(slots=True)
+class HostedResource:
+    """One resource of ours."""
+
+    advertised: AdvertisedResource
+    condition: ResourceCondition
+    owner: str
+    expires_at: Instant
+    slot: int
+    fixed: dict[str, Scalar]  # what its ranges leave no choice about
+    values: dict[str, Scalar] | None = None
+    at: int = 0  # network time of the last values
+    number: int = 0  # our count of changes then
+    version: int = 0  # the owner's count of updates
+
+
+@dataclass(slots=True)
+class Owned:
+    """What one owner has here."""
+
+    resources: int = 0
+    attributes: dict[str, int] = field(default_factory=dict)
+
+
+class Hosting:
+    """The resources at this broker."""
+
+    def __init__(
+        self,
+        resources_per_owner_max: int,
+        attributes_per_owner_max: int,
+        *,
+        network_time: Callable[[Instant], int],
+        changed: Callable[[list[AdvertisedResource], list[int]], None],
+        state: Callable[[ResourceState], None],
+    ) -> None:
+        self.resources: dict[int, HostedResource] = {}
+        self.number = 0  # of changes
+        self._resources_per_owner_max = resources_per_owner_max
+        self._attributes_per_owner_max = attributes_per_owner_max
+        self._network_time = network_time
+        self._changed = changed
+        self._state = state
+        self._owners: dict[str, Owned] = {}
+        self._index = BoxIndex()  # ranges of dynamic resources
+        self._ids: dict[int, int] = {}
+        self._leases: list[tuple[Instant, int]] = []  # a heap; a lease that was renewed stays until it is looked at
+        self.me = (0, 0)  # our broker's id and incarnation
+
+    def become(self, broker: int, incarnation: int) -> None:
+        """Who we are."""
+        self.me = (broker, incarnation)
+
+    def limit(self, resources_per_owner_max: int, attributes_per_owner_max: int) -> None:
+        """Other limits are in force."""
+        self._resources_per_owner_max = resources_per_owner_max
+        self._attributes_per_owner_max = attributes_per_owner_max
+
+    # -- owners -------------------------------------------------------------------------------------------------
+
+    def register(self, advertised: AdvertisedResource, owner: str, lease_ns: int, now: Instant) -> None:
+        """A resource comes, is described anew, or is attached here. ProtocolError if that is refused."""
+        condition = read_condition(advertised.where)
+        known = self.resources.get(advertised.id)
+        if known is not None and known.advertised.epoch > advertised.epoch:
+            raise ProtocolError(Reason.RESOURCE_OUTDATED, "it was registered here later than that")
+        if known is not None and known.advertised == advertised:
+            self._lease(known, now + lease_ns)
+            return
+        if known is not None:
+            self._drop(known)
+        try:
+            self._check_owner(owner, condition)
+            slot = -1
+            if not advertised.is_static:
+                slot = self._index.spare
+                self._index.add(slot, condition.conjunction)
+                self._ids[slot] = advertised.id
+        except (ProtocolError, IndexFullError) as error:
+            if known is not None:
+                self._changed([], [advertised.id])
+            if isinstance(error, ProtocolError):
+                raise
+            raise ProtocolError(Reason.RESOURCE_ATTRIBUTES_OVER_LIMIT, str(error)) from None
+        hosted = HostedResource(advertised, condition, owner, now + lease_ns, slot, dict(fixed_values(condition)))
+        self.resources[advertised.id] = hosted
+        self._lease(hosted, hosted.expires_at)
+        owned = self._owners.setdefault(owner, Owned())
+        owned.resources += 1
+        for name in condition.box:
+            owned.attributes[name] = owned.attributes.get(name, 0) + 1
+        self.number += 1
+        self._changed([advertised], [])
+
+    def _check_owner(self, owner: str, condition: ResourceCondition) -> None:
+        owned = self._owners.get(owner, Owned())
+        if owned.resources >= self._resources_per_owner_max:
+            raise ProtocolError(
+                Reason.RESOURCES_OVER_LIMIT, f"{owner} has {owned.resources} resources at this broker already"
+            )
+        if len(owned.attributes.keys() | condition.box.keys()) > self._attributes_per_owner_max:
+            raise ProtocolError(
+                Reason.RESOURCE_ATTRIBUTES_OVER_LIMIT,
+                f"the resources of {owner} may name {self._attributes_per_owner_max} attributes",
+            )
+
+    def update(self, resource: int, values: dict[str, Scalar], version: int, now: Instant) -> None:
+        """The latest values of a dynamic resource. What its ranges fix need not be said."""
+        hosted = self._known(resource)
+        if hosted.advertised.is_static:
+            raise ProtocolError(Reason.RESOURCE_OUT_OF_RANGE, "a static resource does not change; register it anew")
+        full = {**hosted.fixed, **values}
+        if not hosted.condition.has(full):
+            raise ProtocolError(
+                Reason.RESOURCE_OUT_OF_RANGE, f"outside what was advertised: {hosted.advertised.where[:200]}"
+            )
+        if version <= hosted.version and hosted.values is not None:
+            if version < hosted.version:
+                raise ProtocolError(Reason.RESOURCE_OUTDATED, f"update {hosted.version} is newer")
+            return  # repeated
+        before, hosted.values, hosted.version = hosted.values, full, version
+        self.number += 1
+        hosted.number, hosted.at = self.number, self._network_time(now)
+        self._state(self._state_of(hosted, before, full))
+
+    def _state_of(
+        self, hosted: HostedResource, before: dict[str, Scalar] | None, values: dict[str, Scalar] | None
+    ) -> ResourceState:
+        advertised = hosted.advertised
+        at = hosted.at
+        return ResourceState(
+            *self.me, self.number, advertised.id, advertised.epoch, advertised.name, at, before, values
+        )
+
+    def renew(self, resource: int, lease_ns: int, now: Instant) -> None:
+        """Its owner is still there."""
+        self._lease(self._known(resource), now + lease_ns)
+
+    def _lease(self, hosted: HostedResource, until: Instant) -> None:
+        hosted.expires_at = until
+        heappush(self._leases, (until, hosted.advertised.id))
+        if len(self._leases) > 4 * len(self.resources) + 64:
+            self._leases = sorted((each.expires_at, each.advertised.id) for each in self.resources.values())
+
+    def withdraw(self, resource: int) -> None:
+        """It goes."""
+        self._drop(self._known(resource))
+        self._changed([], [resource])
+
+    def _known(self, resource: int) -> HostedResource:
+        hosted = self.resources.get(resource)
+        if hosted is None:
+            raise ProtocolError(Reason.RESOURCE_UNKNOWN, "no such resource is registered at this broker")
+        return hosted
+
+    def _drop(self, hosted: HostedResource) -> None:
+        resource = hosted.advertised.id
+        del self.resources[resource]
+        if hosted.slot >= 0:
+            self._index.remove(hosted.slot)
+            del self._ids[hosted.slot]
+        owned = self._owners[hosted.owner]
+        owned.resources -= 1
+        for name in hosted.condition.box:
+            owned.attributes[name] -= 1
+            if not owned.attributes[name]:
+                del owned.attributes[name]
+        if not owned.resources:
+            del self._owners[hosted.owner]
+        self.number += 1
+        if hosted.values is not None:
+            self._state(self._state_of(hosted, hosted.values, None))
+
+    def expire(self, now: Instant) -> list[HostedResource]:
+        """Resources whose owners have not been heard of in time go."""
+        gone = []
+        while self._leases and self._leases[0][0] <= now:
+            hosted = self.resources.get(heappop(self._leases)[1])
+            if hosted is not None and hosted.expires_at <= now:
+                self._drop(hosted)
+                gone.append(hosted)
+        if gone:
+            self._changed([], [hosted.advertised.id for hosted in gone])
+        return gone
+
+    def next_expiry(self) -> Instant | None:
+        """When the next lease ends."""
+        return self._leases[0][0] if self._leases else None
+
+    def outdated(self, resource: int, epoch: int) -> None:
+        """It was attached elsewhere, later."""
+        hosted = self.resources.get(resource)
+        if hosted is not None and hosted.advertised.epoch < epoch:
+            self._drop(hosted)
+            self._changed([], [resource])
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def matching(self, condition: ResourceCondition, now: Instant) -> list[FoundResource]:
+        """The dynamic resources that fit now, and those that may fit and have told no values yet."""
+        at = self._network_time(now)
+        found = []
+        for slot in self._index.intersecting(condition.conjunction, Stored.ADVERTISEMENTS):
+            hosted = self.resources[self._ids[slot]]
+            if hosted.values is None or condition.has(hosted.values):
+                found.append(self._found(hosted, at))
+        return found
+
+    def _found(self, hosted: HostedResource, at: int) -> FoundResource:
+        advertised = hosted.advertised
+        where = advertised.where if hosted.values is None else ""
+        return FoundResource(
+            advertised.id, *self.me, advertised.epoch, at, hosted.number, advertised.name, hosted.values, where
+        )

@@ -1,0 +1,180 @@
+"""Messages between resource services of neighbouring brokers.
+
+In:    values, or JSON from a neighbour's service.
+Out:   JSON, or structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit.
+State: none.
+Not here: what clients say (service.py), frames (wire/frames.py), what is made of messages (the other files here).
+
+A broker is named by its id; where it hosts resources, its place (cluster and slot) says how it is reached. A request is
+named by its host broker's id, that broker's incarnation and a number. Times are network time in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from heliograph.errors import ProtocolError, Reason
+from heliograph.wire.bodies import Body
+
+ADVERTISEMENTS_PER_BODY_MAX = 64
+RESULTS_PER_BODY_MAX = 64
+IDS_PER_BODY_MAX = 500
+TEXT_LENGTH_MAX = 4_096
+NAME_LENGTH_MAX = 128
+VALUES_MAX = 64
+
+Id = Annotated[int, Meta(ge=0)]
+"""Of a broker or a resource. That it has 64 bits is checked below: the decoder compares with 63 only."""
+Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
+Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
+Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX)]
+Number = Annotated[int, Meta(ge=0, le=1_000_000)]
+Scalar = int | float | str | bool
+Values = Annotated[dict[Name, Scalar], Meta(max_length=VALUES_MAX)]
+Hosts = Annotated[list[Id], Meta(max_length=IDS_PER_BODY_MAX)]
+RequestId = tuple[Id, Count, Count]  # host broker, its incarnation, number
+
+
+class AdvertisedResource(Body, frozen=True, array_like=True):
+    """A resource as all brokers know it."""
+
+    id: Id
+    is_static: bool
+    where: Text  # its ranges, in the canonical form of the language predicates
+    epoch: Count  # when its owner attached it: the newest wins
+    name: Name = ""
+
+
+class FoundResource(Body, frozen=True, array_like=True):
+    """A resource in an answer."""
+
+    id: Id
+    host: Id
+    incarnation: Count  # of its host broker
+    epoch: Count
+    at: Count  # when its host broker said so
+    number: Count  # the host broker's count of changes at that time
+    name: Name
+    values: Values | None  # None: it has told no values yet …
+    where: Text = ""  # … and only its ranges say whether it may fit
+
+
+class AdvertisementsTold(Body, frozen=True, tag="told", tag_field="say"):
+    """What a broker hosts: a change with the next number, or all of it (``full``), in several bodies if ``more``."""
+
+    host: Id
+    name: Name
+    cluster: Name
+    slot: Annotated[int, Meta(ge=0, le=0xFFFF)]
+    incarnation: Count
+    number: Count
+    full: bool = False
+    more: bool = False
+    add: Annotated[list[AdvertisedResource], Meta(max_length=ADVERTISEMENTS_PER_BODY_MAX)] = []
+    remove: Annotated[list[Id], Meta(max_length=IDS_PER_BODY_MAX)] = []
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """The greater is newer."""
+        return (self.incarnation, self.number)
+
+
+class AdvertisementsOffered(Body, frozen=True, tag="offer", tag_field="say"):
+    """What the sender has of whom, and what it wants in full. ``fresh``: what was said before on this link is void."""
+
+    has: Annotated[list[tuple[Id, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []
+    wants: Annotated[list[Id], Meta(max_length=IDS_PER_BODY_MAX)] = []
+    fresh: bool = False
+    more: bool = False  # the sender has more, and says so next
+
+
+class ResourceRequest(Body, frozen=True, tag="ask", tag_field="say"):
+    """A one-time request on its way. ``cover``: the request whose answers it shares, toward whose host it goes."""
+
+    id: RequestId
+    attempt: Number
+    where: Text
+    issued: Count
+    until: Count
+    deliver: Annotated[str, Meta(max_length=16)] = "normal"
+    best: Number = 0  # 0: all
+    order: Name = ""
+    max_age: Count = 0  # nanoseconds
+    cover: RequestId | None = None
+
+
+class ResourcesFound(Body, frozen=True, tag="found", tag_field="say"):
+    """Answers to a request: one package."""
+
+    id: RequestId
+    attempt: Number
+    found: Annotated[list[FoundResource], Meta(max_length=RESULTS_PER_BODY_MAX)]
+
+
+class ResourceRequestDone(Body, frozen=True, tag="done", tag_field="say"):
+    """Everything the sender asked on behalf of this request has answered."""
+
+    id: RequestId
+    attempt: Number
+    cover: RequestId | None = None  # as in the request that this answers
+    hosts: Annotated[list[tuple[Id, Count, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # who answered, and as of
+    # which incarnation and number of changes
+    lost: bool = False  # somebody went away meanwhile
+    uncovered: bool = False  # the covering request is not known there any more, or its answers are too old
+    as_of: Count = 0  # no answer is older
+
+
+class StandingRequests(Body, frozen=True, tag="want", tag_field="say"):
+    """Continuous requests that begin or end; each with the brokers that host what may fit."""
+
+    add: Annotated[list[tuple[RequestId, Text, Hosts]], Meta(max_length=32)] = []
+    drop: Annotated[list[RequestId], Meta(max_length=IDS_PER_BODY_MAX)] = []
+
+
+class ResourceState(Body, frozen=True, tag="state", tag_field="say"):
+    """What became of a resource: for everybody whose continuous request matches what it was or is."""
+
+    host: Id
+    incarnation: Count
+    number: Count
+    id: Id
+    epoch: Count
+    name: Name
+    at: Count
+    before: Values | None
+    values: Values | None  # None: it is gone
+
+
+class RequestsStirred(Body, frozen=True, tag="stir", tag_field="say"):
+    """The way to some hosts changed: something may have been missed by these continuous requests."""
+
+    ids: Annotated[list[RequestId], Meta(max_length=IDS_PER_BODY_MAX)]
+    ttl: Annotated[int, Meta(ge=0, le=64)] = 64
+
+
+Message = (
+    AdvertisementsTold
+    | AdvertisementsOffered
+    | ResourceRequest
+    | ResourcesFound
+    | ResourceRequestDone
+    | StandingRequests
+    | ResourceState
+    | RequestsStirred
+)
+
+encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Message)
+ID_MAX = (1 << 64) - 1
+
+
+def decode(data: bytes) -> Message:
+    """JSON as a message."""
+    try:
+        message: Message = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(Reason.BODY_MALFORMED, str(error)) from None
+    return message

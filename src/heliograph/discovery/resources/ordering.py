@@ -1,0 +1,85 @@
+"""Ordering: the best k of what was found.
+
+In:    resources, an order ("memory desc", "load", "near", "together"), costs to their hosts.
+Out:   the best k, best first; what a broker has to pass on so that its requester can choose.
+State: none.
+Not here: what costs are (places.py).
+
+By attribute: ascending unless "desc"; what lacks the attribute comes last. "load" is the attribute of that name,
+ascending. "near": by the cost of the way to the host broker. "together": near one another, greedily: from each possible
+first one the nearest to it, and of these sets the one with the least sum of distances; this is not always the best set.
+Where costs between others are not known, they are taken to be what both cost from the requester.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from heliograph.discovery.resources.messages import FoundResource
+from heliograph.errors import UsageError
+
+NEAR, TOGETHER = "near", "together"
+FIRST_TRIED_MAX = 64  # first ones that "together" tries
+
+Cost = Callable[[int], int]
+
+
+def check_order(order: str) -> None:
+    """UsageError if this is no order."""
+    words = order.split()
+    if order and (len(words) > 2 or not words or (len(words) == 2 and words[1] not in ("asc", "desc"))):
+        raise UsageError(f"an order is an attribute, perhaps with desc, or near or together; not {order[:64]!r}")
+
+
+def best(found: Sequence[FoundResource], count: int, order: str, cost: Cost) -> list[FoundResource]:
+    """The best ``count`` (0: all of them), in order."""
+    if not order:
+        chosen = sorted(found, key=lambda each: (cost(each.host), each.id)) if count else list(found)
+        return chosen[:count] if count else chosen
+    if order == TOGETHER:
+        return _together(found, count or len(found), cost)
+    if order == NEAR:
+        chosen = sorted(found, key=lambda each: (cost(each.host), each.id))
+    else:
+        chosen = sorted(found, key=key_of(order))
+    return chosen[:count] if count else chosen
+
+
+def key_of(order: str) -> Callable[[FoundResource], tuple[object, ...]]:
+    """By what an order by attribute sorts."""
+    name, _, direction = order.partition(" ")
+    sign = -1 if direction.strip() == "desc" else 1
+
+    def key(each: FoundResource) -> tuple[object, ...]:
+        value = (each.values or {}).get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return (1, 0, str(value or ""), each.id)
+        return (0, sign * value, "", each.id)
+
+    return key
+
+
+def enough(found: Sequence[FoundResource], count: int, order: str) -> list[FoundResource]:
+    """What a host passes on: its own best, where others cannot change which these are; else everything.
+
+    By nearness all resources of one host are alike, so any ``count`` of them will do.
+    """
+    if not count or order == TOGETHER or len(found) <= count:
+        return list(found)
+    if order in ("", NEAR):
+        return sorted(found, key=lambda each: each.id)[:count]
+    return sorted(found, key=key_of(order))[:count]
+
+
+def _together(found: Sequence[FoundResource], count: int, cost: Cost) -> list[FoundResource]:
+    def apart(one: FoundResource, other: FoundResource) -> int:
+        return 0 if one.host == other.host else cost(one.host) + cost(other.host)
+
+    chosen: list[FoundResource] = []
+    least = None
+    for first in sorted(found, key=lambda each: (cost(each.host), each.id))[:FIRST_TRIED_MAX]:
+        group = sorted(found, key=lambda each: (each is not first, apart(first, each), each.id))[:count]
+        spread = sum(apart(first, each) for each in group)
+        if least is None or spread < least:
+            chosen, least = group, spread
+    return chosen

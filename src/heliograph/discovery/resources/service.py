@@ -1,0 +1,197 @@
+"""The resource service of a broker: a machine at the end of a pipe.
+
+In:    wishes of clients; messages of neighbours' services; ways; askers that are gone; time.
+Out:   answers; messages to neighbours; publications to watchers' inboxes and under System/Resources.
+State: its session with the broker, and network time; the core has the rest.
+Not here: resource discovery itself (core.py), what clients wish (desk.py), watchers (watchers.py).
+Paper: [resources] §4 and §5.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from heliograph.discovery.resources.config import RESOURCES, ResourcesConfig
+from heliograph.discovery.resources.core import ResourceCore
+from heliograph.discovery.resources.desk import ResourceAnnouncer, ResourceDesk, overview
+from heliograph.discovery.resources.messages import ResourceState
+from heliograph.discovery.resources.table import HostingBroker, TableDifference
+from heliograph.discovery.resources.watchers import Watchers
+from heliograph.errors import Reason, UsageError
+from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.services.broker_session import BrokerSession
+from heliograph.wire.frames import Frame
+from heliograph.wire.ways import WaysHere
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+TICK_NS = NS_PER_S // 2  # between looks at what expires
+TIME_EVERY_NS = 10 * NS_PER_S  # the broker is asked for network time
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ResourceService:
+    """A machine: resource discovery for one broker."""
+
+    def __init__(self, config: ResourcesConfig, *, seed: int, incarnation: int) -> None:
+        self._config = config
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self._secret = sha256(f"{seed}/{incarnation}/resources".encode()).digest()
+        self._session: BrokerSession | None = None
+        self._now: Instant = 0
+        self._ahead_ns = 0  # network time is our own and so much
+        self._announcer = ResourceAnnouncer(self._publish, self._network_time)
+        self._core = ResourceCore(
+            config,
+            self._timers,
+            network_time=self._network_time,
+            send=self._send,
+            state=self._own_state,
+            told=lambda id, state: self._watchers.state(self._core, id, state, self._now),
+            stirred=lambda id: self._watchers.stirred(self._core, id, self._now),
+            emptied=lambda id, host: self._watchers.emptied(self._core, id, host),
+            learned=self._learned,
+        )
+        self._watchers = Watchers(
+            self._timers,
+            config.watches_per_client_max,
+            publish=self._publish,
+            age_ms=self._age_ms,
+            deadline_ns=config.deadline_ms * NS_PER_MS,
+        )
+        self._desk = ResourceDesk(
+            config, self._core, self._watchers, self._announcer, answer=self._answer, age_ms=self._age_ms
+        )
+
+    # -- the pipe ---------------------------------------------------------------------------------------------------
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """The broker is there."""
+        self._now = now
+        session = self._session = BrokerSession(
+            link, self._outbox, self._secret, serve=self._desk.serve, attendant=self
+        )
+        session.hello(RESOURCES)
+        session.attend(RESOURCES)
+        self._ask_time(now)
+        self._tick(now)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """The broker is gone."""
+        self._session = None
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What the broker says."""
+        self._now = now
+        if self._session is None or self._session.link != link:
+            return
+        self._session.receive(data, now)
+        if self._session.fault is not None:
+            self._outbox.hang_up(link, self._session.fault)
+
+    def _send(self, link: LinkId, payload: bytes) -> None:
+        if self._session is not None:
+            self._session.send(link, payload)
+
+    def _publish(self, topic: bytes, payload: bytes) -> None:
+        if self._session is not None:
+            self._session.publish(topic, payload)
+
+    def _ask_time(self, now: Instant) -> None:
+        if self._session is not None:
+            self._session.order({"do": "report", "question": "time"}, self._hear_time)
+            self._timers.set("time", now + TIME_EVERY_NS, self._ask_time)
+
+    def _hear_time(self, report: Any, now: Instant) -> None:
+        if isinstance(report, dict) and isinstance(report.get("time_ns"), int):
+            self._ahead_ns = report["time_ns"] - now
+
+    def _network_time(self, now: Instant) -> int:
+        return now + self._ahead_ns
+
+    def _age_ms(self, at: int, now: Instant) -> float:
+        return max(0, round((self._network_time(now) - at) / NS_PER_MS, 3))
+
+    def _tick(self, now: Instant) -> None:
+        self._now = now
+        gone = self._core.hosting.expire(now)
+        for hosted in gone:
+            self._announcer.announce(hosted.advertised, "expired", None, now)
+        self._core.forwarding.expire(now)
+        self._timers.set("tick", now + TICK_NS, self._tick)
+
+    # -- what the core tells ----------------------------------------------------------------------------------------
+
+    def hear_ways(self, ways: WaysHere, now: Instant) -> None:
+        """Neighbours and ways."""
+        self._core.hear_ways(ways, now)
+
+    def hear_neighbour(self, link: LinkId, payload: bytes, now: Instant) -> None:
+        """A neighbour's service."""
+        self._core.hear_neighbour(link, payload, now)
+
+    def hear_refusal(self, link: LinkId, number: int, reason: Reason, now: Instant) -> None:
+        """What we sent did not arrive."""
+        self._core.hear_refusal(link, reason, now)
+
+    def hear_end(self, asker: LinkId, now: Instant) -> None:
+        """A client is gone, and with it what it watched."""
+        self._watchers.leave(self._core, asker)
+
+    def _answer(self, frame: Frame, body: bytes, flags: int) -> None:
+        if self._session is not None:
+            self._session.answer(frame, body, flags)
+
+    def _learned(self, host: HostingBroker, difference: TableDifference) -> None:
+        self._watchers.learned(host, difference)
+
+    def _own_state(self, state: ResourceState) -> None:
+        hosted = self._core.hosting.resources.get(state.id)
+        if self._config.publish_updates and state.values is not None and hosted is not None:
+            self._announcer.announce(hosted.advertised, "updated", state.values, self._now)
+
+    # -- the rest of the contract -----------------------------------------------------------------------------------
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """The wall clock, until the broker tells network time."""
+        if not self._ahead_ns:
+            self._ahead_ns = wall_ns - now
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._now = now
+        self._timers.run(now)
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """What it knows and counts: overview or tables."""
+        core = self._core
+        if question == "tables":
+            return core.forwarding.tables()
+        if question != "overview":
+            raise UsageError("the resource service reports its overview and its tables")
+        return overview(core, self._watchers)
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """It has no sockets."""
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """What waits for a neighbour is bounded by the broker."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing that ends in a ticket."""
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """It asks for nothing that ends in a ticket."""
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """It takes no commands."""
+        raise UsageError(f"the resource service does not know the command {command!r}")

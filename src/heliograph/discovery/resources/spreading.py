@@ -1,0 +1,294 @@
+"""Spreading advertisements: every broker hears what every broker hosts, once per change.
+
+In:    what we host; what neighbours tell, offer and want; links that come and go.
+Out:   messages to neighbours; what was new in the table.
+State: what we told of ourselves: a number, and the advertisements that are told.
+Not here: the table (table.py), our own resources (hosting.py).
+Paper: [resources] §3: advertisements flood. Design: numbered as interests are (broker/routing/interests.py).
+
+A dynamic advertisement that another of ours covers is not told until that goes: requests come here anyway. A gap asks
+whoever told it for a snapshot. On a new link each side offers what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from heliograph.discovery.resources.conditions import read_condition
+from heliograph.discovery.resources.messages import (
+    ADVERTISEMENTS_PER_BODY_MAX,
+    IDS_PER_BODY_MAX,
+    AdvertisedResource,
+    AdvertisementsOffered,
+    AdvertisementsTold,
+    Message,
+)
+from heliograph.discovery.resources.places import Places
+from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
+from heliograph.errors import Reason
+from heliograph.machine import LinkId
+from heliograph.matching.boxes.index import BoxIndex
+
+Send = Callable[[LinkId, Message], None]
+
+
+class OwnAdvertisements:
+    """What we host, and what of it is told: what nothing else of ours covers."""
+
+    def __init__(self) -> None:
+        self.all: dict[int, AdvertisedResource] = {}
+        self.told: dict[int, AdvertisedResource] = {}
+        self._index = BoxIndex()  # of dynamic ones that are told
+        self._slots: dict[int, int] = {}
+        self._ids: dict[int, int] = {}
+
+    def change(
+        self, came: Iterable[AdvertisedResource], went: Iterable[int]
+    ) -> tuple[list[AdvertisedResource], list[int]]:
+        """What has to be told of a change: what is new, and what is no more."""
+        add: dict[int, AdvertisedResource] = {}
+        remove: dict[int, None] = {}
+        freed: list[AdvertisedResource] = []
+        for resource in went:
+            advertised = self.all.pop(resource, None)
+            if advertised is not None and resource in self.told:
+                freed.append(advertised)
+                self._untell(resource)
+                remove[resource] = None
+        for advertised in came:
+            if advertised.id in self.told:
+                self._untell(advertised.id)
+            self.all[advertised.id] = advertised
+            self._tell(advertised, add)
+        for advertised in freed:
+            if not advertised.is_static:
+                self._tell_covered(advertised, add)
+        return list(add.values()), [resource for resource in remove if resource not in add]
+
+    def _tell(self, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
+        conjunction = read_condition(advertised.where).conjunction
+        if not advertised.is_static:
+            if len(self._index.coverers(conjunction)):
+                return
+            slot = self._index.spare
+            self._index.add(slot, conjunction)
+            self._slots[advertised.id] = slot
+            self._ids[slot] = advertised.id
+        self.told[advertised.id] = add[advertised.id] = advertised
+
+    def _untell(self, resource: int) -> None:
+        del self.told[resource]
+        slot = self._slots.pop(resource, None)
+        if slot is not None:
+            self._index.remove(slot)
+            del self._ids[slot]
+
+    def _tell_covered(self, gone: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
+        """What only the one that is gone covered is told from now on."""
+        wide = read_condition(gone.where)
+        for advertised in self.all.values():
+            if (
+                not advertised.is_static
+                and advertised.id not in self.told
+                and wide.covers(read_condition(advertised.where))
+            ):
+                self._tell(advertised, add)
+
+
+class Spreading:
+    """Tells neighbours, and hears them."""
+
+    def __init__(
+        self,
+        table: AdvertisementTable,
+        places: Places,
+        send: Send,
+        count: Callable[[Reason], None],
+        learned: Callable[[HostingBroker, TableDifference], None],
+    ) -> None:
+        self._table = table
+        self._places = places
+        self._send = send
+        self._count = count
+        self._learned = learned
+        self._own = OwnAdvertisements()
+        self._number = 0
+        self._told_place: tuple[str, int] | None = None
+        self.frames_told = 0
+        self._awaited: dict[LinkId, dict[int, None] | None] = {}  # whose offer (None) or snapshots are on their way
+
+    @property
+    def is_settled(self) -> bool:
+        """False while what neighbours have that we lack is on its way."""
+        return not self._awaited
+
+    def link_down(self, link: LinkId) -> None:
+        """A neighbour is gone, or has not the service."""
+        self._awaited.pop(link, None)
+
+    # -- ours ---------------------------------------------------------------------------------------------------
+
+    def change(self, came: Iterable[AdvertisedResource], went: Iterable[int]) -> None:
+        """Our resources changed."""
+        add, remove = self._own.change(came, went)
+        if (add or remove) and not self._is_known:
+            self._tell_all()
+            return
+        while add or remove:
+            some, add = add[:ADVERTISEMENTS_PER_BODY_MAX], add[ADVERTISEMENTS_PER_BODY_MAX:]
+            gone, remove = remove[:IDS_PER_BODY_MAX], remove[IDS_PER_BODY_MAX:]
+            self._number += 1
+            told = self._told(add=some, remove=gone)
+            if told is not None:
+                self._learn(told)
+                self._tell(told, None)
+
+    @property
+    def _is_known(self) -> bool:
+        """True if our own table has us, as everybody's has."""
+        return self._places.ways is not None and self._places.ways.broker in self._table.hosts
+
+    def _tell_all(self) -> None:
+        """All that we host, anew."""
+        self._number += 1
+        for part in self._snapshot_of_own():
+            self._learn(part)
+            self._tell(part, None)
+
+    def _told(self, **fields: object) -> AdvertisementsTold | None:
+        ways = self._places.ways
+        if ways is None:
+            return None
+        return AdvertisementsTold(
+            ways.broker,
+            ways.name,
+            ways.cluster,
+            ways.slot,
+            ways.incarnation,
+            self._number,
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def _learn(self, told: AdvertisementsTold) -> bool:
+        difference = self._table.learn(told)
+        if difference is None:
+            return False
+        for _ in range(difference.refused):
+            self._count(Reason.RESOURCES_OVER_LIMIT)
+        if told.host in self._table.hosts:
+            self._learned(self._table.hosts[told.host], difference)
+        return True
+
+    def _snapshot_of_own(self) -> list[AdvertisementsTold]:
+        return self._parts(list(self._own.told.values()), self._told)
+
+    @staticmethod
+    def _parts(
+        resources: list[AdvertisedResource], make: Callable[..., AdvertisementsTold | None]
+    ) -> list[AdvertisementsTold]:
+        starts = range(0, max(1, len(resources)), ADVERTISEMENTS_PER_BODY_MAX)
+        parts = [
+            make(
+                full=True,
+                more=start + ADVERTISEMENTS_PER_BODY_MAX < len(resources),
+                add=resources[start : start + ADVERTISEMENTS_PER_BODY_MAX],
+            )
+            for start in starts
+        ]
+        return [part for part in parts if part is not None]
+
+    # -- links --------------------------------------------------------------------------------------------------
+
+    def place_changed(self) -> None:
+        """We may have another place now: everybody has to know."""
+        if self._places.here == self._told_place or self._places.ways is None:
+            return
+        self._told_place = self._places.here
+        if self._own.told:
+            self._tell_all()
+
+    def greet(self, link: LinkId, fresh: bool = False) -> None:
+        """A neighbour is there: offer what we have."""
+        self._awaited[link] = None
+        has = [
+            (host.broker, host.incarnation, host.number) for host in self._table.hosts.values() if not host.is_partial
+        ]
+        for start in range(0, max(1, len(has)), IDS_PER_BODY_MAX):
+            more = start + IDS_PER_BODY_MAX < len(has)
+            some = has[start : start + IDS_PER_BODY_MAX]
+            self._send(link, AdvertisementsOffered(some, fresh=fresh and not start, more=more))
+
+    def hear_offer(self, link: LinkId, offer: AdvertisementsOffered) -> None:
+        """What a neighbour has, and what it wants."""
+        me = self._places.ways.broker if self._places.ways is not None else 0
+        wants = []
+        for broker, incarnation, number in offer.has:
+            host = self._table.hosts.get(broker)
+            if broker == me and not self._is_known:
+                self._tell_all()  # an earlier life of ours is remembered there
+            elif broker != me and (host is None or host.age < (incarnation, number)):
+                wants.append(broker)
+        if wants:
+            self._send(link, AdvertisementsOffered(wants=wants))
+            self._awaited[link] = {**(self._awaited.get(link) or {}), **dict.fromkeys(wants)}
+        elif not offer.wants and not offer.more and not self._awaited.get(link, {0: None}):
+            self._awaited.pop(link, None)
+        for broker in offer.wants:
+            host = self._table.hosts.get(broker)
+            if host is not None and not host.is_partial:
+                self._send_snapshot(link, host)
+
+    def _send_snapshot(self, link: LinkId, host: HostingBroker) -> None:
+        def part(**fields: object) -> AdvertisementsTold:
+            place, age = host.place, host.age
+            return AdvertisementsTold(host.broker, host.name, *place, *age, **fields)  # type: ignore[arg-type]
+
+        for told in self._parts(list(host.resources.values()), part):
+            self.frames_told += 1
+            self._send(link, told)
+
+    def hear_told(self, link: LinkId, told: AdvertisementsTold) -> None:
+        """What somebody hosts; passed on if it is news."""
+        me = self._places.ways
+        if me is None:
+            return
+        if told.host == me.broker:
+            self._hear_of_us(told)
+            return
+        if told.full and not told.more:
+            self._arrived(link, told.host)
+        host = self._table.hosts.get(told.host)
+        if host is not None and told.age <= host.age and not (host.is_partial and told.age == host.age and told.full):
+            return
+        if not self._learn(told):
+            self._count(Reason.RESOURCE_TABLE_STALE)
+            self._send(link, AdvertisementsOffered(wants=[told.host]))
+            return
+        self._tell(told, link)
+
+    def _arrived(self, link: LinkId, host: int) -> None:
+        awaited = self._awaited.get(link)
+        if awaited and host in awaited:
+            del awaited[host]
+            if not awaited:
+                del self._awaited[link]
+
+    def _hear_of_us(self, told: AdvertisementsTold) -> None:
+        """Somebody remembers an earlier life of ours, or lies: what we host now is newer."""
+        me = self._places.ways
+        assert me is not None
+        if told.age <= (me.incarnation, self._number):
+            if not self._is_known:
+                self._tell_all()
+            return
+        if told.incarnation == me.incarnation:
+            self._number = max(self._number, told.number)
+            self._tell_all()
+        else:
+            self._count(Reason.NAME_TAKEN)
+
+    def _tell(self, told: AdvertisementsTold, source: LinkId | None) -> None:
+        for link in self._places.links:
+            if link != source:
+                self.frames_told += 1
+                self._send(link, told)

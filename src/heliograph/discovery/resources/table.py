@@ -1,0 +1,175 @@
+"""The table of advertisements: which resources there are, and which brokers host them.
+
+In:    what hosting brokers tell, as numbered changes and snapshots.
+Out:   what was new; the static resources and the hosting brokers that a request overlaps.
+State: per hosting broker its advertisements; a box index of static and one of dynamic ones.
+Not here: telling neighbours (spreading.py), which link leads to a host (places.py).
+Paper: [resources] §3 and §4.1, the SRT. The last hop of an advertisement is the next hop toward its host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
+from heliograph.discovery.resources.messages import AdvertisedResource, AdvertisementsTold
+from heliograph.discovery.resources.places import Place
+from heliograph.errors import ConditionError
+from heliograph.matching.boxes.chunk import Stored
+from heliograph.matching.boxes.index import BoxIndex, IndexFullError
+
+HOSTS_MAX = 16_384
+
+
+@dataclass(slots=True)
+class HostingBroker:
+    """A broker that hosts resources."""
+
+    broker: int
+    name: str
+    place: Place
+    incarnation: int
+    number: int = 0
+    resources: dict[int, AdvertisedResource] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)  # resource -> its id in the index
+    is_partial: bool = False  # a snapshot has begun and not ended
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """The greater is newer."""
+        return (self.incarnation, self.number)
+
+
+@dataclass(slots=True)
+class TableDifference:
+    """What a change made new."""
+
+    added: list[AdvertisedResource] = field(default_factory=list)
+    removed: list[AdvertisedResource] = field(default_factory=list)
+    is_reborn: bool = False  # its host began another life
+    refused: int = 0  # advertisements that cannot be read, or for which there is no room
+
+
+class AdvertisementTable:
+    """Advertisements by hosting broker, and by what they offer."""
+
+    def __init__(self, resources_max: int) -> None:
+        self.hosts: dict[int, HostingBroker] = {}
+        self.questions: int = 0  # matching operations
+        self._resources_max = resources_max
+        self._indexes = (BoxIndex(), BoxIndex())  # dynamic, static
+        self._rows: tuple[dict[int, tuple[HostingBroker, AdvertisedResource]], ...] = ({}, {})
+
+    def __len__(self) -> int:
+        return len(self._rows[0]) + len(self._rows[1])
+
+    def resize(self, resources_max: int) -> None:
+        """Another limit is in force."""
+        self._resources_max = resources_max
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def learn(self, told: AdvertisementsTold) -> TableDifference | None:
+        """Take a change or a part of a snapshot in. None: something is missing before it."""
+        host = self.hosts.get(told.host)
+        difference = TableDifference()
+        if host is None:
+            if len(self.hosts) >= HOSTS_MAX:
+                difference.refused = len(told.add)
+                return difference
+            if not told.full:
+                return None
+        if told.full:
+            host = self._begin(told, host, difference)
+        assert host is not None
+        if not told.full and (told.incarnation, told.number) != (host.incarnation, host.number + 1):
+            return None
+        host.name, host.place = told.name, (told.cluster, told.slot)
+        host.number = told.number
+        for resource in told.remove:
+            self._remove(host, resource, difference)
+        for advertised in told.add:
+            self._add(host, advertised, difference)
+        host.is_partial = told.full and told.more
+        return difference
+
+    def _begin(
+        self, told: AdvertisementsTold, host: HostingBroker | None, difference: TableDifference
+    ) -> HostingBroker:
+        """A snapshot: its first part takes the place of everything known before."""
+        if host is not None and host.is_partial and host.age == told.age:
+            return host
+        if host is not None:
+            difference.is_reborn = host.incarnation != told.incarnation
+            for resource in list(host.resources):
+                self._remove(host, resource, difference)
+        place = (told.cluster, told.slot)
+        host = self.hosts[told.host] = HostingBroker(told.host, told.name, place, told.incarnation, told.number)
+        return host
+
+    def forget(self, broker: int) -> TableDifference:
+        """A hosting broker is gone for good."""
+        difference = TableDifference()
+        host = self.hosts.pop(broker, None)
+        if host is not None:
+            for resource in list(host.resources):
+                self._remove(host, resource, difference)
+        return difference
+
+    def _add(self, host: HostingBroker, advertised: AdvertisedResource, difference: TableDifference) -> None:
+        if advertised.id in host.resources:
+            self._remove(host, advertised.id, difference)
+        index, rows = self._indexes[advertised.is_static], self._rows[advertised.is_static]
+        try:
+            if len(self) >= self._resources_max:
+                raise IndexFullError("resources_max", "no more resources are kept")
+            condition = read_condition(advertised.where)
+            slot = index.spare
+            index.add(slot, condition.conjunction)
+        except (ConditionError, IndexFullError):
+            difference.refused += 1
+            return
+        rows[slot] = (host, advertised)
+        host.resources[advertised.id] = advertised
+        host.slots[advertised.id] = slot
+        difference.added.append(advertised)
+
+    def _remove(self, host: HostingBroker, resource: int, difference: TableDifference) -> None:
+        advertised = host.resources.pop(resource, None)
+        if advertised is None:
+            return
+        slot = host.slots.pop(resource)
+        self._indexes[advertised.is_static].remove(slot)
+        del self._rows[advertised.is_static][slot]
+        difference.removed.append(advertised)
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def overlapping_hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
+        """The brokers that host dynamic resources which may fit, in the order of their ids."""
+        self.questions += 1
+        rows = self._rows[False]
+        found = {
+            rows[slot][0].broker: rows[slot][0]
+            for slot in self._indexes[False].intersecting(condition.conjunction, Stored.ADVERTISEMENTS)
+        }
+        return [found[broker] for broker in sorted(found)]
+
+    def overlapping_static(self, condition: ResourceCondition) -> list[tuple[HostingBroker, AdvertisedResource]]:
+        """The static resources that may fit; of one resource at two brokers the newest."""
+        self.questions += 1
+        rows = self._rows[True]
+        newest: dict[int, tuple[HostingBroker, AdvertisedResource]] = {}
+        for slot in self._indexes[True].intersecting(condition.conjunction, Stored.ADVERTISEMENTS):
+            host, advertised = rows[slot]
+            other = newest.get(advertised.id)
+            if other is None or (advertised.epoch, host.broker) > (other[1].epoch, other[0].broker):
+                newest[advertised.id] = (host, advertised)
+        return list(newest.values())
+
+    def holders(self, resource: int) -> Iterator[tuple[HostingBroker, AdvertisedResource]]:
+        """Who hosts this resource."""
+        for host in self.hosts.values():
+            if resource in host.resources:
+                yield host, host.resources[resource]

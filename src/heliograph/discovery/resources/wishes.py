@@ -1,0 +1,138 @@
+"""Wishes: what owners and requesters say to the resource service of their broker, as typed structs.
+
+In:    JSON from clients.
+Out:   structs; ProtocolError where the JSON does not fit.
+State: none.
+Not here: carrying them out (service.py), messages between services (messages.py).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from heliograph.discovery.resources.messages import NAME_LENGTH_MAX, TEXT_LENGTH_MAX, Values
+from heliograph.errors import ProtocolError, Reason
+from heliograph.wire.bodies import Body
+
+MODELS = ("static", "dynamic")
+Secret = Annotated[str, Meta(min_length=32, max_length=128, pattern=r"\A[0-9a-f]+\Z")]
+Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
+Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+Model = Annotated[str, Meta(pattern=r"\A(static|dynamic)\Z")]
+
+
+class RegisterWish(Body, frozen=True, tag="register", tag_field="do"):
+    """A resource comes, or is attached here."""
+
+    secret: Secret
+    where: Text
+    epoch: Count
+    model: Model = "dynamic"
+    name: Name = ""
+    language: Name = "predicates"
+    lease_s: Seconds = 60
+    values: Values | None = None
+    version: Count = 0
+
+
+class UpdateWish(Body, frozen=True, tag="update", tag_field="do"):
+    """Its latest values."""
+
+    secret: Secret
+    values: Values
+    version: Count
+    lease_s: Seconds = 60
+
+
+class RenewWish(Body, frozen=True, tag="renew", tag_field="do"):
+    """Its owner is still there."""
+
+    secret: Secret
+    lease_s: Seconds = 60
+
+
+class WithdrawWish(Body, frozen=True, tag="withdraw", tag_field="do"):
+    """It goes."""
+
+    secret: Secret
+
+
+class ListWish(Body, frozen=True, tag="list", tag_field="do"):
+    """What is hosted here."""
+
+    start: Count = 0
+
+
+class DiscoverWish(Body, frozen=True, tag="discover", tag_field="do"):
+    """A one-time request."""
+
+    where: Text = "true"
+    model: Model = "dynamic"
+    language: Name = "predicates"
+    deliver: Name = ""
+    best: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    order: Name = ""
+    max_age_s: Annotated[float, Meta(ge=0, le=86_400)] | None = None
+    deadline_ms: Annotated[int, Meta(ge=10, le=600_000)] | None = None
+
+
+class PartWish(Body, frozen=True, tag="part", tag_field="do"):
+    """The rest of a long answer."""
+
+    answer: Count
+    start: Count
+
+
+class WatchWish(Body, frozen=True, tag="watch", tag_field="do"):
+    """A continuous request."""
+
+    where: Text = "true"
+    model: Model = "dynamic"
+    language: Name = "predicates"
+
+
+class KeepWish(Body, frozen=True, tag="keep", tag_field="do"):
+    """Is the watch known here, and what was its last number?"""
+
+    watch: Count
+    again: bool = False  # something was missed: everything anew
+
+
+class UnwatchWish(Body, frozen=True, tag="unwatch", tag_field="do"):
+    """It ends."""
+
+    watch: Count
+
+
+class TablesWish(Body, frozen=True, tag="tables", tag_field="do"):
+    """What the service counts, and the tables of requests."""
+
+
+Wish = (
+    RegisterWish
+    | UpdateWish
+    | RenewWish
+    | WithdrawWish
+    | ListWish
+    | DiscoverWish
+    | PartWish
+    | WatchWish
+    | KeepWish
+    | UnwatchWish
+    | TablesWish
+)
+_decoder = msgspec.json.Decoder(Wish)
+
+
+def decode_wish(data: bytes) -> Wish:
+    """JSON as a wish."""
+    try:
+        wish: Wish = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(Reason.RESOURCE_WISH_MALFORMED, str(error)) from None
+    return wish

@@ -1,0 +1,431 @@
+"""Resources for asyncio programs: registrations that renew themselves, answers, and watches that survive a move.
+
+In:    a client; what a program registers, asks and watches.
+Out:   requests to the resource service; answers; changes, each once.
+State: per registration its secret and latest values; per watch what was told.
+Not here: the service (discovery/resources/service.py), what is news to a watcher (discovery/resources/watching.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from heliograph.discovery.resources.conditions import fixed_condition
+from heliograph.discovery.resources.watching import ResourceChange, WatchState
+from heliograph.errors import ClosedError, HeliographError, NotConnectedError, Reason, RefusedError, UsageError
+from heliograph.live.subscription import Subscribing, Subscription
+from heliograph.model.origin import origin_of
+
+SERVICE = "resources"
+KEEP_S = 2.0  # between two looks whether a watch is still known
+AGAIN_S = 0.2  # after a broker was lost
+AWAY = (Reason.RESOURCE_UNKNOWN, Reason.SERVICE_UNKNOWN, Reason.SERVICE_GONE)
+
+
+class AskingClient(Protocol):
+    """What is needed of a client (live/client.py)."""
+
+    @property
+    def is_closed(self) -> bool:
+        """True if it was closed."""
+        ...
+
+    @property
+    def inbox(self) -> str:
+        """Where this session is found."""
+        ...
+
+    async def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask a service of the broker."""
+        ...
+
+    def subscribe(self, filter: str = "#") -> Subscribing:
+        """Subscribe to a topic filter."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredResource:
+    """A resource in an answer."""
+
+    id: str
+    name: str
+    host: str  # the broker that hosts it
+    values: dict[str, Any] | None  # None: it has told none yet
+    age_ms: float
+    where: str = ""  # of a static resource, its ranges
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceAnswer:
+    """The answer to a one-time request."""
+
+    resources: tuple[DiscoveredResource, ...]
+    complete: bool
+    missing: tuple[str, ...]  # hosting brokers that did not answer in time
+    details: dict[str, Any]  # attempts, time taken, who answered
+
+    def __iter__(self) -> Any:
+        return iter(self.resources)
+
+    def __len__(self) -> int:
+        return len(self.resources)
+
+
+async def discover(client: AskingClient, **wish: Any) -> ResourceAnswer:
+    """Ask the service; a long answer is fetched in parts."""
+    body = {name: value for name, value in wish.items() if value is not None}
+    answer = await client.ask(SERVICE, {"do": "discover", **body})
+    rows = list(answer["resources"])
+    more = answer.pop("more", None)
+    while more:
+        part = await client.ask(SERVICE, {"do": "part", **more})
+        rows += part["resources"]
+        more = part["more"]
+    found = tuple(
+        DiscoveredResource(*(row["id"], row["name"], row["host"], row["values"], row["age_ms"], row.get("where", "")))
+        for row in rows
+    )
+    details = {name: value for name, value in answer.items() if name not in ("resources", "complete", "missing")}
+    return ResourceAnswer(found, answer["complete"], tuple(answer["missing"]), details)
+
+
+class ResourceRegistration:
+    """A registered resource. It renews its lease, and registers anew where the client moved to, until withdrawn."""
+
+    def __init__(
+        self,
+        client: AskingClient,
+        *,
+        name: str,
+        where: str,
+        model: str,
+        lease: float,
+        language: str,
+        secret: bytes | None,
+    ) -> None:
+        self._client = client
+        self._secret = secret or secrets.token_bytes(16)
+        self._body = {"where": where, "model": model, "name": name, "language": language, "lease_s": lease}
+        self._epoch = time.time_ns()
+        self._version = 0
+        self._lease = lease
+        self._task: asyncio.Task[None] | None = None
+        self.values: dict[str, Any] | None = None
+        self.broker = ""
+        self.problem: HeliographError | None = None  # why it could not be renewed last time
+
+    @property
+    def id(self) -> str:
+        """Under which requesters find it."""
+        return f"{origin_of(self._secret):016x}"
+
+    @property
+    def secret(self) -> str:
+        """Whoever shows it may update and withdraw the resource, and attach it elsewhere."""
+        return self._secret.hex()
+
+    async def _register(self, values: Mapping[str, Any] | None = None) -> None:
+        if values is not None:
+            self.values = dict(values)
+            self._version = max(self._version + 1, time.time_ns())
+        body = {"do": "register", "secret": self.secret, "epoch": self._epoch, **self._body}
+        if self.values is not None:
+            body |= {"values": self.values, "version": self._version}
+        self.broker = str((await self._client.ask(SERVICE, body))["broker"])
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"resource {self.id}")
+
+    async def update(self, values: Mapping[str, Any]) -> None:
+        """The latest values. RefusedError if they are outside of what was advertised."""
+        self.values = dict(values)
+        self._version = max(self._version + 1, time.time_ns())
+        body = {"do": "update", "secret": self.secret, "values": self.values, "version": self._version}
+        try:
+            await self._client.ask(SERVICE, {**body, "lease_s": self._lease})
+        except RefusedError as error:
+            if error.reason not in AWAY:
+                raise
+            self._epoch = time.time_ns()  # another broker: it is attached there from now on
+            await self._register()
+
+    async def withdraw(self) -> None:
+        """It is not discovered any more."""
+        self._stop()
+        with suppress(RefusedError):
+            await self._client.ask(SERVICE, {"do": "withdraw", "secret": self.secret})
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _renew(self) -> None:
+        """Until it is withdrawn: a broker that does not know it gets it anew, with its last values."""
+        while not self._client.is_closed:
+            await asyncio.sleep(max(0.05, self._lease / 3))
+            try:
+                await self._client.ask(SERVICE, {"do": "renew", "secret": self.secret, "lease_s": self._lease})
+                self.problem = None
+            except RefusedError as error:
+                self.problem = error
+                if error.reason in AWAY:
+                    await self._attach()
+            except ClosedError:
+                return
+            except HeliographError as error:
+                self.problem = error
+
+    async def _attach(self) -> None:
+        self._epoch = time.time_ns()
+        try:
+            await self._register()
+            self.problem = None
+        except HeliographError as error:
+            self.problem = error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client.is_closed:
+            self._stop()
+        else:
+            await self.withdraw()
+
+
+async def register(
+    client: AskingClient,
+    *,
+    where: str = "",
+    attributes: Mapping[str, Any] | None = None,
+    model: str = "dynamic",
+    name: str = "",
+    values: Mapping[str, Any] | None = None,
+    lease: float = 60.0,
+    language: str = "predicates",
+    secret: bytes | None = None,
+) -> ResourceRegistration:
+    """Register a resource by its ranges (``where``), by attributes that do not change, or by both."""
+    fixed = fixed_condition(attributes or {})
+    text = " and ".join(part for part in (fixed, where) if part)
+    if not text:
+        raise UsageError("a resource has attributes: where='memory <= 2', or attributes={'system': 'linux'}")
+    registration = ResourceRegistration(
+        client, name=name, where=text, model=model, lease=lease, language=language, secret=secret
+    )
+    await registration._register(values)
+    return registration
+
+
+class ResourceWatch:
+    """Changes of the resources that fit: ``async for change in watch``. It goes on after a move to another broker."""
+
+    def __init__(
+        self, client: AskingClient, *, where: str, model: str, language: str, saved: Mapping[str, Any] | None
+    ) -> None:
+        self._client = client
+        self._body = {"where": where, "model": model, "language": language}
+        self.state = WatchState() if saved is None else WatchState.resumed(saved)
+        self._changes: deque[ResourceChange] = deque()
+        self._wakes = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0  # of the watch at its broker
+        self._heard = 0  # the number of the last publication
+        self._snapshot: list[dict[str, Any]] = []
+        self._is_stale = False  # a number was missing: what comes is no news until the next snapshot
+        self._error: BaseException | None = None
+        self.synced = asyncio.Event()  # what there was at the beginning has come
+
+    def saved(self) -> dict[str, Any]:
+        """What was told so far, to go on from later: ``client.watch_resources(…, saved=…)``."""
+        return self.state.saved()
+
+    @property
+    def resources(self) -> dict[str, dict[str, Any] | None]:
+        """The resources that fit now, with their values, as far as is known."""
+        return {id: known.values for id, known in self.state.resources.items() if known.fits}
+
+    def __aiter__(self) -> AsyncIterator[ResourceChange]:
+        return self
+
+    async def __anext__(self) -> ResourceChange:
+        while not self._changes:
+            if self._task is not None and self._task.done():
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
+            self._wakes.clear()
+            await self._wakes.wait()
+        return self._changes.popleft()
+
+    async def next(self, timeout: float | None = None) -> ResourceChange:
+        """The next change; TimeoutError if none comes in time."""
+        async with asyncio.timeout(timeout):
+            return await self.__anext__()
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="resource watch")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the watch."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, HeliographError):
+                await self._task
+        if not self._client.is_closed:
+            with suppress(HeliographError):
+                await self._client.ask(SERVICE, {"do": "unwatch", "watch": self._number})
+
+    # -- following --------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> Subscription:
+        """Subscribe before asking, so that nothing of the answer is missed."""
+        self._subscription = await self._client.subscribe(f"{self._client.inbox}/resources/#")
+        try:
+            answer = await self._client.ask(SERVICE, {"do": "watch", **self._body})
+        except BaseException:
+            await self._subscription.close()
+            raise
+        self._number, self._heard, self._snapshot = int(answer["watch"]), 0, []
+        self._topic = str(answer["topic"])
+        return self._subscription
+
+    async def _run(self) -> None:
+        keeper = asyncio.get_running_loop().create_task(self._keep(), name="resource watch keeper")
+        try:
+            while not self._client.is_closed:
+                subscription = self._subscription
+                async for publication in subscription:
+                    if publication.topic == self._topic:
+                        self._hear(json.loads(publication.payload))
+                if subscription is self._subscription:
+                    return
+        except HeliographError as error:
+            self._error = error
+        finally:
+            keeper.cancel()
+            self._wakes.set()
+
+    async def _keep(self) -> None:
+        """Look now and then whether the watch is still known, and ask for what was missed."""
+        inbox = self._client.inbox
+        while True:
+            await asyncio.sleep(KEEP_S if self._client.inbox == inbox else AGAIN_S)
+            try:
+                heard = self._heard
+                if self._client.inbox != inbox:
+                    known = {"known": False}
+                else:
+                    ask = {"do": "keep", "watch": self._number, "again": self._is_stale}
+                    known = await self._client.ask(SERVICE, ask)
+                if not known["known"]:
+                    inbox = self._client.inbox
+                    before = self._subscription
+                    await self._begin()
+                    await before.close()
+                elif known["number"] > self._heard and heard == self._heard:
+                    self._is_stale = True
+            except (NotConnectedError, RefusedError):
+                continue
+            except HeliographError:
+                return
+
+    def _hear(self, told: dict[str, Any]) -> None:
+        if told["number"] <= self._heard:
+            return
+        if told["number"] != self._heard + 1:
+            self._is_stale = True
+            self._snapshot = []
+        self._heard = told["number"]
+        changes: list[ResourceChange] = []
+        for state in told.get("states", ()):
+            changes += self.state.state(state)
+        if "emptied" in told:
+            changes += self.state.emptied(*told["emptied"])
+        if "snapshot" in told:
+            self._snapshot += told["snapshot"]
+            if not told.get("more"):
+                hosts = {host: (as_of[0], as_of[1]) for host, as_of in told["hosts"].items()}
+                changes += self.state.snapshot(self._snapshot, hosts, told["missing"])
+                self._snapshot = []
+                self._is_stale = False
+                self.synced.set()
+        if changes:
+            self._changes.extend(changes)
+        self._wakes.set()
+
+
+class ResourceCalls:
+    """What a client can do with resources. Mixed into Client, which asks its broker's service."""
+
+    async def register_resource(self: AskingClient, where: str = "", **options: Any) -> ResourceRegistration:
+        """Register a resource: ``where`` says what its values may be, ``attributes={…}`` what never changes.
+
+        More options: ``model`` ("dynamic", or "static" for what has no values that change), ``name``, ``values`` (the
+        first ones), ``lease`` in seconds (renewed while the client lives), ``secret`` (of an earlier registration).
+        Use it with ``async with``, or call ``withdraw()`` in the end.
+        """
+        return await register(self, where=where, **options)
+
+    async def discover_resources(
+        self: AskingClient,
+        where: str = "true",
+        *,
+        model: str = "dynamic",
+        language: str = "predicates",
+        deliver: str | None = None,
+        best: int = 0,
+        order: str = "",
+        max_age: float | None = None,
+        deadline: float | None = None,
+    ) -> ResourceAnswer:
+        """The resources that fit now. ``best`` and ``order`` ask for the first so many: by an attribute ("load",
+        "memory desc"), "near" this client's broker, or "together", near one another.
+
+        ``deliver`` is "similarity" (share the answers of similar requests, at most ``max_age`` seconds old; 0 shares
+        none) or "normal". After ``deadline`` seconds the answer names the brokers that did not answer.
+        """
+        deadline_ms = None if deadline is None else max(10, round(deadline * 1_000))
+        return await discover(
+            self,
+            where=where,
+            model=model,
+            language=language,
+            deliver=deliver,
+            best=best,
+            order=order,
+            max_age_s=max_age,
+            deadline_ms=deadline_ms,
+        )
+
+    def watch_resources(
+        self: AskingClient,
+        where: str = "true",
+        *,
+        model: str = "dynamic",
+        language: str = "predicates",
+        saved: dict[str, Any] | None = None,
+    ) -> ResourceWatch:
+        """Changes of the resources that fit: ``async with client.watch_resources("load < 1") as watch``, then
+        ``async for change in watch``. A change is "appeared", "changed", "stopped" (it does not fit any more) or
+        "vanished". ``saved`` goes on from what an earlier watch had been told (``watch.saved()``).
+        """
+        return ResourceWatch(self, where=where, model=model, language=language, saved=saved)

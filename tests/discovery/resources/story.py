@@ -1,0 +1,319 @@
+"""A random story of resource discovery, and the oracle that judges it.
+
+In:    a seed.
+Out:   what went wrong, in words; nothing if all went well.
+State: what every resource's values were, and when.
+Not here: the services (net.py).
+
+The oracle: a resource that fitted during all of the time that an answer may speak of is in the answer, unless the
+answer names its host broker as missing; one that never fitted in that time is not; nothing is there twice. A watcher
+that was told everything knows in the end what fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from heliograph.discovery.resources.conditions import read_condition
+from heliograph.discovery.resources.config import ResourcesConfig
+from heliograph.discovery.resources.forwarding import NORMAL, SIMILARITY
+from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.messages import RequestId, ResourceState
+from heliograph.discovery.resources.watching import WatchState
+from tests.discovery.resources.net import MS, SECOND, Edge, Net, Node
+
+CACHE_S = 3
+FOREVER = 1 << 60
+
+
+@dataclass
+class Past:
+    """One resource: where it is, and its values from when on; None: not there."""
+
+    host: str
+    where: str
+    history: list[tuple[int, dict[str, Any] | None]] = field(default_factory=list)
+    told: bool = False  # whether it has told values
+    version: int = 0
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.history) and self.history[-1][1] is not None
+
+
+@dataclass
+class Asked:
+    """One request of the story."""
+
+    at: str
+    where: str
+    issued: int
+    max_age: int
+    deadline: int
+    answers: list[GatheredAnswer] = field(default_factory=list)
+    answered: int = 0
+    known: list[str] = field(default_factory=list)  # hosting brokers that the table named
+
+
+@dataclass
+class Watch:
+    """One continuous request of the story."""
+
+    at: str
+    where: str
+    id: RequestId
+    state: WatchState = field(default_factory=WatchState)
+
+
+class Story:
+    """One network, and what happens to it."""
+
+    def __init__(self, seed: int, *, tree: bool, faults: bool, brokers: int = 8) -> None:
+        self.random = random = Random(f"{seed}/{tree}/{faults}")
+        names = [f"b{number}" for number in range(random.randint(3, brokers))]
+        edges: list[Edge] = [(random.choice(names[:place]), names[place]) for place in range(1, len(names))]
+        if not tree:
+            for _ in range(random.randint(1, len(names))):
+                one, other = random.sample(names, 2)
+                if (one, other) not in edges and (other, one) not in edges:
+                    edges.append((one, other))
+        self.names, self.faults = names, faults
+        self.net = Net(names, edges, seed, ResourcesConfig(cache_s=CACHE_S, forget_s=3_600))
+        self.net.delay_ms = (1, random.choice((1, 5, 20)))
+        self.past: dict[int, Past] = {}
+        self.asked: list[Asked] = []
+        self.watches: list[Watch] = []
+        self.down: list[Edge] = []
+        self.net.on_told = self._told
+        self.net.on_stirred = self._stirred
+        self.net.on_emptied = self._emptied
+        self.problems: list[str] = []
+
+    # -- what happens ---------------------------------------------------------------------------------------------
+
+    def play(self, steps: int = 60) -> list[str]:
+        for _ in range(self.random.randint(2, 6)):
+            self._register()
+        for _ in range(3):
+            self._update()
+        self.net.run(1)
+        for _ in range(2):
+            self._watch()
+        actions = [self._ask] * 10 + [self._update] * 5 + [self._register, self._withdraw, self._watch, self._pause]
+        if self.faults:
+            actions += [self._cut, self._mend, self._mend, self._crash]
+        for _ in range(steps):
+            self.random.choice(actions)()
+            self.net.run(self.random.choice((0, 0.001, 0.005, 0.02, 0.1)))
+        while self.down:
+            self._mend()
+        self.net.run(5)
+        self._judge_watches()
+        for asked in self.asked:
+            self._judge(asked)
+        return self.problems
+
+    def _condition(self) -> str:
+        a = self.random.randint(0, 3)
+        text = f"a >= {a}"
+        if self.random.random() < 0.4:
+            text += f" and a <= {a + self.random.randint(0, 3)}"
+        if self.random.random() < 0.3:
+            text += f" and b >= {self.random.randint(0, 2)}"
+        return text
+
+    def _register(self) -> None:
+        id = len(self.past) + 1
+        low = self.random.randint(0, 2)
+        where = f"a >= {low} and a <= {low + self.random.randint(1, 4)} and b >= 0 and b <= 3"
+        host = self.random.choice(self.names)
+        self.past[id] = Past(host, where)
+        self.net.register(host, id, where)
+        self.past[id].history.append((self.net.now, {}))
+
+    def _there(self) -> list[int]:
+        return [id for id, past in self.past.items() if past.is_there]
+
+    def _update(self) -> None:
+        there = self._there()
+        if not there:
+            return
+        id = self.random.choice(there)
+        past = self.past[id]
+        low, high = (each.value for each in read_condition(past.where).conjunction[:2])
+        values = {"a": self.random.randint(int(low), int(high)), "b": self.random.randint(0, 3)}
+        past.version += 1
+        self.net.update(past.host, id, past.version, **values)
+        past.history.append((self.net.now, values))
+
+    def _withdraw(self) -> None:
+        there = self._there()
+        if len(there) > 2:
+            id = self.random.choice(there)
+            self.net.nodes[self.past[id].host].core.hosting.withdraw(id)
+            self.past[id].history.append((self.net.now, None))
+
+    def _ask(self) -> None:
+        at, where = self.random.choice(self.names), self._condition()
+        deliver = self.random.choice((SIMILARITY, SIMILARITY, SIMILARITY, NORMAL))
+        max_age = 0 if deliver == NORMAL else self.random.choice((CACHE_S, CACHE_S, 1, 0)) * SECOND
+        asked = Asked(at, where, self.net.now, max_age, self.net.now + 2 * SECOND)
+        hosts = self.net.nodes[at].core.table.overlapping_hosts(read_condition(where))
+        asked.known = [host.name for host in hosts]
+        self.asked.append(asked)
+        wish = ResourceWish(
+            read_condition(where),
+            deliver,
+            max_age_ns=max_age,
+            deadline_ns=2 * SECOND,
+            cache_ns=CACHE_S * SECOND,
+        )
+
+        def answered(answer: GatheredAnswer, now: int) -> None:
+            asked.answers.append(answer)
+            asked.answered = now
+
+        self.net.nodes[at].core.gathering.begin(wish, answered, self.net.now)
+
+    def _pause(self) -> None:
+        self.net.run(self.random.choice((0.5, 1, CACHE_S + 1)))
+
+    def _cut(self) -> None:
+        if self.net.edges:
+            edge = self.random.choice(list(self.net.edges))
+            self.net.cut(edge)
+            self.down.append(edge)
+            self.net.reroute()
+
+    def _mend(self) -> None:
+        if self.down:
+            edge = self.down.pop(self.random.randrange(len(self.down)))
+            self.net.mend(edge)
+            self.net.reroute()
+
+    def _crash(self) -> None:
+        """A broker dies with its resources and its clients; owners attach elsewhere."""
+        name = self.random.choice(self.names)
+        for edge in self.net.crash(name):
+            self.down.append(edge)
+        for past in self.past.values():
+            if past.host == name and past.is_there:
+                past.history.append((self.net.now, None))
+        self.asked = [asked for asked in self.asked if asked.at != name or asked.answers]
+        self.watches = [watch for watch in self.watches if watch.at != name]
+        self.net.reroute()
+
+    # -- watchers -------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        at, where = self.random.choice(self.names), self._condition()
+        node = self.net.nodes[at]
+        id = (self.net.ids[at], node.incarnation, 1_000_000 + len(self.watches) + len(self.asked))
+        watch = Watch(at, where, id)
+        self.watches.append(watch)
+        node.core.standing.add(0, id, where)
+        self._snapshot(watch)
+
+    def _snapshot(self, watch: Watch) -> None:
+        node = self.net.nodes[watch.at]
+        wish = ResourceWish(read_condition(watch.where), NORMAL, deadline_ns=2 * SECOND)
+
+        def answered(answer: GatheredAnswer, now: int) -> None:
+            if watch not in self.watches:
+                return
+            told = [
+                {
+                    **{"id": str(each.id), "host": str(each.host), "name": each.name, "epoch": each.epoch},
+                    **{"incarnation": each.incarnation, "number": each.number, "values": each.values},
+                }
+                for each in answer.found
+            ]
+            hosts = {str(host): as_of for host, as_of in answer.hosts.items()}
+            watch.state.snapshot(told, hosts, [str(self.net.ids[name]) for name in answer.missing])
+            if answer.missing or not answer.is_complete:
+                self.net.at(now + 200 * MS, lambda: self._snapshot(watch) if watch in self.watches else None)
+
+        node.core.gathering.begin(wish, answered, self.net.now)
+
+    def _told(self, node: Node, id: RequestId, state: ResourceState) -> None:
+        for watch in self.watches:
+            if watch.id == id:
+                fits = state.values is not None and read_condition(watch.where).has(state.values)
+                watch.state.state(
+                    {
+                        **{"id": str(state.id), "host": str(state.host), "name": state.name, "epoch": state.epoch},
+                        **{"incarnation": state.incarnation, "number": state.number, "values": state.values},
+                        **{"fits": fits, "gone": state.values is None},
+                    }
+                )
+
+    def _stirred(self, node: Node, id: RequestId) -> None:
+        for watch in self.watches:
+            if watch.id == id:
+                self.net.at(self.net.now + 50 * MS, lambda watch=watch: self._snapshot(watch))  # type: ignore[misc]
+
+    def _emptied(self, node: Node, id: RequestId, host: str, life: int) -> None:
+        for watch in self.watches:
+            if watch.id == id:
+                watch.state.emptied(host, life)
+
+    def _judge_watches(self) -> None:
+        for watch in self.watches:
+            knows = {int(id): each.values for id, each in watch.state.resources.items() if each.fits and each.values}
+            fits = {
+                id: past.history[-1][1]
+                for id, past in self.past.items()
+                if past.is_there and past.history[-1][1] and read_condition(watch.where).has(past.history[-1][1])
+            }
+            if knows != fits:
+                self.problems.append(f"a watcher of {watch.where} at {watch.at} knows {knows}, and {fits} fit")
+
+    # -- the oracle -----------------------------------------------------------------------------------------------
+
+    def _judge(self, asked: Asked) -> None:
+        if len(asked.answers) != 1:
+            self.problems.append(f"{asked.where} at {asked.at} got {len(asked.answers)} answers")
+            return
+        (answer,) = asked.answers
+        names = [each.id for each in answer.found]
+        if len(set(names)) != len(names):
+            self.problems.append(f"{asked.where} at {asked.at}: a resource twice: {names}")
+        start = max(0, asked.issued - asked.max_age)
+        condition = read_condition(asked.where)
+        for id, past in self.past.items():
+            fitted = [self._fits(condition, past, values) for values in self._values(past, start, asked.answered)]
+            is_there = id in names
+            if fitted and all(fitted) and not is_there and self._is_due(past, asked, answer):
+                lasted = f"from {start} to {asked.answered}"
+                self.problems.append(
+                    f"{asked.where} at {asked.at} misses {id} at {past.host}, which fitted {lasted}; {answer}"
+                )
+            if is_there and not any(fitted):
+                self.problems.append(
+                    f"{asked.where} at {asked.at} has {id} at {past.host}, which never fitted; {answer}"
+                )
+
+    def _is_due(self, past: Past, asked: Asked, answer: GatheredAnswer) -> bool:
+        """A host that was missing, or of which no news had come yet, need not have answered."""
+        return past.host not in answer.missing and past.host in asked.known and answer.is_complete
+
+    @staticmethod
+    def _values(past: Past, start: int, end: int) -> list[dict[str, Any] | None]:
+        """What its values were in this time, None included for when it was not there."""
+        found: list[dict[str, Any] | None] = []
+        history = [(0, None), *past.history, (FOREVER, None)]
+        for (begins, values), (ends, _) in pairwise(history):
+            if begins <= end and ends >= start:
+                found.append(values)
+        return found
+
+    @staticmethod
+    def _fits(condition: Any, past: Past, values: dict[str, Any] | None) -> bool:
+        if values is None:
+            return False
+        if not values:  # it has told nothing yet, and is said to be such
+            return bool(condition.overlaps(read_condition(past.where)))
+        return bool(condition.has(values))

@@ -1,0 +1,157 @@
+"""Resources in running brokers: register, discover, watch, over a chain of brokers and after a broker dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph import connect
+from heliograph.errors import Reason, RefusedError
+from tests.live.processes import Process
+
+pytestmark = pytest.mark.live
+WAIT_S = 60
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[list[Process]]:
+    """Three brokers in a row."""
+    key = tmp_path / "network.key"
+    key.touch(0o600)
+    key.write_text("k" * 64)
+    options = ("--listen", "127.0.0.1:0", "--log-format", "json", "--no-discovery", "--network-key-file", str(key))
+    with ExitStack() as stack:
+        brokers: list[Process] = []
+        for name in ("one", "two", "three"):
+            link = ("--link", f"127.0.0.1:{brokers[-1].port}") if brokers else ()
+            brokers.append(stack.enter_context(Process(tmp_path, *options, *link, "--name", name)))
+            brokers[-1].line("ready in")
+        for broker in brokers[1:]:
+            broker.line("neighbour_linked")
+        yield brokers
+
+
+def run(story: Any) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await story
+
+    asyncio.run(bounded())
+
+
+async def known_at(client: Any, count: int) -> None:
+    """Wait until this broker knows so many resources."""
+    while (await client.ask("resources", {"do": "tables"}))["known"] < count:
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.req("R4", "R5", "R6", "R8")
+def test_a_machine_is_registered_discovered_and_watched_across_brokers(chain: list[Process]) -> None:
+    async def story() -> None:
+        first, last = chain[0].port, chain[2].port
+        async with await connect(f"127.0.0.1:{first}") as owner, await connect(f"127.0.0.1:{last}") as seeker:
+            machine = await owner.register_resource(
+                "memory <= 64 and load >= 0",
+                attributes={"system": "linux"},
+                name="m1",
+                values={"memory": 8, "load": 0.5},
+            )
+            fixed = await owner.register_resource(attributes={"colour": "red"}, model="static", name="printer")
+            await known_at(seeker, 2)
+            answer = await seeker.discover_resources("memory > 4 and system = 'linux'", deadline=20)
+            assert answer.complete
+            assert [(each.name, each.host) for each in answer] == [("m1", "one")]
+            assert answer.resources[0].values == {"memory": 8, "load": 0.5, "system": "linux"}
+            assert len(await seeker.discover_resources("memory > 8", max_age=0, deadline=20)) == 0
+            static = await seeker.discover_resources("colour = 'red'", model="static")
+            assert [each.name for each in static] == ["printer"]
+            async with seeker.watch_resources("memory > 4") as watch:
+                seen = [await watch.next()]
+                await machine.update({"memory": 16, "load": 0.5})
+                seen.append(await watch.next())
+                await machine.update({"memory": 2, "load": 0.5})
+                seen.append(await watch.next())
+                await machine.update({"memory": 16, "load": 0.5})
+                seen.append(await watch.next())
+                await machine.withdraw()
+                seen.append(await watch.next())
+            assert [each.kind for each in seen] == ["appeared", "changed", "stopped", "appeared", "vanished"]
+            await fixed.withdraw()
+
+    run(story())
+
+
+@pytest.mark.req("R7")
+def test_static_resources_are_watched_as_they_come_and_go(chain: list[Process]) -> None:
+    async def story() -> None:
+        async with (
+            await connect(f"127.0.0.1:{chain[0].port}") as owner,
+            await connect(f"127.0.0.1:{chain[2].port}") as seeker,
+        ):
+            one = await owner.register_resource(attributes={"colour": "red"}, model="static", name="a")
+            await known_at(seeker, 1)
+            async with seeker.watch_resources("colour = 'red'", model="static") as watch:
+                assert (await watch.next()).name == "a"
+                await owner.register_resource(attributes={"colour": "blue"}, model="static", name="b")
+                await owner.register_resource(attributes={"colour": "red"}, model="static", name="c")
+                assert (await watch.next()).name == "c"
+                await one.withdraw()
+                change = await watch.next()
+                assert (change.kind, change.name) == ("vanished", "a")
+
+    run(story())
+
+
+@pytest.mark.req("R13")
+def test_only_who_has_the_secret_changes_a_resource_and_a_lease_ends_without_its_owner(chain: list[Process]) -> None:
+    async def story() -> None:
+        async with await connect(f"127.0.0.1:{chain[0].port}") as seeker:
+            owner = await connect(f"127.0.0.1:{chain[0].port}")
+            machine = await owner.register_resource("load >= 0", name="m", values={"load": 1}, lease=1)
+            for body in (
+                {"do": "update", "secret": "ab" * 16, "values": {"load": 2}, "version": 1 << 61},
+                {"do": "withdraw", "secret": "cd" * 16},
+            ):
+                with pytest.raises(RefusedError) as refused:
+                    await seeker.ask("resources", body)
+                assert refused.value.reason is Reason.RESOURCE_UNKNOWN
+            with pytest.raises(RefusedError) as refused:
+                await machine.update({"load": -1})
+            assert refused.value.reason is Reason.RESOURCE_OUT_OF_RANGE
+            async with seeker.watch_resources("load >= 0") as watch:
+                assert (await watch.next()).kind == "appeared"
+                machine._stop()
+                await owner.close()
+                assert (await watch.next()).kind == "vanished"
+
+    run(story())
+
+
+@pytest.mark.req("R1", "R12")
+def test_wrong_wishes_are_refused_with_a_reason(chain: list[Process]) -> None:
+    async def story() -> None:
+        async with await connect(f"127.0.0.1:{chain[0].port}") as client:
+            for where, reason in (
+                ("memory >", Reason.CONDITION_INVALID),
+                ("memory > 5 and memory < 3", Reason.RESOURCE_CONDITION_UNFIT),
+            ):
+                with pytest.raises(RefusedError) as refused:
+                    await client.discover_resources(where)
+                assert refused.value.reason is reason
+            with pytest.raises(RefusedError) as refused:
+                await client.discover_resources("a = 1 or b = 2", language="sql")
+            assert refused.value.reason is Reason.RESOURCE_CONDITION_UNFIT
+            with pytest.raises(RefusedError) as refused:
+                await client.ask("resources", {"do": "dance"})
+            assert refused.value.reason is Reason.RESOURCE_WISH_MALFORMED
+            for load in range(5):
+                await client.register_resource("load >= 0", name=f"m{load}", values={"load": load})
+            answer = await client.discover_resources("load >= 1", best=2, order="load desc")
+            assert [each.name for each in answer] == ["m4", "m3"]
+
+    run(story())
