@@ -36,6 +36,8 @@ NAMES = (
     "discover-broker",
     "vault",
     "store",
+    "topics",
+    "spark",
 )
 
 

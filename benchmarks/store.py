@@ -46,7 +46,7 @@ BUDGETS = {"one": (REDIS, 0.7), "window_1000": (REDIS, 1.5)}
 REPLAY_BUDGET = 300_000
 READY_S = 20.0
 PAYLOAD = b"x" * BYTES
-KINDS = {Kind(kind): 1 << 21 for kind in Kind}
+KINDS = {int(kind): 1 << 21 for kind in Kind}
 
 
 class Publisher(Protocol):
@@ -167,7 +167,7 @@ class OurPublisher:
                 if frame.kind == Kind.STORED and not frame.flags:
                     _, _, at, offsets = stores.span_of(frame)
                     got += len(offsets)
-            if at - told > 10_000:
+            if at - told > 1_000:
                 told = at
                 self._numbers += 1
                 credit = {"do": "credit", "store": self.store, "channel": 1, "at": at, "window": 50_000}

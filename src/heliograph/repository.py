@@ -54,7 +54,7 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True)
 class KeepTopics:
-    """A job: keep these entries, in place of older ones of the same topics, and forget others. Answered by Kept."""
+    """A job: keep these entries, in place of older ones of the same topics, and forget others: KeptTopics."""
 
     entries: tuple[TopicEntry, ...] = ()
     forgotten: tuple[tuple[bytes, str], ...] = ()  # topics and who says so: only an owner is heard
@@ -68,7 +68,7 @@ class KeepTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptTopics:
     """``done`` of KeepTopics."""
 
     topics: int  # in the repository

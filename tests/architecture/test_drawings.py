@@ -42,7 +42,7 @@ def test_the_drawing_of_rooms_is_the_order_of_imports() -> None:
     assert rows == [list(row) for row in ORDER]
 
 
-@pytest.mark.parametrize("name", ["journey", "search", "storing"])
+@pytest.mark.parametrize("name", ["journey", "search", "storing", "creation"])
 def test_every_step_is_a_function_of_its_file(name: str) -> None:
     lines = drawing(name)
     steps = [match.groups() for line in lines if (match := STEP.search(line))]

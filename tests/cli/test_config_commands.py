@@ -71,7 +71,7 @@ def test_show_says_where_each_value_came_from(run: Run, tmp_path: Path, monkeypa
     (tmp_path / "heliograph.toml").write_text('[broker]\nname = "plant-7"\n')
     monkeypatch.setenv("HELIOGRAPH_LIMITS__LINKS_MAX", "100")
 
-    lines = [line.split("#") for line in run("config", "show").out.splitlines()[1:]]
+    lines = [line.rsplit("#", 1) for line in run("config", "show").out.splitlines()[1:]]
 
     shown = {key.strip(): source.strip() for key, source in lines}
     assert shown['broker.name = "plant-7"'] == "file"

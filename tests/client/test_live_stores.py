@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import heliograph
-from heliograph.errors import Reason, RefusedError
+from heliograph.broker.hot import frames_of
+from heliograph.errors import Reason, RefusedError, UsageError
 from heliograph.stores.config import StoreConfig
-from tests.client.faces import FACES, Face
+from tests.client.faces import FACES, Face, InThreads
 from tests.client.live import a_broker, a_network, on_the_loop
 
 pytestmark = [pytest.mark.live, pytest.mark.req("N10", "N11")]
@@ -93,3 +97,88 @@ async def test_a_subscriber_that_roams_gets_what_it_missed_once(tmp_path: Path) 
             await reading
             assert heard == list(range(600))
             await subscription.close()
+
+
+@both
+@on_the_loop
+async def test_a_batch_becomes_visible_by_one_commit_and_only_once(face: Face, tmp_path: Path) -> None:
+    async with (
+        a_broker(services=[a_store(tmp_path)]) as broker,
+        face.connect(broker.address) as client,
+        face.connect(broker.address) as other,
+    ):
+        for number, clients in ((1, (client, other)), (1, (other,)), (2, (client,))):
+            staged = []
+            for part, one in enumerate(clients):
+                batch = await _made(one.batch("store", "job", number))
+                rows = [(f"results/{part}", f"{number}.{part}.{row}") for row in range(300)]
+                staged.append((f"part-{part}", await batch.stage(f"part-{part}", rows)))
+                assert staged[-1][1] == 300
+            committed = await batch.commit(staged)
+            assert committed.repeated == (number == 1 and len(clients) == 1)
+        async with client.replay("results/#") as replay:
+            found = [publication.payload.decode() async for publication in replay]
+        first = [f"1.{part}.{row}" for part in (0, 1) for row in range(300)]
+        assert found == [*first, *(f"2.0.{row}" for row in range(300))]
+
+
+async def _made(batch: Any) -> Any:
+    """The blocking face gives it in a thread."""
+    return InThreads(await batch) if inspect.isawaitable(batch) else batch
+
+
+@on_the_loop
+async def test_a_named_publisher_goes_on_after_a_crash(tmp_path: Path) -> None:
+    options = {"publisher": "meter-7", "publisher_dir": tmp_path / "publishers"}
+    async with a_broker(services=[a_store(tmp_path)]) as broker:
+        first = await heliograph.connect(broker.address, **options)
+        for number in range(10):
+            await first.publish("a", b"%d" % number, reliable=True)
+        with pytest.raises(UsageError, match="runs already"):
+            await heliograph.connect(broker.address, **options)
+        first._driver.network.abort()  # as if it had been killed
+        assert first._numbers is not None
+        os.close(first._numbers._lock)
+        async with heliograph.connect(broker.address, **options) as second:
+            assert second.report()["origin"] == first.report()["origin"]
+            for number in range(10, 20):
+                await second.publish("a", b"%d" % number, reliable=True)
+            async with second.replay("a") as replay:
+                found = [(int(one.payload), one.origin) async for one in replay]
+        assert [number for number, _ in found] == list(range(20))
+        assert len({origin for _, origin in found}) == 1
+        first._session.abandon()
+        await first._driver.stop()
+
+
+@both
+@on_the_loop
+async def test_runs_are_bytes_with_positions_and_a_program_resumes_where_it_was(face: Face, tmp_path: Path) -> None:
+    async with a_broker(services=[a_store(tmp_path)]) as broker, face.connect(broker.address) as client:
+        await client.publish_batch("a", [b"%d" % number for number in range(5_000)], reliable=True)
+        positions: list[int] = []
+        async with client.replay("a", raw=True) as replay:
+            async for run in replay:
+                positions += run.positions
+                assert len(frames_of(run.data, 0)) == len(run)
+        assert positions == list(range(5_000))
+        async with client.replay("a") as replay:
+            for _ in range(10):
+                await replay.next(timeout=30)
+            place = replay.position
+        async with client.replay("a", position=place) as replay:
+            assert (await replay.next(timeout=30)).payload == b"10"
+
+
+@both
+@on_the_loop
+async def test_what_is_acknowledged_by_hand_does_not_come_again(face: Face, tmp_path: Path) -> None:
+    async with a_broker(services=[a_store(tmp_path)]) as broker, face.connect(broker.address) as client:
+        how = {"durable": "desk", "start": "first", "acknowledge": "manual"}
+        await client.publish_batch("a", [b"%d" % number for number in range(6)], reliable=True)
+        async with client.subscribe("a", **how) as subscription:
+            taken = [await subscription.next(timeout=30) for _ in range(6)]
+            await subscription.acknowledge(taken[1], cumulative=True)
+            await subscription.acknowledge(taken[3])
+        async with client.subscribe("a", **how) as subscription:
+            assert [(await subscription.next(timeout=30)).payload for _ in range(3)] == [b"2", b"4", b"5"]

@@ -1,6 +1,7 @@
 """Every shipped scenario holds, from several seeds; a run in which nothing happens does not.
 
-Those with many brokers are in test_network_scenarios.py.
+Those with many brokers are in test_network_scenarios.py; tests/stores/test_scenarios.py says what else holds with
+stores.
 """
 
 from __future__ import annotations
@@ -8,30 +9,45 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from _pytest.mark import ParameterSet
 
-from heliograph.sim.run import play
+from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Fault, Workload
 from heliograph.sim.scenario_files import load, shipped
 from tests.sweep.seeds import seeds_of
 
 NAMES = [name for name in shipped() if not name.startswith("network-") and name != "contents"]
-PLAYED = [
-    pytest.param(name, seed, marks=[pytest.mark.slow] if number else [])  # `make quick` plays one of each
-    for name in NAMES
-    for number, seed in enumerate(seeds_of(name))
-]
+
+
+def played(with_stores: bool) -> list[ParameterSet]:
+    return [
+        pytest.param(name, seed, marks=[pytest.mark.slow] if number else [])  # `make quick` plays one of each
+        for name in NAMES
+        if name.startswith("stores-") is with_stores
+        for number, seed in enumerate(seeds_of(name))
+    ]
 
 
 @pytest.mark.req("O7", "N6", "N15")
-@pytest.mark.parametrize(("name", "seed"), PLAYED)
+@pytest.mark.parametrize(("name", "seed"), played(with_stores=False))
 def test_a_shipped_scenario_holds(name: str, seed: int) -> None:
-    result = play(load(name), seed)
+    assert held(name, seed).delivered > 500
 
+
+@pytest.mark.req("N10", "N11", "O7")
+@pytest.mark.parametrize(("name", "seed"), played(with_stores=True))
+def test_a_shipped_scenario_with_stores_holds(name: str, seed: int) -> None:
+    [acknowledged] = [text for text in held(name, seed).measured if text.endswith(" acknowledged")]
+    assert int(acknowledged.split()[0]) >= 500
+
+
+def held(name: str, seed: int) -> RunResult:
+    result = play(load(name), seed)
     assert result.ok, "\n".join(
         [result.crash, *map(str, result.violations), f"replay: heliograph simulate {name} --seed {seed}"]
     )
-    assert result.delivered > 500
     assert all(result.faults.values())
+    return result
 
 
 @pytest.mark.req("N15")

@@ -85,25 +85,27 @@ class StoredFrames:
         if len(ends) != len(offsets):
             raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with more or fewer publications than offsets")
         assert receiver.table is not None
-        profile = receiver.table.profile
+        may = receiver.table.profile.may
         known: dict[bytes, bool] = {}
-        kept: list[bytes] = []
-        kept_offsets: list[int] = []
-        start = 0
-        for end, offset in zip(ends, offsets, strict=True):
+        last, allowed, start = b"", True, 0
+        withheld: list[int] = []
+        for number, end in enumerate(ends):
             if end - start < HEAD_BYTES:
                 raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with something else than publications")
             topic = payload[start + HEAD_BYTES : start + HEAD_BYTES + (SCAN.unpack_from(payload, start)[1] >> 16)]
-            may = known.get(topic)
-            if may is None:
-                may = known[topic] = profile.may("subscribe", topic)
-            if may:
-                kept.append(payload[start:end])
-                kept_offsets.append(offset)
             start = end
-        if len(kept) == len(ends):
+            if topic != last:
+                if topic not in known:
+                    known[topic] = may("subscribe", topic)
+                last, allowed = topic, known[topic]
+            if not allowed:
+                withheld.append(number)
+        if not withheld:
             return frame.raw
-        self.withheld += len(ends) - len(kept)
-        return stored(
-            frame.topic, frame.origin, frame.sequence, b"".join(kept), span(channel, before, after, kept_offsets)
-        )
+        self.withheld += len(withheld)
+        left = dict.fromkeys(range(len(ends)))
+        for number in withheld:
+            del left[number]
+        kept = b"".join(payload[ends[number - 1] if number else 0 : ends[number]] for number in left)
+        headers = span(channel, before, after, [offsets[number] for number in left])
+        return stored(frame.topic, frame.origin, frame.sequence, kept, headers)

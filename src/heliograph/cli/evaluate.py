@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from heliograph.cli import evaluate_topics
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.errors import UsageError
 from heliograph.maps.cells import table
@@ -24,6 +25,7 @@ QUICK_RUNS = 12
 LATE_MS = 0.5  # that relays are late on the average; on an idle computer it is 0.2
 
 app = group("Run the experiments of the papers.")
+evaluate_topics.register(app)
 
 
 @app.command(

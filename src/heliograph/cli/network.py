@@ -32,6 +32,7 @@ Folder = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 MAP = {"do": "report", "question": "map"}
 WATCH_S = 0.2
+ADVICE_SHOWN_MAX = 50
 
 
 @app.command(epilog=examples("heliograph network key network.key"))
@@ -70,6 +71,10 @@ def up(
     ] = None,
     stores: Annotated[int, typer.Option(help="So many stores for all topics, each in its own process.", min=0)] = 0,
     no_bdn: Annotated[bool, typer.Option("--no-bdn", help="Without a broker directory.")] = False,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="With an authority, certificates and a topic directory, for trying topics."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start brokers and a directory on this machine, until Ctrl-C."""
@@ -91,7 +96,9 @@ def up(
         say(f"the links leave {len(pieces)} parts that do not reach each other: {_first_of(pieces)}")
     where = folder.absolute() if folder is not None else default_folder()
     after = 0 if port_base is None else port_base + len(graph.brokers)
-    network = NetworkProcesses(graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0)
+    network = NetworkProcesses(
+        graph, where, name=name or "", bdn=not no_bdn, bdn_port=after if after < 65_536 else 0, secure=secure
+    )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # a signal that ends this process ends the brokers too
     stands = False
@@ -105,6 +112,8 @@ def up(
         _show_brokers(network, as_json)
         say(f"this is network {network.name}: reach it by --network {network.name}, in a program by")
         say(f'heliograph.connect(network="{network.name}"), or set HELIOGRAPH_NETWORK={network.name} for both')
+        if secure:
+            _say_who(network.folder, network.secure_url)
         if detach:
             say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
             return
@@ -115,6 +124,15 @@ def up(
             raise
     network.stop(keep_logs=False)
     say("stopped")
+
+
+def _say_who(folder: Path, url: str) -> None:
+    """How to be alice, or bob."""
+    from heliograph.cli.network_secure import PEOPLE, environment
+
+    say(f"to be {PEOPLE[0]} (or {PEOPLE[1]}, or admin) in this shell:")
+    for name, value in environment(folder, url, PEOPLE[0]).items():
+        say(f"  export {name}={value}")
 
 
 @app.command(epilog=examples("heliograph network down"))
@@ -215,6 +233,33 @@ def trace(
         return
     for line in as_text(answer):
         print(line)
+
+
+@app.command(epilog=examples("heliograph network advice"))
+@with_connection
+def advice(there: Connection, as_json: AsJson = False) -> None:
+    """Show what the data pipeline advised, from the stores that kept it."""
+    import json
+
+    from heliograph.cli.connection import connected
+    from heliograph.cli.tables import show
+
+    found: list[dict[str, Any]] = []
+
+    async def work() -> None:
+        async with (
+            connected(there, name="heliograph network advice", as_admin=True) as client,
+            client.replay("System/Advice/#") as replay,
+        ):
+            async for publication in replay:
+                try:
+                    row = json.loads(publication.payload)
+                    found.append({name: row.get(name) for name in ("time_us", "kind", "about", "text", "value")})
+                except (ValueError, AttributeError):
+                    continue  # somebody else's publication
+
+    run_work(work())
+    show(found[-ADVICE_SHOWN_MAX:], as_json)
 
 
 def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
 
+from heliograph.cli import network_secure
 from heliograph.cli import network_state as state
 from heliograph.cli.connection import Connection, connected
 from heliograph.cli.files import locked, private_folder, write_file
@@ -60,8 +61,16 @@ class NetworkProcesses:
     """A network that this process started."""
 
     def __init__(
-        self, topology: NetworkTopology, folder: Path, *, name: str = "", bdn: bool = True, bdn_port: int = 0
+        self,
+        topology: NetworkTopology,
+        folder: Path,
+        *,
+        name: str = "",
+        bdn: bool = True,
+        bdn_port: int = 0,
+        secure: bool = False,
     ) -> None:
+        self._secure = secure
         self.topology = topology.with_slots()
         self.folder = folder
         self.name = name or state.default_name(folder)
@@ -110,6 +119,20 @@ class NetworkProcesses:
 
     def _prepare(self) -> None:
         write_file(self.folder / state.KEY, new_key(), force=True)
+        if self._secure:
+            network_secure.make_certificates(self.folder, [broker.name for broker in self.topology.brokers])
+
+    def _more(self, name: str) -> list[str]:
+        """What `--secure` adds to a broker's settings."""
+        return network_secure.sections(name, name == self.topology.brokers[0].name) if self._secure else []
+
+    @property
+    def secure_url(self) -> str:
+        """Where the first broker takes clients with certificates; empty if it does not."""
+        if not self._secure:
+            return ""
+        log = state.log_of(self.folder, self.topology.brokers[0].name)
+        return network_secure.secure_url(log.read_text(errors="replace"))
 
     async def _start_directory(self) -> None:
         """A directory, before the brokers: they are told where it is."""
@@ -138,7 +161,7 @@ class NetworkProcesses:
 
     def _spawn(self) -> None:
         for broker in self.topology.brokers:
-            state.write_settings(self.folder, self.name, broker, (), self.directories)
+            state.write_settings(self.folder, self.name, broker, (), self.directories, self._more(broker.name))
             self._run(broker.name, "broker")
         self._remember({broker.name: broker.port for broker in self.topology.brokers})
 
@@ -211,7 +234,7 @@ class NetworkProcesses:
         for broker in self.topology.brokers:
             dialled = [ports[other] for one, other in self.topology.links if one == broker.name]
             placed = replace(broker, port=ports[broker.name])
-            state.write_settings(self.folder, self.name, placed, dialled, self.directories)
+            state.write_settings(self.folder, self.name, placed, dialled, self.directories, self._more(broker.name))
 
     def ended(self) -> dict[str, int]:
         """Brokers and directories whose processes ended, with their exit codes; a negative one is a signal."""

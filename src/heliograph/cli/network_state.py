@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
+from heliograph.cli import network_secure
 from heliograph.cli.files import read_file, write_file
 from heliograph.errors import HeliographError
 from heliograph.model.identity import NETWORK_LENGTH_MAX, network_is_valid
@@ -111,7 +112,12 @@ def write_directory(folder: Path, name: str, port: int) -> None:
 
 
 def write_settings(
-    folder: Path, name: str, broker: PlannedBroker, ports: Iterable[int], directories: Iterable[LocalDirectory] = ()
+    folder: Path,
+    name: str,
+    broker: PlannedBroker,
+    ports: Iterable[int],
+    directories: Iterable[LocalDirectory] = (),
+    more: Iterable[str] = (),
 ) -> None:
     """A broker's settings, with links to brokers on these ports; `heliograph broker run --config` works with them."""
     lines = [
@@ -126,6 +132,7 @@ def write_settings(
         lines += ["", "[store]", "enabled = true", f'name = "{broker.name}"', f'place = "{folder / STORES}"']
     for port in ports:
         lines += ["", "[[network.links]]", f'host = "{HOST}"', f"port = {port}"]
+    lines += more
     write_file(settings_of(folder, broker.name), ("\n".join(lines) + "\n").encode(), force=True)
 
 
@@ -191,6 +198,7 @@ def remove_files(folder: Path, names: Iterable[str], *, keep_logs: bool = False)
 def clear(folder: Path, names: Iterable[str], *, keep_logs: bool) -> None:
     """Remove what `network up` made, and the folder if nothing else is in it."""
     remove_files(folder, names, keep_logs=keep_logs)
+    network_secure.remove(folder)
     try:
         folder.rmdir()
     except OSError:

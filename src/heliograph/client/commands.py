@@ -64,6 +64,8 @@ class PublishBatch:
 class PublishReliably:
     """Publish, and repeat it until a store has it on disk; then ``request`` is settled, if there is one.
 
+    The outcome is the store's number, and the first and last sequence.
+
     With a batch it is staged in a store, under a publisher's name, the batch's number and the part.
     """
 

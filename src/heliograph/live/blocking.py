@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction, signature
 from time import monotonic
@@ -45,6 +45,38 @@ def _blocking(method: Method[P, Coroutine[Any, Any, T]]) -> Method[P, T]:
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         self._background.check(f"this {type(self).__name__}")
         result: T = self._background.run(method(self._asyncio, *arguments, **options))
+        return result
+
+    return call
+
+
+def _iterating(method: Method[P, AsyncIterator[T]]) -> Method[P, Iterator[T]]:
+    """The same for a method that yields: the loop runs it while the next result is awaited."""
+
+    @wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
+        self._background.check(f"this {type(self).__name__}")
+        source = cast(AsyncGenerator[T, None], method(self._asyncio, *arguments, **options))
+        try:
+            while (found := self._background.run(_step(source))) is not None:
+                yield found[0]
+        finally:
+            self._background.run(_await(source.aclose()))
+
+    return call
+
+
+def _in_loop(method: Method[P, T]) -> Method[P, T]:
+    """The same for a method that does not wait; it runs in the loop, as the client expects."""
+
+    @wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        self._background.check(f"this {type(self).__name__}")
+
+        async def work() -> T:
+            return method(self._asyncio, *arguments, **options)
+
+        result: T = self._background.run(work())
         return result
 
     return call
@@ -331,6 +363,17 @@ class BlockingClient:
     logs = _blocking(Client.logs)
     durable_subscriptions = _blocking(Client.durable_subscriptions)
     drop_subscription = _blocking(Client.drop_subscription)
+    create_topic = _blocking(Client.create_topic)
+    renew_topic = _blocking(Client.renew_topic)
+    withdraw_topic = _blocking(Client.withdraw_topic)
+    discover_topics = _iterating(Client.discover_topics)
+    watch_topics = _iterating(Client.watch_topics)
+    topic_directories = _blocking(Client.topic_directories)
+    verify_topic = _in_loop(Client.verify_topic)
+    grant_topic = _in_loop(Client.grant_topic)
+    use_topic = _blocking(Client.use_topic)
+    revoke_grants = _blocking(Client.revoke_grants)
+    topic_key = _in_loop(Client.topic_key)
 
     @_with_options_of(Client.replay)
     def replay(self, filter: str = "#", **options: Any) -> BlockingSubscription:
@@ -440,6 +483,14 @@ def connect_blocking(*arguments: Any, **options: Any) -> BlockingClient:
 
 def _left(until: float) -> float:
     return max(0.0, until - monotonic())
+
+
+async def _step(source: AsyncIterator[T]) -> tuple[T] | None:
+    """The next result; None after the last."""
+    try:
+        return (await anext(source),)
+    except StopAsyncIteration:
+        return None
 
 
 async def _await(pending: Any) -> Any:

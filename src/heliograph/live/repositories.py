@@ -26,7 +26,7 @@ from heliograph.repository import (
     AskTopics,
     FoundTopics,
     KeepTopics,
-    Kept,
+    KeptTopics,
     Repository,
     RepositoryFailed,
     RepositoryJob,
@@ -46,7 +46,7 @@ class TopicBackend(Protocol):
         """How many topics it has, and how many were put aside."""
         ...
 
-    def keep(self, jobs: Sequence[KeepTopics]) -> list[Kept]:
+    def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
         """All of them durably, in order, in one transaction; or none."""
         ...
 

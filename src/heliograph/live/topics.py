@@ -287,7 +287,7 @@ class TopicCalls:
         return confirmed
 
     async def discover_topics(
-        self, text: str = "", language: str = "", *, summary: list[SearchSummary] | None = None, **options: Any
+        self, /, text: str = "", language: str = "", *, summary: list[SearchSummary] | None = None, **options: Any
     ) -> AsyncIterator[FoundTopic]:
         """Find topics: ``async for found in client.discover_topics("disk > 100", "sql")``. Each is yielded as it comes.
 
@@ -298,7 +298,7 @@ class TopicCalls:
         async for found in self._search(text, language, False, summary, options):
             yield found
 
-    async def watch_topics(self, text: str = "", language: str = "", **options: Any) -> AsyncIterator[FoundTopic]:
+    async def watch_topics(self, /, text: str = "", language: str = "", **options: Any) -> AsyncIterator[FoundTopic]:
         """The same without an end: what is there, then what appears, changes (``change``) or goes."""
         async for found in self._search(text, language, True, None, options):
             yield found

@@ -15,7 +15,7 @@ from heliograph.repository import (
     AskTopics,
     FoundTopics,
     KeepTopics,
-    Kept,
+    KeptTopics,
     RepositoryJob,
     TopicEntry,
 )
@@ -32,11 +32,11 @@ class MemoryRepository:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def carry_out(self, job: RepositoryJob) -> Kept | FoundTopics:
+    def carry_out(self, job: RepositoryJob) -> KeptTopics | FoundTopics:
         """Do a job; ProtocolError if its question makes no sense."""
         return self.keep(job) if isinstance(job, KeepTopics) else self.ask(job)
 
-    def keep(self, job: KeepTopics) -> Kept:
+    def keep(self, job: KeepTopics) -> KeptTopics:
         """Change something."""
         outcomes = tuple(self._put(entry, job) for entry in job.entries)
         gone = [id for id, owner in job.forgotten if id in self._entries and self._entries[id].owner == owner]
@@ -46,7 +46,7 @@ class MemoryRepository:
         forgotten = tuple(self._entries.pop(id) for id in dict.fromkeys(gone))
         for entry in forgotten:
             del self._numbers[entry.id]
-        return Kept(len(self._entries), outcomes, forgotten)
+        return KeptTopics(len(self._entries), outcomes, forgotten)
 
     def _put(self, entry: TopicEntry, job: KeepTopics) -> str | Reason:
         old = self._entries.get(entry.id)
@@ -82,7 +82,7 @@ class MemoryRepository:
         return FoundTopics(tuple(found), None, len(rows))
 
 
-def outcome_of(repository: MemoryRepository, job: RepositoryJob) -> Kept | FoundTopics | Reason:
+def outcome_of(repository: MemoryRepository, job: RepositoryJob) -> KeptTopics | FoundTopics | Reason:
     """What a job came to."""
     try:
         return repository.carry_out(job)

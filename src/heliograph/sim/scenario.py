@@ -109,6 +109,7 @@ class Storing:
     read: str = ""  # or a filter
     window: int = 50  # publications that may be under way
     from_s: float = 2.0  # when it appears
+    session: bool = False  # with the session of a real client, instead of the plainest machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

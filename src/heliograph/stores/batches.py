@@ -35,7 +35,7 @@ from heliograph.vault import (
     Run,
     Trim,
 )
-from heliograph.wire.stores import MAIN, CommitBatch, Quality, RequestDone, check_name
+from heliograph.wire.stores import MAIN, NUMBER_MAX, CommitBatch, RequestDone, check_name
 
 COMMITS = "c/"
 STAGED = "b/"
@@ -107,19 +107,19 @@ class Batches:
         """The vault is open."""
         self._timers.set("batches", now + SWEEP_NS, lambda at: self._sweep(None, at))
 
-    def log_of(self, entity: str, quality: Quality) -> str | None:
+    def log_of(self, entity: str, publisher: str, batch: int, part: str) -> str | None:
         """The log in which a publication is staged; None: its batch is visible already, and it is dropped.
 
         ProtocolError if its names are none.
         """
-        check_name(quality.publisher)
-        check_name(quality.part)
-        if quality.batch < 0:
-            raise ProtocolError(Reason.BODY_MALFORMED, "a batch number is not negative")
-        visible = self._visible.get((entity, quality.publisher))
-        if visible is not None and quality.batch <= visible.batch:
+        check_name(publisher)
+        check_name(part)
+        if not 0 <= batch <= NUMBER_MAX:
+            raise ProtocolError(Reason.BODY_MALFORMED, "a batch number is not negative, and has at most 62 bits")
+        visible = self._visible.get((entity, publisher))
+        if visible is not None and batch <= visible.batch:
             return None
-        return f"{_prefix((entity, quality.publisher), quality.batch)}{quality.part}"
+        return f"{_prefix((entity, publisher), batch)}{part}"
 
     # -- committing -----------------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class Chain:
                 self._early[previous] = (sequence, raw)
                 self.early_bytes += len(raw)
             return Verdict.EARLY
-        if 0 < previous < self.taken:
+        if previous < 0 or 0 < previous < self.taken:
             return Verdict.BROKEN
         taken.append((sequence, raw))
         self.taken = sequence
@@ -86,6 +86,15 @@ class Chain:
         if self._early:
             self._forget_old()
         return Verdict.TAKEN
+
+    def is_next(self, sequence: int, previous: int) -> bool:
+        """True if this follows what was taken, and nothing waits."""
+        return previous == self.taken < sequence and self.is_read and not self._early
+
+    def advance(self, sequence: int) -> None:
+        """Everything up to this number was taken, one after the other."""
+        self.taken = sequence
+        self.highest = max(self.highest, sequence)
 
     def _has_room(self, raw: bytes) -> bool:
         count = len(self._early) + len(self._unread)

@@ -8,6 +8,7 @@ Not here: reading the vault, the table of channels (channels.py).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import OFFSETS_MAX, STORED_BYTES, span, stored
+from heliograph.wire.stores import NUMBER_MAX, OFFSETS_MAX, STORED_BYTES, span, stored
 
 UNDER_WAY_BYTES_MAX = 2 << 20  # whatever the window says: the reader's broker queues it
 TOPICS_MAX = 4_096
@@ -173,33 +174,21 @@ class Channel:
         size = looked = 0
         base = self.sent_to
         room = min(self.window - self.under_way, OFFSETS_MAX)
-        while self._ahead and size < STORED_BYTES and len(frames) < room and looked < LOOKED_MAX and not self.is_over:
+        while self._ahead and size < STORED_BYTES and len(offsets) < room and looked < LOOKED_MAX and not self.is_over:
             run = self._ahead[0]
             if reference_of(run) is not None:
                 break
             if isinstance(run, Damage) or (self.until_ns is not None and run.first_ns > self.until_ns):
                 self.is_over = self.is_over or not isinstance(run, Damage)
                 break
-            if self.cursor - base > 0xFFFF_0000:
+            if self.cursor - base > 0xFFFF_0000 or (self.end is not None and self.cursor >= self.end):
                 break
-            data = run.data
-            ends = frames_of(data, 0)
-            skipped = self.cursor - run.position
-            start = ends[skipped - 1] if skipped else 0
-            for at in range(skipped, len(ends)):
-                if len(frames) >= room or size >= STORED_BYTES or looked >= LOOKED_MAX:
-                    break
-                if self.end is not None and self.cursor >= self.end:
-                    self.is_over = True
-                    break
-                end = ends[at]
-                looked += 1
-                if self._wants(data, start, end):
-                    frames.append(data[start:end])
-                    offsets.append(self.cursor - base)
-                    size += end - start
-                start = end
-                self.cursor += 1
+            room_here = min(room - len(offsets), LOOKED_MAX - looked)
+            if self.end is not None:
+                room_here = min(room_here, self.end - self.cursor)
+            before = self.cursor
+            size += self._choose(run, base, room_here, STORED_BYTES - size, frames, offsets)
+            looked += self.cursor - before
             if self.cursor >= run.next:
                 self._ahead.popleft()
             if self.pace:
@@ -211,6 +200,38 @@ class Channel:
         self.moved_at = now
         return self._frame(store, frames, offsets, size)
 
+    def _choose(
+        self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
+    ) -> int:
+        """Look at publications of a run from the cursor on; those that match, in pieces that follow each other."""
+        data, cursor = run.data, self.cursor
+        ends = frames_of(data, 0)
+        skipped = cursor - run.position
+        start = piece_at = ends[skipped - 1] if skipped else 0
+        plain = self._condition is None and not self._done
+        last, wanted, size = b"", False, 0
+        unpack = SCAN.unpack_from
+        for end in ends[skipped : skipped + count_max]:
+            _, word, _, _, _ = unpack(data, start)
+            topic = data[start + HEAD_BYTES : start + HEAD_BYTES + (word >> 16)]
+            if topic != last:
+                last, wanted = topic, self._wants_topic(topic)
+            if wanted and (plain or self._wants(data, start, end, topic, cursor)):
+                offsets.append(cursor - base)
+                size += end - start
+            else:
+                if piece_at < start:
+                    frames.append(data[piece_at:start])
+                piece_at = end
+            start = end
+            cursor += 1
+            if size >= bytes_max:
+                break
+        if piece_at < start:
+            frames.append(data[piece_at:start])
+        self.cursor = cursor
+        return size
+
     def empty_frame(self, store: int) -> bytes | None:
         """A frame without publications that covers what did not match; None if there is nothing to cover."""
         return self._frame(store, [], [], 0) if self.cursor > self.sent_to else None
@@ -218,29 +239,31 @@ class Channel:
     def _frame(self, store: int, frames: list[bytes], offsets: list[int], size: int) -> bytes:
         headers = span(self.number, self.sent_to, self.cursor, offsets)
         if frames:
-            self.under_way += len(frames)
+            self.under_way += len(offsets)
             self.under_way_bytes += size
-            self._under_way.append((self.cursor, len(frames), size))
+            self._under_way.append((self.cursor, len(offsets), size))
         self.sent_to = self.cursor
         return stored(self.inbox, store, 0, b"".join(frames), headers)
 
-    def _wants(self, data: bytes, start: int, end: int) -> bool:
-        _, word, _, _, header_length = SCAN.unpack_from(data, start)
-        top = start + HEAD_BYTES + (word >> 16)
-        topic = data[start + HEAD_BYTES : top]
+    def _wants_topic(self, topic: bytes) -> bool:
         wanted = self._topics.get(topic)
         if wanted is None:
             if len(self._topics) >= TOPICS_MAX:
                 self._topics.clear()
             wanted = self._topics[topic] = matches(self._filter, topic)
-        if not wanted or (self._done and self._is_done()):
+        return wanted
+
+    def _wants(self, data: bytes, start: int, end: int, topic: bytes, position: int) -> bool:
+        if self._done and self._is_done(position):
             return False
         if self._condition is None:
             return True
+        header_length = SCAN.unpack_from(data, start)[4]
+        top = start + HEAD_BYTES + len(topic)
         event = Event(topic, data[top : top + header_length], data[top + header_length : end])
         return meets(self._condition, event)
 
-    def _is_done(self) -> bool:
-        while self._done and self._done[0][1] <= self.cursor:
-            self._done.pop(0)
-        return bool(self._done) and self._done[0][0] <= self.cursor
+    def _is_done(self, position: int) -> bool:
+        """The spans stay: a reader that lost something is sent it again."""
+        place = bisect_right(self._done, (position, NUMBER_MAX))
+        return place > 0 and position < self._done[place - 1][1]

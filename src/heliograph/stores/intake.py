@@ -27,7 +27,7 @@ from heliograph.vault import Append, Change, Committed, KeysRead, Put, ReadKeys,
 from heliograph.wire import stores as wire
 from heliograph.wire.frames import SCAN, Flag
 from heliograph.wire.limits import HEAD_BYTES
-from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, Quality, StoredFlag, stored
+from heliograph.wire.stores import MAIN, STORED_EVENT_BYTES_MAX, Acknowledged, StoredFlag, stored
 
 NS_PER_MS = 1_000_000
 CHAINS_MAX = 65_536
@@ -40,13 +40,25 @@ EARLY_BYTES_MAX = 64 << 20  # of all chains together
 ASK_AGAIN_MS = 300
 FULL_PAUSE_MS = 1_000
 FLAGS = 5  # where an EVENT has them
+DIRECTED, REPEAT = int(Flag.DIRECTED), int(Flag.REPEAT)
+LOOKED_AT = (DIRECTED | REPEAT) << 8  # flags, in the word of kind, flags and topic length
 ORIGINS = "o/"
 
 
-class _Marks(msgspec.Struct):
+class Marked(msgspec.Struct, array_like=True, gc=False):
+    """The header `$q`, read quickly: the store's id is compared, and names are checked where they are used."""
+
+    store: str
+    previous: int
+    publisher: str = ""
+    batch: int = 0
+    part: str = ""
+
+
+class _Marks(msgspec.Struct, gc=False):
     """What a store looks at in the headers of a publication."""
 
-    quality: Quality | None = msgspec.field(name="$q", default=None)
+    quality: Marked | None = msgspec.field(name="$q", default=None)
 
 
 _decode = msgspec.json.Decoder(_Marks).decode
@@ -88,18 +100,19 @@ class Gathering:
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
-        self._size = 0
+        self._count = self._size = 0
         self._marks: dict[int, int] = {}
         self._log = MAIN
         self._runs: list[tuple[str, bytes, int, dict[int, int]]] = []
         self.bytes = 0
 
-    def add(self, raw: bytes, log: str = MAIN) -> None:
-        """One more."""
+    def add(self, raw: bytes, log: str = MAIN, count: int = 1) -> None:
+        """One more, or some that follow each other."""
         if self._frames and (self._size + len(raw) > RUN_BYTES or log != self._log):
             self._close()
         self._log = log
         self._frames.append(raw)
+        self._count += count
         self._size += len(raw)
         self.bytes += len(raw)
 
@@ -108,8 +121,8 @@ class Gathering:
         self._marks[origin] = sequence
 
     def _close(self) -> None:
-        self._runs.append((self._log, b"".join(self._frames), len(self._frames), self._marks))
-        self._frames, self._size, self._marks = [], 0, {}
+        self._runs.append((self._log, b"".join(self._frames), self._count, self._marks))
+        self._frames, self._count, self._size, self._marks = [], 0, 0, {}
 
     @property
     def is_empty(self) -> bool:
@@ -137,7 +150,8 @@ class Gathering:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._frames, self._size, self._marks, self._runs, self.bytes = [], 0, {}, [], 0
+        self._frames, self._marks, self._runs = [], {}, []
+        self._count = self._size = self.bytes = 0
 
 
 Grown = Callable[[list[Run], Instant], None]
@@ -152,7 +166,7 @@ class Intake:
         timers: Timers,
         *,
         keeps_plain: Callable[[bytes, Instant], bool],
-        log_of: Callable[[str, Quality], str | None],
+        log_of: Callable[[str, str, int, str], str | None],
         unsafe_ack: bool,
         send: Callable[[bytes], None],
         grown: Grown,
@@ -201,32 +215,75 @@ class Intake:
     # -- taking -------------------------------------------------------------------------------------------------
 
     def take(self, frames: bytes, now: Instant) -> None:
-        """A delivery: whole EVENT frames."""
-        start = 0
+        """A delivery: whole EVENT frames. Mostly they follow each other in one chain, and are added as one piece."""
+        start = piece_at = count = 0
+        expected = 0  # what the next of the piece names as the one before it
+        piece: Chain | None = None
+        piece_origin = 0
         for end in frames_of(frames, 0):
-            raw = frames[start:end]
-            start = end
-            if len(raw) < HEAD_BYTES:
+            if end - start < HEAD_BYTES:
                 self.counts.broken += 1
-                return
-            _, word, origin, sequence, header_length = SCAN.unpack_from(raw)
-            top = HEAD_BYTES + (word >> 16)
+                break
+            _, word, origin, sequence, header_length = SCAN.unpack_from(frames, start)
+            top = start + HEAD_BYTES + (word >> 16)
             try:
-                quality = _decode(raw[top : top + header_length]).quality if header_length else None
+                quality = _decode(frames[top : top + header_length]).quality if header_length else None
             except _ERRORS:
                 quality = None
-            if word >> 8 & Flag.REPEAT:
-                raw = b"%b%c%b" % (raw[:FLAGS], raw[FLAGS] & ~Flag.REPEAT, raw[FLAGS + 1 :])
-            if quality is None:
-                self._take_plain(raw, raw[HEAD_BYTES:top], now)
-            elif quality.store != self._id_text:
-                self.counts.foreign += 1
-            else:
-                self._take_reliable(origin, sequence, quality, raw, now)
+            if (
+                piece is not None
+                and origin == piece_origin
+                and not word & LOOKED_AT
+                and quality is not None
+                and quality.previous == expected < sequence
+                and quality.store == self._id_text
+                and end - piece_at <= RUN_BYTES
+            ):
+                count += 1
+                expected = sequence
+                start = end
+                continue
+            if piece is not None:
+                self._add_piece(piece, piece_origin, frames[piece_at:start], count, expected)
+                piece = None
+            if quality is not None and quality.store == self._id_text and not word & LOOKED_AT:
+                chain = self._chains.get(origin)
+                if chain is not None and chain.is_next(sequence, quality.previous) and self._takes(end - start):
+                    piece, piece_origin, piece_at, count, expected = chain, origin, start, 1, sequence
+                    start = end
+                    continue
+            self._take_one(frames[start:end], word, origin, sequence, quality, now)
+            start = end
+        if piece is not None:
+            self._add_piece(piece, piece_origin, frames[piece_at:start], count, expected)
+
+    def _takes(self, size: int) -> bool:
+        """True if there is room, and nothing else against it."""
+        return self.state == "open" and size <= STORED_EVENT_BYTES_MAX and self._has_room
+
+    def _add_piece(self, chain: Chain, origin: int, frames: bytes, count: int, sequence: int) -> None:
+        """Publications that follow each other."""
+        chain.advance(sequence)
+        self.counts.taken += count
+        self._gathering.add(frames, MAIN, count)
+        self._gathering.mark(origin, sequence)
+
+    def _take_one(
+        self, raw: bytes, word: int, origin: int, sequence: int, quality: Marked | None, now: Instant
+    ) -> None:
+        """What is not simply the next of its publisher."""
+        if word >> 8 & REPEAT:
+            raw = b"%b%c%b" % (raw[:FLAGS], raw[FLAGS] & ~REPEAT, raw[FLAGS + 1 :])
+        if quality is None:
+            self._take_plain(raw, raw[HEAD_BYTES : HEAD_BYTES + (word >> 16)], now)
+        elif quality.store != self._id_text:
+            self.counts.foreign += 1
+        else:
+            self._take_reliable(origin, sequence, quality, raw, now)
 
     def _take_plain(self, raw: bytes, topic: bytes, now: Instant) -> None:
         """A publication that nobody waits for an acknowledgement of."""
-        if raw[FLAGS] & Flag.DIRECTED or not self.id or self.state != "open" or len(raw) > STORED_EVENT_BYTES_MAX:
+        if raw[FLAGS] & DIRECTED or not self.id or self.state != "open" or len(raw) > STORED_EVENT_BYTES_MAX:
             return
         keep = self._plain.get(topic)
         if keep is None:
@@ -245,7 +302,7 @@ class Intake:
     def _has_room(self) -> bool:
         return self._gathering.bytes + self._under_way_bytes < GATHERED_BYTES_MAX
 
-    def _take_reliable(self, origin: int, sequence: int, quality: Quality, raw: bytes, now: Instant) -> None:
+    def _take_reliable(self, origin: int, sequence: int, quality: Marked, raw: bytes, now: Instant) -> None:
         chain = self._chain(origin)
         is_nobody = bool(quality.publisher) and chain is not None and chain.is_read and not chain.entity
         is_full = not self._has_room or self._early_bytes > EARLY_BYTES_MAX
@@ -277,7 +334,7 @@ class Intake:
     def _keep(self, origin: int, chain: Chain, number: int, frame: bytes) -> None:
         if len(frame) > STORED_EVENT_BYTES_MAX:
             chain.refuse(number, Reason.FRAME_OVER_LIMIT)
-        elif frame[FLAGS] & Flag.DIRECTED:
+        elif frame[FLAGS] & DIRECTED:
             self._stage(chain, number, frame)
         else:
             self.counts.taken += 1
@@ -291,13 +348,13 @@ class Intake:
         quality = _decode(frame[top : top + header_length]).quality
         assert quality is not None
         try:
-            log = self._log_of(chain.entity, quality)
+            log = self._log_of(chain.entity, quality.publisher, quality.batch, quality.part)
         except ProtocolError as error:
             chain.refuse(number, error.reason)
             return
         if log is not None:
             self.counts.staged += 1
-            undirected = b"%b%c%b" % (frame[:FLAGS], frame[FLAGS] & ~Flag.DIRECTED, frame[FLAGS + 1 :])
+            undirected = b"%b%c%b" % (frame[:FLAGS], frame[FLAGS] & ~DIRECTED, frame[FLAGS + 1 :])
             self._gathering.add(undirected, log)
 
     def _chain(self, origin: int) -> Chain | None:
@@ -332,7 +389,7 @@ class Intake:
                 return
             self._early_bytes -= chain.early_bytes
             for sequence, previous, raw in chain.read(dict(found.pairs).get(key)):
-                quality = Quality(self._id_text, previous, "?" if raw[FLAGS] & Flag.DIRECTED else "")
+                quality = Marked(self._id_text, previous, "?" if raw[FLAGS] & DIRECTED else "")
                 self._take_reliable(origin, sequence, quality, raw, now)
             self._owed[origin] = None
             self._answer_attached()

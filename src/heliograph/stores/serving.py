@@ -165,11 +165,10 @@ class Serving:
 
     def _default_start(self, request: wire.OpenChannel, state: NameState | None) -> int:
         log = self._tail.log
-        if request.start:
-            return log.first if request.start == "first" else log.next
         if state is not None:
             return state.before
-        return log.next if request.name else log.first
+        start = request.start or ("next" if request.name else "first")
+        return log.first if start == "first" else log.next
 
     def _opened(self, asked: Asked, request: wire.OpenChannel, position: int, created: bool) -> None:
         log = self._tail.log

@@ -89,6 +89,11 @@ class Keyring:
         return f"Keyring(own={own}, authorities={self._authorities.count}, holders={len(self._holders)})"
 
     @property
+    def authorities(self) -> Authorities:
+        """Whose certificates are believed."""
+        return self._authorities
+
+    @property
     def own(self) -> Own | None:
         """What this party proves itself with, if anything."""
         return self._own

@@ -12,6 +12,7 @@ from heliograph.errors import ConditionError, Reason
 from heliograph.matching.condition import Event
 from heliograph.matching.conditions import covers, matches
 from heliograph.matching.languages import compile
+from heliograph.matching.languages.patterns import pattern, scanner
 from tests.examples import examples
 from tests.matching.languages.attempts import check_attempt
 
@@ -103,3 +104,12 @@ def test_a_text_beyond_the_bound_matches_no_pattern() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     for whole in (text, f"topic ~ '{text}'"):
         check_attempt("regex", whole, event("a/b", a=text.encode("utf-8", "replace").decode()))
+
+
+@given(
+    st.lists(st.text("ab\n ", max_size=6), max_size=8),
+    st.sampled_from(["a", "^a", "a$", "a+b", "^b*$", "[^a]", r"\ba", r"a\b", "b.a", "(?:a|b)b", r"\Aa", "^$", "a*"]),
+)
+def test_a_scan_of_many_texts_finds_what_a_search_of_each_finds(texts: list[str], expression: str) -> None:
+    search, _ = pattern(expression)
+    assert scanner(expression, 4_096)(texts) == [number for number, text in enumerate(texts) if search(text)]

@@ -69,10 +69,7 @@ class StoreParts:
         if frame.flags & StoredFlag.ACK:
             self._reliable.heard(frame, now)
             return True
-        if frame.flags & StoredFlag.NOTICE:
-            self._readers.notice(frame, now)
-        elif not frame.flags:
-            self._readers.deliver(frame, now)
+        self._readers.receive(frame, now)
         return False
 
     def ask(self, command: AskStores, now: Instant) -> None:

@@ -72,10 +72,13 @@ class StoreReader:
         mean = inbox.bytes // len(inbox) if len(inbox) else 0
         return max(1, min(self.command.window, self.command.bytes_max // mean if mean else WINDOW_MAX))
 
-    def is_late(self, was_open: bool) -> bool:
-        """True if a store that did not know its name is younger than this subscription, so that all of it is news."""
-        command = self.command
-        return not command.start and command.since_us is None and (was_open or self.is_old)
+    def younger(self) -> list[LogReading]:
+        """Readings of stores that did not know the name of a subscription which is older than they are."""
+        return [reading for reading in self.readings.values() if reading.late] if self.is_old else []
+
+    def start_of(self, reading: LogReading) -> str:
+        """Where a reading begins whose store does not know the name: a store that comes later is read whole."""
+        return "first" if self.is_durable and (reading.whole or not self.request) else self.command.start
 
     def done_at(self, reading: LogReading) -> int:
         """What the program is done with at a store: everything before this position."""
@@ -93,7 +96,7 @@ def open_channel(reader: StoreReader, reading: LogReading) -> OpenChannel:
         filter=command.filter,
         language=command.language,
         where=command.where,
-        start=command.start if position is None else "",
+        start=reader.start_of(reading) if position is None else "",
         position=position,
         since_us=command.since_us if position is None else None,
         end=command.ends.get(store),

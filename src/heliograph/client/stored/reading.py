@@ -19,6 +19,7 @@ from heliograph.wire.stores import SELECTED_MAX, StoreAdvertisement, span_of
 
 AGAIN_NS = 500_000_000  # between two requests to send the same once more
 TOPICS_MAX = 16_384
+EARLY_MAX = 64  # frames
 
 _unpack = SCAN.unpack_from
 
@@ -41,14 +42,17 @@ class LogReading:
         "channel",
         "created",
         "done",
+        "early",
         "ended",
         "expected",
         "heard_at",
         "inbox",
+        "late",
         "opening",
         "spans",
         "store",
         "told_spans",
+        "whole",
     )
 
     def __init__(self, store: StoreAdvertisement, channel: int) -> None:
@@ -57,8 +61,11 @@ class LogReading:
         self.expected: int | None = None  # the next position; None: it was never open
         self.inbox = ""  # where the store sends; empty: it is not open
         self.opening = False  # the store was asked
-        self.created = False  # the name was new at this store
+        self.created = False  # the name was new at this store …
+        self.late = False  # … and begins behind something that is there
+        self.whole = False  # it has to begin with the oldest
         self.ended = False
+        self.early: list[Frame] = []  # came before the store's answer that it is open
         self.heard_at: Instant = 0
         self.again_at: Instant = -AGAIN_NS
         self.acknowledged = 0  # the store knows that everything before this position is done
@@ -85,14 +92,32 @@ class LogReading:
         self.inbox = inbox
         self.heard_at = now
 
-    def reopen(self, position: int) -> None:
-        """Begin elsewhere; nothing was delivered yet."""
-        self.expected = self.acknowledged = self.done = position
+    def keep(self, frame: Frame) -> None:
+        """A frame came before the answer: it is taken when that is there, or comes again."""
+        if self.opening and len(self.early) < EARLY_MAX:
+            self.early.append(frame)
+
+    def take_early(self) -> list[Frame]:
+        """What came before the answer."""
+        early, self.early = self.early, []
+        return early
+
+    def begins_late(self) -> None:
+        """The name was new at this store, and what is there already is left out."""
+        self.late = True
+
+    def begin_again(self) -> None:
+        """The name was dropped: begin with the oldest."""
+        self.close()
+        self.late = False
+        self.expected = None
+        self.whole = True
 
     def close(self) -> None:
         """The store does not send: it closed the channel, or we are at another broker."""
         self.inbox = ""
         self.opening = self.acknowledging = False
+        self.early = []
 
     def end(self) -> None:
         """Nothing more will come."""

@@ -37,9 +37,12 @@ from heliograph.wire.frames import Frame
 from heliograph.wire.stores import (
     WINDOW_MAX,
     ChannelOpened,
+    DropName,
     FindStores,
     Notice,
+    RequestDone,
     StoreAdvertisement,
+    StoredFlag,
     StoresFound,
     decode,
     span_of,
@@ -47,7 +50,6 @@ from heliograph.wire.stores import (
 
 READERS_MAX = 1_024
 FIRST_NUMBER = -2  # of a reader; they count down, as -1 is the session's inbox and those above 0 are subscriptions
-QUIET_NS = 1_000_000_000  # without a frame: ask the store whether there is something
 LOOK_NS = 5_000_000_000  # between two looks for new stores
 AGAIN_NS = 250_000_000  # after a store did not answer
 DOUBT_NS = 2_000_000_000  # so long "no store" is asked again
@@ -73,9 +75,10 @@ class Readers:
         self._outbox = outbox
         self._timers = timers
         self._frames = FrameReader()
-        self._telling = Telling(calls, self._end_if_done, self._fail)
+        self._telling = Telling(calls, timers, self._end_if_done, self._fail)
         self._by_number: dict[int, StoreReader] = {}
         self._by_channel: dict[int, tuple[StoreReader, LogReading]] = {}
+        self._finished: dict[int, ReaderInbox] = {}  # had come to their end when they were opened
         self._next_number = FIRST_NUMBER
         self._next_channel = 1
         self.received = 0
@@ -85,9 +88,9 @@ class Readers:
         return len(self._by_number)
 
     def inbox(self, number: int) -> ReaderInbox | None:
-        """The inbox of a reader."""
+        """The inbox of a reader; also of one that was opened and came to its end in the same read."""
         reader = self._by_number.get(number)
-        return None if reader is None else reader.inbox
+        return self._finished.pop(number, None) if reader is None else reader.inbox
 
     # -- commands -----------------------------------------------------------------------------------------------
 
@@ -132,6 +135,7 @@ class Readers:
         """End a reader, when what it is done with is acknowledged."""
         reader = self._by_number.get(command.number)
         if reader is None or reader.ending is not None:
+            self._finished.pop(command.number, None)
             self._requests.accept(command.request)
             return
         if command.request:
@@ -249,18 +253,17 @@ class Readers:
     def _opened(self, reader: StoreReader, reading: LogReading, answer: Any, now: Instant) -> None:
         if self._by_channel.get(reading.channel) != (reader, reading):
             return
-        was_open = reader.request == 0
         first = reading.expected is None
         reading.opened(answer.position, self._lines.inbox, answer.created, now)
-        if first and answer.created and answer.position > answer.first and reader.is_late(was_open):
-            reading.reopen(answer.first)
-            reading.close()
-            self._open(reader, reading, now)
+        if first and answer.created and answer.position > answer.first:
+            reading.begins_late()
         assert reading.expected is not None
         reader.inbox.begin(reading.store.store, reading.expected)
         if not first and answer.position > reading.expected:
             self._pass_gap(reader, reading, reading.expected, answer.position, Reason.POSITION_UNKNOWN)
-        self._listen(reader, now)
+        for frame in reading.take_early():
+            self.receive(frame, now)
+        self._telling.listen(reader, now)
         self._review(reader, now)
 
     def _not_opened(self, reader: StoreReader, reading: LogReading, error: HeliographError, now: Instant) -> None:
@@ -279,10 +282,25 @@ class Readers:
             self._look(reader, now)
 
     def _review(self, reader: StoreReader, now: Instant) -> None:
-        if reader.is_open and reader.request:
+        if reader.is_open and reader.request and not self._begin_younger(reader, now):
+            if reader.is_read:
+                self._finished[reader.number] = reader.inbox
             self._requests.settle(reader.take_request(), reader.number)
         if reader.readings and reader.is_read:
             self._remove(reader)
+
+    def _begin_younger(self, reader: StoreReader, now: Instant) -> bool:
+        """Read stores that are younger than a durable subscription from their beginning. False if there are none."""
+
+        def dropped(reading: LogReading, answer: Any, now: Instant) -> None:
+            reading.begin_again()
+            self._open(reader, reading, now)
+
+        younger = reader.younger()
+        for reading in younger:
+            drop = DropName(reading.store.store, reader.command.name)
+            self._calls.ask(drop, RequestDone, partial(dropped, reading), partial(self._not_opened, reader, reading))
+        return bool(younger)
 
     def _fail(self, reader: StoreReader, error: HeliographError) -> None:
         self._requests.settle(reader.take_request(), error=error)
@@ -290,17 +308,26 @@ class Readers:
 
     # -- what stores send -----------------------------------------------------------------------------------------
 
-    def deliver(self, frame: Frame, now: Instant) -> None:
+    def receive(self, frame: Frame, now: Instant) -> None:
+        """A STORED frame for a reader. ProtocolError if it makes no sense."""
+        if frame.flags & StoredFlag.NOTICE:
+            self._notice(frame, now)
+        elif not frame.flags:
+            self._deliver(frame, now)
+
+    def _deliver(self, frame: Frame, now: Instant) -> None:
         """A STORED frame with publications. ProtocolError if it makes no sense."""
         channel, before, after, _ = span_of(frame)
         known = self._by_channel.get(channel)
         store = f"{frame.origin:016x}"
-        if known is None or known[1].store.store != store or known[1].expected is None:
+        if known is None or known[1].store.store != store:
             return
         reader, reading = known
         reading.heard(now)
         expected = reading.expected
-        assert expected is not None
+        if expected is None:
+            reading.keep(frame)
+            return
         came = reading.advance(before, after)
         if came is Came.TOO_FAR:
             self._telling.ask_again(reader, reading, now)
@@ -327,16 +354,18 @@ class Readers:
             inbox.pass_over(store, reading.expected)
             self._telling.give_credit(reader, reading)
 
-    def notice(self, frame: Frame, now: Instant) -> None:
+    def _notice(self, frame: Frame, now: Instant) -> None:
         """A STORED frame about a channel: a gap, its end, or that the store closed it."""
         told = decode(Notice, frame.payload)
         known = self._by_channel.get(told.channel)
-        if known is None or known[1].store.store != f"{frame.origin:016x}" or known[1].expected is None:
+        if known is None or known[1].store.store != f"{frame.origin:016x}":
             return
         reader, reading = known
         reading.heard(now)
         expected = reading.expected
-        assert expected is not None
+        if expected is None:
+            reading.keep(frame)
+            return
         if (told.gap is not None and told.gap[0] > expected) or (not told.code and told.next > expected):
             self._telling.ask_again(reader, reading, now)
         elif told.gap is not None:
@@ -362,19 +391,6 @@ class Readers:
             self._timers.set(("open again", reader.number), now + AGAIN_NS, partial(self._open_again, reader))
         else:
             self._fail(reader, RefusedError(reason, told.text or "the store ended this reading"))
-
-    # -- what stores are told -------------------------------------------------------------------------------------
-
-    def _listen(self, reader: StoreReader, now: Instant) -> None:
-        self._timers.set(("quiet", reader.number), now + QUIET_NS, partial(self._quiet, reader))
-
-    def _quiet(self, reader: StoreReader, now: Instant) -> None:
-        """Ask silent stores whether there is something: the last frame may have been lost."""
-        for reading in reader.readings.values():
-            if reading.is_open and now >= reading.heard_at + QUIET_NS:
-                self._telling.ask_again(reader, reading, now)
-            self._telling.acknowledge(reader, reading, now)
-        self._listen(reader, now)
 
     def report(self) -> list[dict[str, Any]]:
         """For the session's report."""

@@ -220,12 +220,10 @@ class ReliablePublishing:
                 queue.remove(command)
                 self._close(command)
 
-    def _settle(self, command: PublishReliably, error: HeliographError | None) -> None:
+    def _settle(self, command: PublishReliably, error: HeliographError) -> None:
+        """It is not stored, and never will be."""
         self._close(command)
-        if error is None:
-            self.durable += len(command.payloads)
-            self._requests.settle(command.request)
-        elif command.request:
+        if command.request:
             self._requests.settle(command.request, error=error)
         else:
             reason, text = Reason.GOODBYE, str(error)
@@ -306,7 +304,10 @@ class ReliablePublishing:
     def _acknowledged(self, chain: StoreChain, now: Instant) -> None:
         done, had = chain.chain.acknowledged, len(chain.open)
         while chain.open and chain.open[0][1] <= done:
-            self._settle(chain.open.popleft()[2], None)
+            first, last, command = chain.open.popleft()
+            self._close(command)
+            self.durable += len(command.payloads)
+            self._requests.settle(command.request, (int(chain.store.store, 16), first, last))
         if len(chain.open) < had:
             chain.progressed()
         if chain.open or chain.waiting:

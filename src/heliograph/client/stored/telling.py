@@ -15,9 +15,11 @@ from heliograph.client.stored.calls import StoreCalls
 from heliograph.client.stored.reader import StoreReader
 from heliograph.client.stored.reading import LogReading
 from heliograph.errors import HeliographError, Reason, RefusedError
-from heliograph.machine import Instant
+from heliograph.machine import Instant, Timers
 from heliograph.wire.bodies import Body
 from heliograph.wire.stores import AckPositions, CloseChannel, GiveCredit, RequestDone
+
+QUIET_NS = 1_000_000_000  # without a frame: ask the store whether there is something
 
 
 class Telling:
@@ -26,12 +28,26 @@ class Telling:
     def __init__(
         self,
         calls: StoreCalls,
+        timers: Timers,
         told: Callable[[StoreReader], None],
         failed: Callable[[StoreReader, HeliographError], None],
     ) -> None:
         self._calls = calls
+        self._timers = timers
         self._told = told
         self._failed = failed
+
+    def listen(self, reader: StoreReader, now: Instant) -> None:
+        """Look at its stores now and then."""
+        self._timers.set(("quiet", reader.number), now + QUIET_NS, lambda now: self._quiet(reader, now))
+
+    def _quiet(self, reader: StoreReader, now: Instant) -> None:
+        """Ask silent stores whether there is something: the last frame may have been lost."""
+        for reading in reader.readings.values():
+            if reading.is_open and now >= reading.heard_at + QUIET_NS:
+                self.ask_again(reader, reading, now)
+            self.acknowledge(reader, reading, now)
+        self.listen(reader, now)
 
     def ask_again(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
         """Everything behind what has come shall be sent once more, as far as there is room for it."""

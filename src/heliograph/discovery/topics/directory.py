@@ -60,7 +60,7 @@ from heliograph.machine import (
 )
 from heliograph.model.publication import Publication
 from heliograph.notes import PeerRefused, TopicDirectoryOpened
-from heliograph.repository import KeepTopics, Kept, RepositoryFailed, RepositoryOpened
+from heliograph.repository import KeepTopics, KeptTopics, RepositoryFailed, RepositoryOpened
 from heliograph.wire import bodies
 from heliograph.wire.frames import Frame, Kind
 from heliograph.wire.splitter import Splitter
@@ -224,7 +224,7 @@ class TopicDirectory:
         entry = entry_of(advertisement, record)
         job = KeepTopics((entry,), topics_max=self._config.topics_max, per_owner_max=self._config.topics_per_owner_max)
 
-        def kept(result: Kept | Reason, now: Instant) -> None:
+        def kept(result: KeptTopics | Reason, now: Instant) -> None:
             outcome = result if isinstance(result, Reason) else result.outcomes[0]
             if isinstance(outcome, Reason):
                 self._counts[outcome.word] += 1
@@ -239,7 +239,7 @@ class TopicDirectory:
     def _withdraw(self, said: Statement, withdraw: WithdrawTopic, wall_ns: int) -> None:
         self._statements.check_fresh(said, withdraw.id, withdraw.issued_ms, wall_ns)
 
-        def forgotten(result: Kept | Reason, now: Instant) -> None:
+        def forgotten(result: KeptTopics | Reason, now: Instant) -> None:
             if isinstance(result, Reason):
                 self._acknowledge(withdraw.id, result, "", said.holder)
             elif not result.forgotten:
@@ -264,8 +264,8 @@ class TopicDirectory:
             self._ask(KeepTopics(expired_ms=wall_ns // NS_PER_MS), self._expired)
         self._timers.set("tick", now + TICK_NS, self._tick)
 
-    def _expired(self, result: Kept | Reason, now: Instant) -> None:
-        if isinstance(result, Kept):
+    def _expired(self, result: KeptTopics | Reason, now: Instant) -> None:
+        if isinstance(result, KeptTopics):
             for entry in result.forgotten:
                 self._counts["expired"] += 1
                 self._searches.changed(entry, "gone", now)
@@ -286,7 +286,7 @@ class TopicDirectory:
 
     def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
         """The repository answered."""
-        if isinstance(result, Kept):
+        if isinstance(result, KeptTopics):
             self._topics = result.topics
         call = self._done.pop(ticket, None)
         if call is not None:

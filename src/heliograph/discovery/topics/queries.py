@@ -3,7 +3,7 @@
 In:    a query as it was asked; entries.
 Out:   TopicQuestion for a repository; Matcher: the exact test of one entry, which every back end uses.
 State: none.
-Not here: databases (live/vaults/), the languages (matching/languages/), XQuery (xquery.py).
+Not here: databases (live/vaults/), the languages (matching/languages/).
 Paper: [topics] §6.
 
 An advertisement is read as an event: its path is the topic, its properties are the headers, its XML document is the
@@ -15,7 +15,7 @@ that describes a topic.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -109,9 +109,16 @@ class Matcher:
         """True if the asker is to find this entry."""
         return self.may_see(entry) and self.fits(entry) and self._test(entry)
 
-    def says(self, entry: TopicEntry) -> bool:
-        """The language's part alone: for back ends that have tested everything else."""
-        return self._test(entry)
+    def which(self, entries: Sequence[TopicEntry]) -> list[int]:
+        """The numbers of those that the language's part lets pass: for back ends that have tested everything else."""
+        return [number for number, entry in enumerate(entries) if self._test(entry)]
+
+    def scan(self, texts: Sequence[str]) -> list[int]:
+        """The same of a regular expression, over what describes entries: all of them at once."""
+        from heliograph.matching.languages.patterns import scanner  # RE2 takes time to load
+
+        assert self._question.language == "regex"
+        return scanner(self._question.text, JOINED_BYTES_MAX)(texts)
 
     def may_see(self, entry: TopicEntry) -> bool:
         """True if the asker may find this entry at all."""
@@ -152,7 +159,7 @@ def _language(language: str, text: str) -> Test:
     if language == "":
         return lambda entry: True
     if language == "xquery":
-        return lambda entry: bool(entry.document)  # what is left to do is a job (xquery.py)
+        raise ProtocolError(Reason.QUERY_LANGUAGE_MISSING, "this directory does not speak XQuery; XPath may do")
     if language in ("string", "keywords"):
         return _full_text(language, text)
     if language == "regex":

@@ -20,7 +20,7 @@ from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.topic_conditions import Clause
 from heliograph.live.vaults.topic_tables import TopicTables
-from heliograph.repository import AskTopics, FoundTopics, KeepTopics, Kept, Repository
+from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
 
 CONNECT_S = 5
 _STATEMENTS = (
@@ -90,7 +90,7 @@ class PostgresTopics:
         if connection is not None:
             connection.close()
 
-    def keep(self, jobs: Sequence[KeepTopics]) -> list[Kept]:
+    def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
         """All of them in one transaction. If the connection broke before, on a new one."""
         if self._connection is None or self._connection.closed:
             self.open()

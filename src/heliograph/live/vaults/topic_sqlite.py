@@ -17,7 +17,7 @@ from heliograph.errors import Reason
 from heliograph.live.vaults.backend import VaultError
 from heliograph.live.vaults.topic_conditions import Clause
 from heliograph.live.vaults.topic_tables import TopicTables
-from heliograph.repository import AskTopics, FoundTopics, KeepTopics, Kept, Repository
+from heliograph.repository import AskTopics, FoundTopics, KeepTopics, KeptTopics, Repository
 
 APPLICATION_ID = 0x48_45_4C_54  # "HELT" in the file's head
 VERSION = 1
@@ -99,7 +99,7 @@ class SqliteTopics:
             except sqlite3.Error:
                 pass  # what is committed stays in the write-ahead log
 
-    def keep(self, jobs: Sequence[KeepTopics]) -> list[Kept]:
+    def keep(self, jobs: Sequence[KeepTopics]) -> list[KeptTopics]:
         """All of them in one transaction."""
         try:
             self.query("BEGIN IMMEDIATE")

@@ -1,7 +1,7 @@
 """The tables of a topic repository, and how jobs use them: the same for SQLite and PostgreSQL.
 
 In:    jobs (repository.py); a Database that runs statements.
-Out:   Kept and FoundTopics.
+Out:   KeptTopics and FoundTopics.
 State: none beyond the database's.
 Not here: connections and transactions (topic_sqlite.py, topic_postgres.py), conditions as SQL (topic_conditions.py).
 
@@ -26,11 +26,13 @@ from heliograph.repository import (
     AskTopics,
     FoundTopics,
     KeepTopics,
-    Kept,
+    KeptTopics,
     TopicEntry,
     TopicQuestion,
 )
 
+FETCHED_AT_ONCE = 500  # a database takes so many parameters
+FIRST_ROWS = 256  # looked at first, where few are wanted; then four times as many, and so on
 _COLUMNS = (
     "id, owner, institution, space, path, created_ms, issued_ms, expires_ms, readers, words, joined, properties,"
     " checksum, record, document"
@@ -73,7 +75,7 @@ class TopicTables:
 
     # -- changing -------------------------------------------------------------------------------------------------
 
-    def keep(self, job: KeepTopics) -> Kept:
+    def keep(self, job: KeepTopics) -> KeptTopics:
         """Change something, within a transaction of the caller's."""
         outcomes = tuple(self._put(entry, job) for entry in job.entries)
         gone: list[int] = []
@@ -85,7 +87,7 @@ class TopicTables:
             sql = f"SELECT number FROM topic WHERE expires_ms <= ? ORDER BY number LIMIT {CHANGES_AT_ONCE_MAX}"
             gone += [row[0] for row in self._db.query(sql, (job.expired_ms,))]
         forgotten = tuple(entry for number in dict.fromkeys(gone) if (entry := self._take_out(number)) is not None)
-        return Kept(self.count(), outcomes, forgotten)
+        return KeptTopics(self.count(), outcomes, forgotten)
 
     def count(self) -> int:
         """How many topics there are."""
@@ -160,17 +162,26 @@ class TopicTables:
     def ask(self, job: AskTopics) -> tuple[FoundTopics, list[int]]:
         """The next slice, and the numbers of entries that are damaged. ProtocolError for a question without sense."""
         question, matcher = job.question, Matcher(job.question)
-        rows = self._candidates(question, job.after, job.rows)
         numbers: list[int] = []
-        looked_at = 0
-        for number, *read in rows:
-            looked_at += 1
-            if matcher.says(_partly(question.language, read)):
-                numbers.append(number)
-                if len(numbers) >= job.count:
-                    break
-        more = looked_at < len(rows) or len(rows) >= job.rows
-        after = job.after + looked_at if question.newest_first else rows[looked_at - 1][0] if rows else 0
+        looked_at, after = 0, job.after
+        chunk = FIRST_ROWS if job.count <= FIRST_ROWS else job.rows
+        more = True
+        while more and looked_at < job.rows and len(numbers) < job.count:
+            asked = min(chunk, job.rows - looked_at)
+            rows = self._candidates(question, after, asked)
+            if question.language == "regex":
+                fitting = matcher.scan([joined for _, joined in rows])
+            else:
+                fitting = matcher.which([_partly(question.language, read) for _, *read in rows])
+            wanted = fitting[: job.count - len(numbers)]
+            is_full = len(wanted) + len(numbers) >= job.count
+            seen = wanted[-1] + 1 if is_full and wanted else len(rows)
+            numbers += [rows[place][0] for place in wanted]
+            looked_at += seen
+            more = seen < len(rows) or len(rows) == asked
+            if rows:
+                after = after + seen if question.newest_first else rows[seen - 1][0]
+            chunk *= 4
         entries, damaged = self._fetch(numbers)
         ids = tuple(id for id, _ in damaged)
         return FoundTopics(entries, after if more else None, looked_at, ids), [number for _, number in damaged]
@@ -201,9 +212,12 @@ class TopicTables:
     def _fetch(self, numbers: list[int]) -> tuple[tuple[TopicEntry, ...], list[tuple[bytes, int]]]:
         if not numbers:
             return (), []
-        marks = ", ".join("?" for _ in numbers)
-        rows = self._db.query(f"SELECT number, {_COLUMNS} FROM topic WHERE number IN ({marks})", numbers)
-        by_number = {number: _entry(row) for number, *row in rows}
+        by_number: dict[int, tuple[TopicEntry, bool]] = {}
+        for first in range(0, len(numbers), FETCHED_AT_ONCE):
+            some = numbers[first : first + FETCHED_AT_ONCE]
+            marks = ", ".join("?" for _ in some)
+            rows = self._db.query(f"SELECT number, {_COLUMNS} FROM topic WHERE number IN ({marks})", some)
+            by_number |= {number: _entry(row) for number, *row in rows}
         whole = [by_number[number] for number in numbers]
         damaged = [(entry.id, number) for number, (entry, good) in zip(numbers, whole, strict=True) if not good]
         return tuple(entry for entry, good in whole if good), damaged
@@ -248,8 +262,6 @@ def _partly(language: str, read: Sequence[Any]) -> TopicEntry:
     """As much of an entry as its language looks at."""
     if language in ("string", "keywords"):
         return TopicEntry(**_NOBODY, words=read[0])
-    if language == "regex":
-        return TopicEntry(**_NOBODY, joined=read[0])
     if language in ("xpath", "xquery"):
         return TopicEntry(**_NOBODY, document=bytes(read[0]))
     if not language:

@@ -1,7 +1,7 @@
 """Patterns: the only file that uses RE2, which matches in time linear in the text, whatever the pattern.
 
 In:    a regular expression in RE2's syntax.
-Out:   a function that says whether a text has a match; ValueError for a bad or too costly pattern.
+Out:   functions that say whether a text has a match, or which of many; ValueError for a bad or too costly pattern.
 State: none of ours; RE2 keeps at most MEMORY_BYTES_MAX of states per pattern.
 Not here: conditions (regex.py, sql.py).
 
@@ -11,7 +11,10 @@ states, which happens only to patterns made for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import re2  # type: ignore[import-untyped]
 
@@ -21,6 +24,7 @@ MEMORY_BYTES_MAX = 1 << 18
 TEXT_BYTES_MAX = 4_096  # a longer text matches no pattern
 
 Search = Callable[[str], bool]
+_ALONE = re.compile(r"\\[AzZGQC]|\(\?[a-zA-Z]*-?[a-zA-Z]*m|\(\?[a-zA-Z]*[sU]")  # what joined texts would change
 
 
 class PatternOverLimitError(ValueError):
@@ -54,3 +58,38 @@ def pattern(expression: str, *, dot_nl: bool = False, text_bytes_max: int = TEXT
         return find(text) is not None
 
     return search, size
+
+
+def scanner(expression: str, text_bytes_max: int) -> Callable[[Sequence[str]], list[int]]:
+    """A search for this pattern in many texts at once: the numbers of those that match.
+
+    The texts are joined by line ends, and RE2 runs over all of them. There ``^`` and ``$`` may hold at more places than
+    in a single text, and a match may begin in one text and end in the next: it only says where to look. Each text in
+    which a match begins is searched by itself, and then the search goes on behind it, so none is passed over.
+    """
+    search, _ = pattern(expression, text_bytes_max=text_bytes_max)
+    if _ALONE.search(expression):
+        return lambda texts: [number for number, text in enumerate(texts) if search(text)]
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = 4 * MEMORY_BYTES_MAX
+    loose = re2.compile(f"(?m:{expression})".encode(), options)
+
+    def scan(texts: Sequence[str]) -> list[int]:
+        found: list[int] = []
+        coded = [text.encode("utf-8", "replace") for text in texts]
+        starts = list(accumulate((len(text) + 1 for text in coded), initial=0))
+        joined = b"\n".join(coded)  # bytes: of a str, RE2 would make them for every search
+        following = 0  # the text where the search goes on
+        while following < len(texts):
+            met = loose.search(joined, starts[following])
+            if met is None:
+                break
+            number = min(bisect_right(starts, met.start()), len(texts)) - 1
+            if search(texts[number]):
+                found.append(number)
+            following = number + 1
+        return found
+
+    return scan

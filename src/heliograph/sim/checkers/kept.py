@@ -46,7 +46,7 @@ class Kept(Checker):
         for plan in self.scenario.storing:
             if plan.publish:
                 report = self.ask(plan.name, "overview")
-                if report is not None and (report["left"] or report["waiting"]):
+                if report is not None and "left" in report and (report["left"] or report["waiting"]):
                     self.blame(f"{plan.name} has {report['left']} left and waits for {report['waiting']}")
                 continue
             taken = self._taken.get(plan.name, {})

@@ -20,6 +20,7 @@ from heliograph.sim.scenario import Storing
 from heliograph.sim.storing.notebook import Notebook
 from heliograph.sim.storing.publisher import ReliablePublisher
 from heliograph.sim.storing.reader import DurableReader
+from heliograph.sim.storing.session_programs import PublishingProgram, ReadingProgram, session_node
 from heliograph.sim.storing.store_user import StoreUser
 from heliograph.sim.world import World
 
@@ -32,12 +33,20 @@ class StoreCast:
         self.notebook = Notebook(world.journal.write)
         for plan in plans:
             host = world.add(plan.name, partial(self._build, plan))
+            if plan.session:
+                host.call_at_start(partial(self._program, plan, host))
             world.loop.at(int(plan.from_s * SECOND), self._start, host)
 
     def _start(self, host: Host, _instant: int) -> None:
         self._world.start(host)
 
+    def _program(self, plan: Storing, host: Host) -> None:
+        make = PublishingProgram if plan.publish else ReadingProgram
+        make(self._world, host, plan, self.notebook)
+
     def _build(self, plan: Storing, incarnation: int) -> Node:
+        if plan.session:
+            return session_node(plan, self._world.seed, incarnation)
         addresses = [(broker, DEFAULT_PORT) for broker in plan.brokers]
         machine: StoreUser
         if plan.publish:

@@ -1,0 +1,325 @@
+"""The source ``format("heliograph")``: what stores keep, as a batch or as a stream.
+
+In:    options (options.py).
+Out:   Arrow batches in the columns of rows.py. Executors read straight from stores, several ranges at once.
+State: in the driver of a stream, one client, and the durable subscription that keeps retention back.
+Not here: frames to columns (rows.py), writing (sink.py).
+
+An offset is, per store and log, the next position: what lies before it has been read. A range that is no longer kept is
+a gap: it fails in one line, or is passed over where ``failOnDataLoss`` is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from heliograph.errors import HeliographError, UsageError
+from heliograph.model.topics import matches
+from heliograph.pipeline.options import EARLIEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
+from heliograph.pipeline.rows import matching, parse_attributes, to_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from heliograph.live.blocking import BlockingClient
+
+BATCH_BYTES = 8 << 20  # of frames that become one Arrow batch
+
+
+class DataLossError(HeliographError):
+    """Positions that were asked for are no longer kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLog:
+    """A log as it is now."""
+
+    store: str
+    address: str
+    first: int
+    next: int
+
+
+@dataclass
+class LogRange(InputPartition):
+    """What one task reads."""
+
+    store: str
+    address: str
+    start: int
+    end: int
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+class HeliographSource(DataSource):
+    """What Spark knows of the network."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in ``format("heliograph")``."""
+        return "heliograph"
+
+    def schema(self) -> StructType:
+        """The columns that were asked for."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(read_options(self.options, False).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch."""
+        return RangeReader(read_options(self.options, False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
+        """For a stream."""
+        return LogStreamReader(read_options(self.options, True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """For a batch."""
+        from heliograph.pipeline.sink import BatchSink, sink_options
+
+        return BatchSink(sink_options(self.options, schema, streaming=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 Spark's name
+        """For a stream."""
+        from heliograph.pipeline.sink import StreamSink, sink_options
+
+        return StreamSink(sink_options(self.options, schema, streaming=True))
+
+
+class RangeReader(DataSourceReader):
+    """Reads from one set of offsets to another."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ranges of positions, for tasks."""
+        options = self._options
+        with options.connect() as client:
+            logs = list_logs(client, options)
+        start = resolve(options.starting, logs)
+        end = resolve(options.ending, logs)
+        return plan(options, logs, start, end)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        return read_range(self._options, partition)
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on and on, a micro-batch at a time."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client: BlockingClient | None = None
+        self._is_named = False  # the durable subscription that keeps retention back is there
+        self._last: Offsets | None = None  # with AvailableNow: where to stop
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get the options, and connect for themselves."""
+        return {"_options": self._options, "_client": None, "_is_named": False, "_last": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
+        """Where a new query begins."""
+        return resolve(self._options.starting, self._logs())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
+        """How far the next micro-batch goes."""
+        known = {log.store: {LOG: log.next} for log in self._logs()} if self._last is None else self._last
+        if isinstance(limit, ReadMaxRows):
+            return limited(start, known, limit.max_rows)
+        return limited(start, known, None)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
+        """As ``maxOffsetsPerTrigger`` says."""
+        most = self._options.positions_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 Spark's name
+        """For Spark's progress."""
+        return {log.store: {LOG: log.next} for log in self._logs()}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
+        """Everything that is there now, and no more."""
+        self._last = {log.store: {LOG: log.next} for log in self._logs()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Ranges of positions, for tasks."""
+        return plan(self._options, self._logs(), start, end)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        return read_range(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything before these offsets is done with: retention need not wait for it any longer."""
+        name = self._options.reader
+        if not name:
+            return
+        client = self._connected()
+        if not self._is_named:
+            client.subscribe(self._options.filters[0], durable=name, start="first", acknowledge="manual").close()
+            self._is_named = True
+        for store, logs in end.items():
+            client.ask("stores", {"do": "ack", "store": store, "name": name, "before": logs[LOG]})
+
+    def stop(self) -> None:
+        """The query ends."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connected(self) -> BlockingClient:
+        if self._client is None:
+            self._client = self._options.connect()
+        return self._client
+
+    def _logs(self) -> list[StoreLog]:
+        return list_logs(self._connected(), self._options)
+
+
+# -- offsets ----------------------------------------------------------------------------------------------------------
+
+
+def list_logs(client: BlockingClient, options: SourceOptions) -> list[StoreLog]:
+    """The logs of the stores that serve what is asked for. UsageError if there is none."""
+    addresses = {store.id: store.address for store in client.stores()}
+    found: dict[str, StoreLog] = {}
+    for pattern in options.filters:
+        for log in client.logs(pattern):
+            if log.log == "main" and options.store in ("", log.store, log.name):
+                found[log.store] = StoreLog(log.store, addresses.get(log.store, ""), log.first, log.next)
+    if not found:
+        asked = f"no store {options.store!r} serves" if options.store else "no store serves"
+        raise UsageError(f"{asked} {', '.join(options.filters)}: `heliograph store run` starts one")
+    return sorted(found.values(), key=lambda log: log.store)
+
+
+def resolve(wanted: str | Offsets, logs: Sequence[StoreLog]) -> Offsets:
+    """Offsets that were named, as positions. A store that is not named begins at its first position."""
+    if isinstance(wanted, str):
+        return {log.store: {LOG: log.first if wanted == EARLIEST else log.next} for log in logs}
+    marks = {-2: "first", -1: "next"}  # as Kafka's source counts
+    found: Offsets = {}
+    for log in logs:
+        at = wanted.get(log.store, {}).get(LOG, -2)
+        found[log.store] = {LOG: getattr(log, marks[at]) if at in marks else at}
+    return found
+
+
+def limited(start: Offsets, known: Offsets, most: int | None) -> Offsets:
+    """From ``start`` toward what is known, at most so many positions, shared by all stores in proportion."""
+    behind = {store: max(0, logs[LOG] - start.get(store, {}).get(LOG, 0)) for store, logs in known.items()}
+    total = sum(behind.values())
+    end = {store: dict(logs) for store, logs in start.items()}
+    left = total if most is None else min(most, total)
+    for store, count in behind.items():
+        share = count if total <= left else -(-count * left // total)
+        at = start.get(store, {}).get(LOG, 0)
+        end[store] = {LOG: at + min(share, count)}
+    return end
+
+
+def plan(options: SourceOptions, logs: Sequence[StoreLog], start: Offsets, end: Offsets) -> list[InputPartition]:
+    """Ranges for tasks. DataLossError if some of it is gone, unless that is allowed."""
+    ranges: list[InputPartition] = []
+    total = sum(max(0, end[s][LOG] - start.get(s, {}).get(LOG, 0)) for s in end)
+    step = max(1, min(RANGE_POSITIONS, -(-total // options.partitions_min)))
+    for log in logs:
+        last = end.get(log.store, {}).get(LOG, 0)
+        first = start.get(log.store, {}).get(LOG, log.first)
+        if first < log.first and first < last:
+            _lost(options, log.store, first, min(log.first, last))
+            first = log.first
+        if last > log.next:
+            _lost(options, log.store, log.next, last)
+            last = log.next
+        if first < last:
+            cuts = [*range(first, last, step), last]
+            ranges += [
+                LogRange(log.store, log.address, low, high, options.since_ms, options.until_ms)
+                for low, high in pairwise(cuts)
+            ]
+    missing = [store for store in end if store not in {log.store for log in logs} and start.get(store) != end[store]]
+    if missing:
+        _lost(options, missing[0], start.get(missing[0], {}).get(LOG, 0), end[missing[0]][LOG])
+    return ranges
+
+
+def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
+    if options.fail_on_loss:
+        raise DataLossError(
+            f"store {store} no longer keeps positions {first} to {end - 1}, which this query has not read: set "
+            "failOnDataLoss to false to go on without them, and give the query a reader so that retention waits"
+        )
+
+
+# -- reading, in tasks ------------------------------------------------------------------------------------------------
+
+
+def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatch]:
+    """The rows of one range, in large batches."""
+    attributes = parse_attributes(options.attributes)
+    with options.connect(_url(part.address, options)) as client:
+        for number, pattern in enumerate(options.filters):
+            runs = client.runs(
+                pattern,
+                where=options.where,
+                language=options.language,
+                store=part.store,
+                position={part.store: part.start},
+                end={part.store: part.end},
+                since=None if part.since_ms is None else part.since_ms / 1_000,
+                until=None if part.until_ms is None else part.until_ms / 1_000,
+            )
+            for data, positions in _joined(runs, part.end):
+                batch = to_batch(part.store, data, positions, _read_columns(options), attributes)
+                batch = _once(batch, options.filters[:number], options.pattern)
+                yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
+
+
+def _url(address: str, options: SourceOptions) -> str:
+    """Where a task dials: the broker of the store, if that is known and needs nothing else."""
+    given = options.connection.get("url", "")
+    scheme = given.partition("://")[0] if "://" in given else "heliograph"
+    return f"{scheme}://{address}" if address else given
+
+
+def _read_columns(options: SourceOptions) -> list[str]:
+    needed = ["topic"] if options.pattern or len(options.filters) > 1 else []
+    return [*options.columns, *(name for name in needed if name not in options.columns)]
+
+
+def _joined(runs: Iterator[Any], end: int) -> Iterator[tuple[bytes, list[int]]]:
+    """Runs put together, so that small ones cost little."""
+    parts: list[bytes] = []
+    positions: list[int] = []
+    size = 0
+    for run in runs:
+        parts.append(run.data)
+        positions += run.positions
+        size += run.size
+        if size >= BATCH_BYTES:
+            yield b"".join(parts), positions
+            parts, positions, size = [], [], 0
+    if positions:
+        yield b"".join(parts), positions
+
+
+def _once(batch: pa.RecordBatch, earlier: Sequence[str], pattern: str) -> pa.RecordBatch:
+    """Rows whose topic matches the pattern and no filter that was read before."""
+    if pattern:
+        batch = matching(batch, pattern)
+    if not earlier:
+        return batch
+    topics = batch.column("topic").to_pylist()
+    known = {topic: any(matches(each.encode(), topic.encode()) for each in earlier) for topic in dict.fromkeys(topics)}
+    return batch.filter(pa.array([not known[topic] for topic in topics], pa.bool_()))

@@ -1,0 +1,95 @@
+"""The walk-through of docs/how-to/create-and-find-topics.md does what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from heliograph.cli.network_secure import environment, secure_url
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/create-and-find-topics.md"
+BLOCK = re.compile(r"```console ?(\w*)\n(.*?)```", re.DOTALL)
+COMMAND = [sys.executable, "-m", "heliograph.cli.main"]
+PATIENCE_S = 60
+
+
+class Walk:
+    """Runs the page's commands, in its order, as the people it names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.topic = ""
+        self.url = ""
+        self.background: subprocess.Popen[bytes] | None = None
+        (folder / "hall.xml").write_text("<hall><floor>3</floor><sensors>12</sensors></hall>")
+        (folder / "run").mkdir(mode=0o700)
+
+    def environment(self, person: str) -> dict[str, str]:
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH")}
+        plain |= {"XDG_RUNTIME_DIR": str(self.folder / "run"), "TOPIC": self.topic, "PYTHONUNBUFFERED": "1"}
+        return plain | (environment(self.folder / "trial", self.url, person) if person else {})
+
+    def run(self, line: str, person: str) -> str:
+        shell = f'heliograph() {{ "{sys.executable}" -m heliograph.cli.main "$@"; }}; {line}'
+        done = subprocess.run(
+            ["bash", "-c", shell],
+            cwd=self.folder,
+            env=self.environment(person),
+            capture_output=True,
+            timeout=PATIENCE_S,
+        )
+        return (done.stdout + done.stderr).decode()
+
+    def start(self, line: str, person: str) -> None:
+        arguments = [part.strip("\"'").replace("$TOPIC", self.topic) for part in line.split()[1:]]
+        with (self.folder / "background").open("wb") as output:
+            self.background = subprocess.Popen(
+                [*COMMAND, *arguments], cwd=self.folder, env=self.environment(person), stdout=output, stderr=output
+            )
+        self.wait_for("subscribed to")
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while text not in (self.folder / "background").read_text():
+            assert time.monotonic() < until, f"{text!r} never came: {(self.folder / 'background').read_text()}"
+            time.sleep(0.1)
+
+    def play(self, person: str, block: str) -> None:
+        said = ""
+        for line in block.strip().splitlines():
+            if line.startswith("$ "):
+                said = self.run(line[2:], person)
+                if "network up" in line:
+                    self.url = secure_url((self.folder / "trial/a1.log").read_text())
+                    assert self.url, said
+                if "topic create" in line:
+                    self.topic = next(each for each in said.splitlines() if each.startswith("Topics/"))
+            elif line.startswith("& "):
+                self.start(line[2:], person)
+            elif line.startswith("< "):
+                self.wait_for(line[2:])
+            else:
+                assert line.removeprefix("! ") in said, f"{line!r} is not in: {said}"
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.req("T8")
+@pytest.mark.req("T11")
+def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
+    walk = Walk(tmp_path)
+    try:
+        for person, block in BLOCK.findall(PAGE.read_text("utf-8")):
+            walk.play(person, block)
+    finally:
+        if walk.background is not None:
+            walk.background.kill()
+            walk.background.wait()
+        walk.run("heliograph network down --dir trial", "")
+    assert not (tmp_path / "trial").exists()
