@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from heliograph import node
-from heliograph.broker.config import DEFAULT_PORT, BrokerConfig, LinkConfig, NetworkConfig
+from heliograph.broker.config import DEFAULT_PORT, AccessConfig, BrokerConfig, LinkConfig, NetworkConfig
 from heliograph.node import Node
 from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.host import Host
@@ -36,10 +36,12 @@ class Stage:
         self.brokers: list[str] = []
         self._lives = 0
 
-    def broker(self, name: str, *links: str, store: StoreConfig | None = None) -> Host:
+    def broker(
+        self, name: str, *links: str, store: StoreConfig | None = None, access: AccessConfig | None = None
+    ) -> Host:
         """A broker, linked to others, perhaps with a store."""
         network = NetworkConfig(key=b"k" * 32, links=tuple(LinkConfig(host=other) for other in links))
-        config = BrokerConfig(name=name, network=network)
+        config = BrokerConfig(name=name, network=network, access=access or AccessConfig())
         services: list[object] = [] if store is None else [store]
 
         def build(incarnation: int) -> Node:

@@ -45,7 +45,7 @@ LOOKED_AT = (DIRECTED | REPEAT) << 8  # flags, in the word of kind, flags and to
 ORIGINS = "o/"
 
 
-class Marked(msgspec.Struct, array_like=True, gc=False):
+class QualityMark(msgspec.Struct, array_like=True, gc=False):
     """The header `$q`, read quickly: the store's id is compared, and names are checked where they are used."""
 
     store: str
@@ -58,7 +58,7 @@ class Marked(msgspec.Struct, array_like=True, gc=False):
 class _Marks(msgspec.Struct, gc=False):
     """What a store looks at in the headers of a publication."""
 
-    quality: Marked | None = msgspec.field(name="$q", default=None)
+    quality: QualityMark | None = msgspec.field(name="$q", default=None)
 
 
 _decode = msgspec.json.Decoder(_Marks).decode
@@ -269,7 +269,7 @@ class Intake:
         self._gathering.mark(origin, sequence)
 
     def _take_one(
-        self, raw: bytes, word: int, origin: int, sequence: int, quality: Marked | None, now: Instant
+        self, raw: bytes, word: int, origin: int, sequence: int, quality: QualityMark | None, now: Instant
     ) -> None:
         """What is not simply the next of its publisher."""
         if word >> 8 & REPEAT:
@@ -302,7 +302,7 @@ class Intake:
     def _has_room(self) -> bool:
         return self._gathering.bytes + self._under_way_bytes < GATHERED_BYTES_MAX
 
-    def _take_reliable(self, origin: int, sequence: int, quality: Marked, raw: bytes, now: Instant) -> None:
+    def _take_reliable(self, origin: int, sequence: int, quality: QualityMark, raw: bytes, now: Instant) -> None:
         chain = self._chain(origin)
         is_nobody = bool(quality.publisher) and chain is not None and chain.is_read and not chain.entity
         is_full = not self._has_room or self._early_bytes > EARLY_BYTES_MAX
@@ -389,7 +389,7 @@ class Intake:
                 return
             self._early_bytes -= chain.early_bytes
             for sequence, previous, raw in chain.read(dict(found.pairs).get(key)):
-                quality = Marked(self._id_text, previous, "?" if raw[FLAGS] & DIRECTED else "")
+                quality = QualityMark(self._id_text, previous, "?" if raw[FLAGS] & DIRECTED else "")
                 self._take_reliable(origin, sequence, quality, raw, now)
             self._owed[origin] = None
             self._answer_attached()

@@ -21,6 +21,7 @@ from heliograph.cli.demo.broker_process import SETTINGS, BrokerProcess, broker_p
 from heliograph.cli.demo.content_scene import play_contents
 from heliograph.cli.demo.network_scene import play_network
 from heliograph.cli.demo.report import Report
+from heliograph.cli.demo.store_scene import play_store
 from heliograph.cli.demo.topics_scene import play_topics
 from heliograph.cli.network_processes import administrating
 from heliograph.errors import RefusedError
@@ -57,6 +58,7 @@ async def play(report: Report) -> None:
             await _denials(broker, report)
             await _administration(broker, report)
         await play_network(Path(folder) / "network", report)
+        await play_store(Path(folder) / "stored", report)
     await play_topics(report)
 
 

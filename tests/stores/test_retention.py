@@ -1,0 +1,91 @@
+"""Retention: by age, size and acknowledgement, in slices, held back by durable subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heliograph.wire import stores
+from heliograph.wire.frames import event
+from tests.stores.ledge import ORIGIN, Ledge
+
+pytestmark = pytest.mark.req("N10")
+
+
+def filled(count: int = 10, **settings: Any) -> Ledge:
+    """One publication a second."""
+    ledge = Ledge(**settings)
+    for number in range(1, count + 1):
+        ledge.deliver(event(b"t", b"x" * 1_000, ORIGIN, number))
+        ledge.settle()
+        ledge.now += 1_000_000_000
+    return ledge
+
+
+def later(ledge: Ledge, seconds: int) -> int:
+    """Time passes; the first position that is left."""
+    for _ in range(seconds):
+        ledge.wait(1_000)
+        ledge.settle()
+    return ledge.vault.logs["main"].first
+
+
+def test_what_is_older_than_the_limit_is_forgotten() -> None:
+    ledge = filled(retain_s=10)
+    assert 0 < later(ledge, 5) < 10
+    assert later(ledge, 20) == 10
+
+
+def test_what_is_more_than_the_limit_is_forgotten_oldest_first() -> None:
+    ledge = filled(retain_bytes=4_500)
+    assert later(ledge, 5) == 6
+
+
+def test_without_limits_everything_is_kept() -> None:
+    assert later(filled(), 60) == 0
+
+
+def test_a_name_holds_back_what_it_has_not_acknowledged() -> None:
+    ledge = filled(retain_s=5)
+    id = f"{ledge.id:016x}"
+    ledge.ask(stores.OpenChannel(id, 1, "slow", start="first"))
+    ledge.settle()
+    assert later(ledge, 30) == 0
+    ledge.ask(stores.AckPositions(id, "slow", 4))
+    ledge.settle()
+    assert later(ledge, 5) == 4
+    ledge.ask(stores.DropName(id, "slow"))
+    ledge.settle()
+    assert later(ledge, 5) == 10
+
+
+def test_what_every_name_has_acknowledged_goes_if_the_settings_say_so() -> None:
+    ledge = filled(retain_acknowledged=False)
+    id = f"{ledge.id:016x}"
+    for channel, name in enumerate(("one", "two")):
+        ledge.ask(stores.OpenChannel(id, channel, name, start="first"))
+        ledge.settle()
+    ledge.ask(stores.AckPositions(id, "one", 7))
+    ledge.ask(stores.AckPositions(id, "two", 3))
+    ledge.settle()
+    assert later(ledge, 5) == 3
+
+
+def test_a_name_that_nobody_uses_for_long_is_forgotten() -> None:
+    ledge = filled(retain_s=5, name_idle_s=60)
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, "gone", start="first"))
+    ledge.settle()
+    assert later(ledge, 50) == 0
+    assert later(ledge, 20) == 10
+
+
+def test_a_reader_behind_what_was_forgotten_is_told_of_the_gap() -> None:
+    ledge = filled(retain_bytes=4_500)
+    later(ledge, 5)
+    ledge.frames.clear()
+    ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", 1, position=0))
+    ledge.settle()
+    notices = [frame.payload for frame in ledge.frames if frame.flags & stores.StoredFlag.NOTICE]
+    assert len(notices) == 1
+    assert stores.decode(stores.Notice, notices[0]).gap == (0, 6)
