@@ -15,16 +15,18 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from functools import wraps
+from functools import partial, wraps
 from inspect import iscoroutinefunction, signature
 from time import monotonic
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
+from heliograph.discovery.resources.watching import ResourceChange
 from heliograph.errors import ClosedError, UsageError
 from heliograph.live.background import BackgroundLoop, background_loop
 from heliograph.live.client import Client
 from heliograph.live.connect import Connecting, connect
+from heliograph.live.resources import ResourceRegistration, ResourceWatch
 from heliograph.live.stored import Batch
 from heliograph.live.subscription import Callback, Incoming, Subscription
 from heliograph.model.publication import Publication, StoredRun
@@ -295,6 +297,63 @@ class BlockingBatch:
     commit = _blocking(Batch.commit)
 
 
+class BlockingResource:
+    """A registered resource. It renews its lease until it is withdrawn."""
+
+    def __init__(self, background: BackgroundLoop, registration: ResourceRegistration) -> None:
+        self._background = background
+        self._asyncio = registration
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._asyncio.id
+
+    @property
+    def secret(self) -> str:
+        """What proves that it is the same resource later."""
+        return self._asyncio.secret
+
+    update = _blocking(ResourceRegistration.update)
+    withdraw = _blocking(ResourceRegistration.withdraw)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.withdraw()
+
+
+class BlockingResourceWatch:
+    """Changes of the resources that fit: ``for change in watch``, inside its ``with`` block."""
+
+    def __init__(self, background: BackgroundLoop, watch: ResourceWatch) -> None:
+        self._background = background
+        self._asyncio = watch
+
+    saved = _in_loop(ResourceWatch.saved)
+    next = _blocking(ResourceWatch.next)
+    close = _blocking(ResourceWatch.close)
+
+    def __iter__(self) -> Iterator[ResourceChange]:
+        while (
+            found := self._background.run(_step(cast(AsyncGenerator[ResourceChange, None], self._asyncio)))
+        ) is not None:
+            yield found[0]
+
+    def __enter__(self) -> Self:
+        self._background.check("this watch")
+        self._background.run(self._asyncio.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
 class BlockingClient:
     """A connection to the network that heals itself. Made by ``heliograph.connect_blocking``; safe in all threads."""
 
@@ -374,6 +433,20 @@ class BlockingClient:
     use_topic = _blocking(Client.use_topic)
     revoke_grants = _blocking(Client.revoke_grants)
     topic_key = _in_loop(Client.topic_key)
+    discover_resources = _blocking(Client.discover_resources)
+
+    def register_resource(self, where: str = "", **options: Any) -> BlockingResource:
+        """Register a resource, until it is withdrawn or its ``with`` block ends."""
+        self._background.check("this client")
+        registration = self._background.run(self._asyncio.register_resource(where, **options))
+        return BlockingResource(self._background, registration)
+
+    @_with_options_of(Client.watch_resources)
+    def watch_resources(self, where: str = "true", **options: Any) -> BlockingResourceWatch:
+        """Changes of the resources that fit: ``with client.watch_resources("load < 1") as watch``."""
+        return BlockingResourceWatch(
+            self._background, self._here(partial(self._asyncio.watch_resources, where, **options))
+        )
 
     @_with_options_of(Client.replay)
     def replay(self, filter: str = "#", **options: Any) -> BlockingSubscription:
