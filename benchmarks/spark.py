@@ -49,6 +49,13 @@ def run(quick: bool) -> dict[str, Any]:
     return _result(rounds) | {"quick": quick, "machine": machine.facts()}
 
 
+def _note(rounds: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Keep a figure, and say it: a long run that is stopped has told something."""
+    rounds.append(row)
+    figure = f"{row['seconds']:.1f} s" if "seconds" in row else f"{row['rows_s']:,.0f} rows/s"
+    say(f"{row['case']}, {row['system']}: {figure}")
+
+
 class _Broker:
     """A broker process with a store."""
 
@@ -93,7 +100,7 @@ def _read(spark: Any, url: str, folder: Path, count: int, times: int, rounds: li
         for system, frame in (("source", rows), ("parquet", parquet)):
             seconds, _ = _timed(lambda frame=frame: frame.write.format("noop").mode("overwrite").save())  # type: ignore[misc]
             if number:
-                rounds.append({"round": number, "case": "batch", "system": system, "rows_s": count / seconds})
+                _note(rounds, {"round": number, "case": "batch", "system": system, "rows_s": count / seconds})
     for number in range(times):
         for system, stream in (
             (
@@ -107,7 +114,7 @@ def _read(spark: Any, url: str, folder: Path, count: int, times: int, rounds: li
             writing = loaded.writeStream.format("noop").option("checkpointLocation", check).trigger(availableNow=True)
             seconds, _ = _timed(lambda writing=writing: writing.start().awaitTermination())  # type: ignore[misc]
             if number:
-                rounds.append({"round": number, "case": "stream", "system": system, "rows_s": count / seconds})
+                _note(rounds, {"round": number, "case": "stream", "system": system, "rows_s": count / seconds})
 
 
 def _match(spark: Any, count: int, sizes: tuple[int, ...], rounds: list[dict[str, Any]]) -> None:
@@ -138,8 +145,9 @@ def _match(spark: Any, count: int, sizes: tuple[int, ...], rounds: list[dict[str
         for system, frame in (("ours", ours), ("sql", joined)):
             seconds, pairs = _timed(frame.count)
             rows = count if size <= 1_000 else 5_000
-            rounds.append(
-                {"round": 1, "case": f"match_{size}", "system": system, "rows_s": rows / seconds, "pairs": pairs}
+            _note(
+                rounds,
+                {"round": 1, "case": f"match_{size}", "system": system, "rows_s": rows / seconds, "pairs": pairs},
             )
         if len({each["pairs"] for each in rounds if each["case"] == f"match_{size}"}) != 1:
             raise RunError("bulk matching and SQL do not find the same pairs")
@@ -162,7 +170,7 @@ def _similarity(spark: Any, folder: Path, count: int, rounds: list[dict[str, Any
         table_ = spark.read.schema("filter string, language string, where string").json(str(file)).repartition(4)
         say(f"similarity of {count:,} requests, {name}")
         seconds, found = _timed(lambda table_=table_: requests.study(table_).figures())  # type: ignore[misc]
-        rounds.append({"round": 1, "case": f"similarity_{name}", "system": "ours", "seconds": seconds, **found})
+        _note(rounds, {"round": 1, "case": f"similarity_{name}", "system": "ours", "seconds": seconds, **found})
 
 
 def _result(rounds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -102,3 +102,23 @@ def test_a_withdrawn_topic_is_nobodys_and_wildcards_across_topics_are_refused() 
     talk.subscribe(1, f"{ROOT}/a")
     order(talk, do="forbid", roots=[ROOT])
     assert talk.heard[1].refusals[-1] == "topic_withdrawn"
+
+
+@pytest.mark.req("T11")
+def test_a_session_that_comes_back_has_its_rights_again_unless_they_were_revoked_meanwhile() -> None:
+    for revoked in (False, True):
+        talk = a_talk()
+        allow(talk, 1)
+        talk.leave(1)
+        if revoked:
+            order(talk, do="forbid", grants=["g1"])
+        talk.attach(60)
+        talk.say(60, talk.hello(1))
+        talk.subscribe(60, f"{ROOT}/#")
+        assert talk.heard[60].refusals == (["subscribe_denied"] if revoked else [])
+    stranger = a_talk()
+    allow(stranger, 1)
+    stranger.leave(1)
+    stranger.join(61)
+    stranger.subscribe(61, f"{ROOT}/#")
+    assert stranger.heard[61].refusals == ["subscribe_denied"], "another session"

@@ -2,7 +2,7 @@
 
 In:    what the service "rights" allows and forbids, after it checked advertisements, grants and keys.
 Out:   may(link, verb, root); word of every root whose rights changed.
-State: per link the roots it may use, bounded; one timer for the next that ends.
+State: per link the roots it may use, bounded; for a minute, those of sessions whose link broke.
 Not here: checking grants (discovery/topics/rights.py), rules for all other topics (access.py).
 
 A right belongs to one link and one root (``Topics/<uuid>``). It is no part of an access profile: ten thousand holders
@@ -16,11 +16,15 @@ from dataclasses import dataclass
 
 from heliograph.errors import Reason
 from heliograph.machine import Instant, LinkId, Timers
+from heliograph.model.identity import Identity
 
 RIGHTS_PER_LINK_MAX = 1_024
 RIGHTS_MAX = 200_000  # about 100 MiB if every one differs
-GRANTS_MAX = 8  # that one right depends on
+PARKED_NS = 60_000_000_000  # for a session that lost its link: a client needs seconds
+PARKED_MAX = 10_000  # sessions
 
+Session = tuple[int, Identity]
+"""The origin of a session, which only those know who have its secret, and who it is."""
 Lost = Callable[[LinkId, bytes, Reason], None]
 """A link may no longer use all of this root, for this reason."""
 
@@ -44,6 +48,7 @@ class Rights:
         self._lost = lost
         self._links: dict[LinkId, dict[bytes, Right]] = {}
         self._count = 0
+        self._parked: dict[Session, tuple[Instant, dict[bytes, Right]]] = {}  # of sessions whose link broke
 
     def __len__(self) -> int:
         return self._count
@@ -83,18 +88,37 @@ class Rights:
         ]
         for link, root in gone:
             self._end(link, root, Reason.GRANT_REVOKED)
+        for _, parked in self._parked.values():
+            for root in [root for root, right in parked.items() if not grants.isdisjoint(right.grants)]:
+                del parked[root]
         return len(gone)
 
     def forbid_root(self, root: bytes) -> None:
         """Nobody may use this topic any more: its owner withdrew it."""
         for link in [link for link, rights in self._links.items() if root in rights]:
             self._end(link, root, Reason.TOPIC_WITHDRAWN)
+        for _, parked in self._parked.values():
+            parked.pop(root, None)
 
-    def leave(self, link: LinkId) -> None:
-        """The link is gone."""
-        for root in self._links.pop(link, {}):
+    def leave(self, link: LinkId, session: Session, now: Instant) -> None:
+        """The link is gone. Its session may come back on another one soon, and finds its rights again."""
+        rights = self._links.pop(link, None)
+        if rights is None:
+            return
+        for root in rights:
             self._count -= 1
             self._timers.cancel(("right", link, root))
+        self._parked.pop(session, None)
+        self._parked[session] = (now + PARKED_NS, rights)
+        if len(self._parked) > PARKED_MAX:
+            del self._parked[next(iter(self._parked))]
+
+    def resume(self, link: LinkId, session: Session, now: Instant) -> None:
+        """A session is there: as the same identity, and with the same secret, it has what it had a moment ago."""
+        until, rights = self._parked.pop(session, (0, {}))
+        for root, right in rights.items() if now < until else ():
+            if now < right.until:
+                self.allow(link, root, right, now)
 
     def _expire(self, link: LinkId, root: bytes, now: Instant) -> None:
         if root in self._links.get(link, {}):

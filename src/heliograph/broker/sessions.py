@@ -253,6 +253,7 @@ class Sessions:
             keep_alive_ns=keep_alive_ms * NS_PER_MS,
         )
         self._give_table(link)
+        self._subscriptions.rights.resume(link.id, (origin, identity), now)
         self._timers.cancel(("handshake", link.id))
         if identity.proof == NOBODY and link.source:
             self._unproven.remove(link)

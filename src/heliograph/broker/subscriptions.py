@@ -341,7 +341,7 @@ class Subscriptions:
     def leave(self, link: Link, now: Instant) -> None:
         """A link is gone: take its subscriptions out, a slice at a time."""
         entries = self._entries.pop(link, None)
-        self.rights.leave(link.id)
+        self.rights.leave(link.id, (link.origin, link.identity), now)
         for table in self._every_table():
             table.unshare()
         if entries:

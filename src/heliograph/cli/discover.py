@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heliograph.cli import discover_topic
+from heliograph.cli import discover_resource, discover_topic
 from heliograph.cli.config import Chosen
 from heliograph.cli.connection import run, search_options
 from heliograph.cli.shape import FAILED, examples, group, say
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from heliograph.discovery.brokers.result import Finding, SearchResult
     from heliograph.trust.keyring import Keyring
 
-app = group("Find brokers and topics.")
+app = group("Find brokers, topics and resources.")
 discover_topic.register(app)
+discover_resource.register(app)
 
 COLUMNS = ("broker", "network", "round_trip_ms", "estimate_ms", "cpu", "memory", "clients", "links", "score", "verdict")
 
 
 @app.callback()
 def _group() -> None:
-    """Find brokers and topics."""
+    """Find brokers, topics and resources."""
 
 
 @app.command(

@@ -25,6 +25,7 @@ from heliograph.cli import (
     publish,
     replay,
     request,
+    resource,
     simulate,
     store,
     subscribe,
@@ -68,6 +69,7 @@ app.add_typer(bdn.app, name="bdn")
 app.add_typer(store.app, name="store")
 app.add_typer(tdn.app, name="tdn")
 app.add_typer(discover.app, name="discover")
+app.add_typer(resource.app, name="resource")
 topic_rights.register(topic.app)
 app.add_typer(topic.app, name="topic")
 publish.register(app)

@@ -19,10 +19,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from heliograph.discovery.topics.bundle import TEXT_MAX, GrantBundle, encode_bundle
 from heliograph.discovery.topics.creation import DirectoryRoll, OwnTopic, Renewal, TopicCreation, TopicWithdrawal
-from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey
+from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey, decrypt, encrypt
 from heliograph.discovery.topics.finder import FoundTopic, SearchSummary, TopicFinder
 from heliograph.discovery.topics.grants import Revocation, TopicGrant, read_grant, sign_grant, sign_revocation
-from heliograph.discovery.topics.listing import Creation, Descriptors, Synopsis, decode_advertisement
+from heliograph.discovery.topics.listing import (
+    SEALED_DOMAIN,
+    Creation,
+    Descriptors,
+    Synopsis,
+    decode_advertisement,
+    decode_descriptors,
+    encode_descriptors,
+)
 from heliograph.discovery.topics.messages import ENTITY_TOPIC, OWNERS_TOPIC, Advertise, TopicQuery, decode_body, unpack
 from heliograph.discovery.topics.owners import OwnTopics
 from heliograph.discovery.topics.rights import POSSESSION_DOMAIN, possession_payload
@@ -115,6 +123,14 @@ class TopicDesk:
         if self._own is None:
             self._own = OwnTopics(self.statements)
         return self._own
+
+    def seal(self, secret: Descriptors, certificates: Sequence[bytes]) -> bytes:
+        """Descriptors for the owners of these PEM certificates, and for us."""
+        keyring = self.statements.keyring
+        assert keyring.own is not None
+        chains = dict.fromkeys([keyring.own.chain, *(chain_of(pem) for pem in certificates)])
+        readers = [keyring.learn(chain, time_ns()) for chain in chains]
+        return keyring.seal_for(readers, SEALED_DOMAIN, encode_descriptors(secret))
 
     @property
     def session(self) -> str:
@@ -247,13 +263,17 @@ class TopicCalls:
         readers: Sequence[str] = ("*",),
         encrypted: bool = False,
         directory: str = "",
+        secret: Descriptors | None = None,
+        secret_for: Sequence[bytes] = (),
         timeout: float = 10.0,
     ) -> OwnTopic:
         """Create a topic: a directory gives it a UUID and signs it, we countersign and publish the advertisement.
 
         ``path``, ``text``, ``keywords``, ``properties`` and an XML ``document`` describe it, for those who search.
         ``synopsis`` is what stands behind the UUID in the topic's name. ``readers`` are the entities that may find it;
-        ``"*"`` means everybody. Publishing and subscribing is the owner's right, and of those it grants it to.
+        ``"*"`` means everybody. ``secret`` describes it further for those whose PEM certificates are given: not even a
+        directory can read that (``open_topic``). Publishing and subscribing is the owner's right, and of those it
+        grants it to.
         """
         desk = self._desk
         creation = Creation(
@@ -265,6 +285,7 @@ class TopicCalls:
             synopsis=Synopsis(synopsis_type, synopsis),
             readers=list(readers),
             encrypted=encrypted,
+            sealed=b"" if secret is None else desk.seal(secret, secret_for),
         )
         conversation = TopicCreation(
             desk.statements, creation, secrets.token_bytes(32), directory=directory, timeout_ms=_ms(timeout)
@@ -413,6 +434,29 @@ class TopicCalls:
         except ProtocolError as error:
             raise RefusedError(Reason.TOPIC_KEY_MISSING, error.detail) from None
         return TopicKey(bundle.epoch, key)
+
+    def open_topic(self, topic: OwnTopic | FoundTopic) -> Descriptors:
+        """What further describes a topic, if it was sealed for us among others; RefusedError if not."""
+        try:
+            opened = self._desk.statements.keyring.open_shared(SEALED_DOMAIN, topic.advertisement.creation.sealed)
+            return decode_descriptors(opened)
+        except ProtocolError as error:
+            raise RefusedError(error.reason, error.detail) from None
+
+    def new_topic_key(self, epoch: int = 1) -> TopicKey:
+        """A key for an encrypted topic. After a revocation, begin the next epoch, and grant anew with its key."""
+        return TopicKey(epoch, secrets.token_bytes(32))
+
+    def encrypt_event(self, key: TopicKey, topic: str, payload: bytes) -> bytes:
+        """A payload for an encrypted topic, to be published on it."""
+        return encrypt(key, topic, payload, secrets.token_bytes)
+
+    def decrypt_event(self, publication: Publication, *keys: TopicKey) -> bytes:
+        """The payload of an encrypted event; RefusedError without the key of its epoch, or if it was changed."""
+        try:
+            return decrypt({key.epoch: key for key in keys}, publication.topic, publication.payload)
+        except ProtocolError as error:
+            raise RefusedError(error.reason, error.detail) from None
 
     async def _search(
         self, text: str, language: str, watch: bool, summary: list[SearchSummary] | None, options: dict[str, Any]

@@ -63,6 +63,7 @@ class Store:
         self._ahead_ns = 0  # of the wall clock before our own
         self._now: Instant = 0
         self.id = 0
+        self._address = ""  # of our broker
         self._is_served = False  # our patterns are subscribed to
         self._known = KnownStores()
         self._vault = VaultCalls(self._outbox)
@@ -158,8 +159,17 @@ class Store:
             self._timers.set("advertise", now, self._advertise)
 
     def _advertise(self, now: Instant) -> None:
+        if self._session is not None:
+            self._session.order({"do": "report", "question": "usage"}, self._told_usage)
         self._say_advertisement(self._config.advertise_ms * LIVES)
         self._timers.set("advertise", now + self._config.advertise_ms * NS_PER_MS, self._advertise)
+
+    def _told_usage(self, usage: Any, now: Instant) -> None:
+        """Where our broker is dialled, for readers of much; told with the next advertisement."""
+        addresses = usage.get("addresses") if isinstance(usage, dict) else None
+        if addresses and addresses[0] != self._address:
+            self._address = addresses[0]
+            self._say_advertisement(self._config.advertise_ms * LIVES)
 
     def _say_advertisement(self, ttl_ms: int) -> None:
         if self._session is None or self._welcome is None or not self.id:
@@ -171,7 +181,7 @@ class Store:
             self._welcome.inbox,
             ttl_ms,
             self._welcome.broker,
-            "",
+            self._address,
             self._intake.state,
             self._tail.log.first,
             self._tail.log.next,

@@ -68,6 +68,7 @@ class Gathered:
     attempt: int = 0
     found: dict[int, FoundResource] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)  # in which attempt each was found
+    answered_in: dict[int, int] = field(default_factory=dict)  # in which attempt each host last answered
     hosts: AsOf = field(default_factory=dict)
     pause_ms: int = AGAIN_MS
 
@@ -135,6 +136,8 @@ class AnswerGathering:
             return
         for each in found:
             known = gathered.found.get(each.id)
+            if key[1] < gathered.answered_in.get(each.host, 0):
+                continue  # it comes late: its host has said since what fits
             if known is None or (each.epoch, each.at, each.number) >= (known.epoch, known.at, known.number):
                 gathered.found[each.id] = each
                 gathered.attempts[each.id] = key[1]
@@ -145,9 +148,9 @@ class AnswerGathering:
         if gathered is None or gathered.attempt != key[1]:
             return
         gathered.hosts.update(hosts)
-        for id, each in list(gathered.found.items()):
-            if each.host in hosts and gathered.attempts[id] < key[1]:
-                del gathered.found[id]  # it does not fit there any more
+        gathered.answered_in.update(dict.fromkeys(hosts, key[1]))
+        if key[1]:
+            self._drop_outdated(gathered, key[1])
         if not lost and not self._missing(gathered) and self._is_settled():
             self._end(gathered, now)
             return
@@ -155,6 +158,15 @@ class AnswerGathering:
             ("silence", gathered.id), now + gathered.pause_ms * NS_PER_MS, lambda at: self._again(gathered, at)
         )
         gathered.pause_ms *= 2
+
+    def _drop_outdated(self, gathered: Gathered, attempt: int) -> None:
+        """What an earlier attempt found is void where its host has answered since, or offers nothing more that fits."""
+        hosts = {host.broker for host in self._table.overlapping_hosts(gathered.wish.condition)}
+        for id, each in list(gathered.found.items()):
+            since = gathered.answered_in.get(each.host, 0)
+            if gathered.attempts[id] < (since if each.host in hosts else attempt):
+                del gathered.found[id]
+        gathered.hosts = {host: as_of for host, as_of in gathered.hosts.items() if host in hosts}
 
     def _missing(self, gathered: Gathered) -> list[str]:
         hosts = self._table.overlapping_hosts(gathered.wish.condition)

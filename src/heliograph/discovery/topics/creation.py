@@ -32,7 +32,7 @@ from heliograph.discovery.topics.messages import (
     TopicMessage,
     WithdrawTopic,
 )
-from heliograph.discovery.topics.statements import Statement, Statements
+from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 DIRECTORIES_MAX = 16  # that answered and can be tried
 TRIES_PER_DIRECTORY = 3
+REFUSED_MS = 300  # after a first refusal, for others
 
 LOCATING, CREATING, ADVERTISING = "locate", "create", "advertise"
 
@@ -269,6 +270,8 @@ class TopicWithdrawal(TopicConversation):
         said.holder.check_role(Role.DIRECTORY)
         if answer.reason:
             self.refuse(ProtocolError(bodies.reason_of(answer.reason), f"{said.entity}: {answer.text}"))
+            self._ends_at = min(self._ends_at, now + REFUSED_MS * NS_PER_MS)  # another directory may have it
+            self.wake_at = min(self.wake_at, self._ends_at)
         else:
             self.succeed(said.entity)
 

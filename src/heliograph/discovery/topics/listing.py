@@ -32,6 +32,7 @@ KEYWORDS_MAX = 64
 PROPERTIES_MAX = 128
 READERS_MAX = 256
 ID_BYTES = 16
+SEALED_DOMAIN = b"heliograph/topic-descriptors/1"
 
 Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 Digest = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -107,6 +108,7 @@ class TopicAdvertisement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
+_descriptors = msgspec.msgpack.Decoder(Descriptors)
 _creations = msgspec.msgpack.Decoder(Creation)
 _advertisements = msgspec.msgpack.Decoder(TopicAdvertisement)
 
@@ -124,6 +126,19 @@ def decode_creation(data: bytes) -> Creation:
         raise ProtocolError(Reason.DESCRIPTORS_INVALID, str(error)) from None
     check_creation(creation)
     return creation
+
+
+def encode_descriptors(descriptors: Descriptors) -> bytes:
+    """As they are sealed."""
+    return _encoder.encode(descriptors)
+
+
+def decode_descriptors(data: bytes) -> Descriptors:
+    """Descriptors that were sealed; ProtocolError if these bytes are none."""
+    try:
+        return _descriptors.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(Reason.DESCRIPTORS_INVALID, str(error)) from None
 
 
 def encode_advertisement(advertisement: TopicAdvertisement) -> bytes:

@@ -1,0 +1,94 @@
+"""`heliograph discover resource`: the resources that fit, once or as they change.
+
+In:    a condition, a model, an order.
+Out:   a table, or JSON; with --watch one line for each change.
+State: none.
+Not here: the client's side of resources (live/resources.py), registering them (cli/resource.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from heliograph.cli import connection as c
+from heliograph.cli.shape import FAILED, examples, say
+from heliograph.cli.tables import show
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        name="resource",
+        help="Find resources.",
+        epilog=examples(
+            "heliograph discover resource --where \"memory > 4 and system = 'linux'\"",
+            "heliograph discover resource --where 'load < 1' --best 10 --order 'memory desc'",
+            "heliograph discover resource --where 'memory > 4' --watch",
+        ),
+    )(c.with_connection(_resource))
+
+
+def _resource(
+    there: c.Connection,
+    where: Annotated[str, typer.Option(help="What a resource must offer.")] = "true",
+    model: Annotated[str, typer.Option(help="static or dynamic.")] = "dynamic",
+    best: Annotated[int, typer.Option(help="Only the best so many; 0: all.", min=0)] = 0,
+    order: Annotated[str, typer.Option(help="An attribute, perhaps with desc: 'load', 'memory desc'.")] = "",
+    near: Annotated[
+        str, typer.Option(help="me: near this client's broker; together: near one another.", metavar="me|together")
+    ] = "",
+    max_age: Annotated[
+        float | None, typer.Option(help="Share answers that are at most so many seconds old; 0: none.", min=0)
+    ] = None,
+    deliver: Annotated[str | None, typer.Option(help="similarity or normal.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds to wait for hosting brokers.", min=0.01)] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and print every change.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Who answered, after how long.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, or one per change.")] = False,
+) -> None:
+    order = {"": order, "me": "near", "together": "together"}.get(near, near)
+    failed: list[bool] = []
+
+    async def find() -> None:
+        async with c.connected(there, name="heliograph discover resource") as client:
+            answer = await client.discover_resources(
+                where, model=model, best=best, order=order, max_age=max_age, deliver=deliver, deadline=deadline
+            )
+            rows = [asdict(each) for each in answer]
+            said = {"complete": answer.complete, "missing": list(answer.missing), **answer.details}
+            if as_json:
+                show({"resources": rows, **said}, True)
+            else:
+                show(rows, False, ("id", "name", "host", "values", "age_ms"))
+                if not answer.complete:
+                    say(f"heliograph: not complete: no answer from {', '.join(answer.missing) or 'some brokers'}")
+                if explain:
+                    show(said, False)
+            failed.extend([True] if not answer.complete else [])
+
+    async def follow() -> None:
+        async with (
+            c.connected(there, name="heliograph discover resource") as client,
+            client.watch_resources(where, model=model) as changes,
+        ):
+            async for change in changes:
+                _print(asdict(change), as_json)
+
+    if watch:
+        c.run_until_ended(follow())
+        return
+    c.run(find())
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _print(change: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        show(change, True)
+    else:
+        values = change["values"]
+        text = "" if values is None else "  " + " ".join(f"{name}={value}" for name, value in values.items())
+        print(f"{change['kind']:<9} {change['name'] or change['id']} at {change['host']}{text}", flush=True)
