@@ -433,6 +433,10 @@ class BlockingClient:
     use_topic = _blocking(Client.use_topic)
     revoke_grants = _blocking(Client.revoke_grants)
     topic_key = _in_loop(Client.topic_key)
+    open_topic = _in_loop(Client.open_topic)
+    new_topic_key = _in_loop(Client.new_topic_key)
+    encrypt_event = _in_loop(Client.encrypt_event)
+    decrypt_event = _in_loop(Client.decrypt_event)
     discover_resources = _blocking(Client.discover_resources)
 
     def register_resource(self, where: str = "", **options: Any) -> BlockingResource:
