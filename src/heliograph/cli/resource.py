@@ -9,7 +9,6 @@ Not here: the client's side of resources (live/resources.py), finding them (cli/
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +32,8 @@ Lease = Annotated[float, typer.Option(help="Seconds for which it stays without b
 
 def values_of(given: list[str] | None) -> dict[str, Any]:
     """NAME=VALUE as a value: JSON where it is some, else a text."""
+    import json
+
     found: dict[str, Any] = {}
     for each in given or []:
         name, equals, text = each.partition("=")
