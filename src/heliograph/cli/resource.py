@@ -8,7 +8,6 @@ Not here: the client's side of resources (live/resources.py), finding them (cli/
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,6 +76,8 @@ def _register(
     lease: Lease = 3_600.0,
     stay: Annotated[bool, typer.Option("--stay", help="Stay, renew it, and withdraw it in the end.")] = False,
 ) -> None:
+    import asyncio
+
     values, fixed, secret = values_of(value), values_of(attribute), secret_in(secret_file, make=True)
 
     async def work() -> None:
@@ -141,6 +142,8 @@ def _agent(
     name: Annotated[str, typer.Option(help="What people call it; the host name if it is left out.")] = "",
     once: Annotated[bool, typer.Option("--once", help="End after the first update.")] = False,
 ) -> None:
+    import asyncio
+
     async def work() -> None:
         from heliograph.live.machine_facts import machine_attributes, machine_ranges, machine_values
 
