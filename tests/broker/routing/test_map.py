@@ -16,8 +16,8 @@ def a_member(broker: int, links: dict[int, int], cluster: str = "a", number: int
     return Member(broker, f"b{broker}", cluster, broker % 64, 0, incarnation, number, links)
 
 
-def a_gateway(broker: int, cluster: str, speaker: int, outside: dict[int, int], inside: dict[int, int]) -> Gateway:
-    return Gateway(broker, f"b{broker}", cluster, speaker, 1, 1, outside, inside)
+def a_gateway(broker: int, cluster: str, leader: int, outside: dict[int, int], inside: dict[int, int]) -> Gateway:
+    return Gateway(broker, f"b{broker}", cluster, leader, 1, 1, outside, inside)
 
 
 def a_map(*links: tuple[int, int, int], me: int = 1) -> NetworkMap:
@@ -48,7 +48,7 @@ def test_a_link_counts_only_if_both_ends_report_it() -> None:
 
 def test_a_record_of_an_earlier_life_does_not_confirm_a_link() -> None:
     known = a_map((1, 2, 10))
-    me = replace(known.me, number=2, lives={2: 7})  # the neighbour has begun anew
+    me = replace(known.me, number=2, incarnations={2: 7})  # the neighbour has begun anew
     known.learn(me)
     assert 2 not in known.paths.costs
     known.learn(a_member(2, {1: 10}, incarnation=7))

@@ -67,12 +67,12 @@ class Graph:
             maps[one] = NetworkMap(members[one])
             for other in self.groups[self.cluster[one]]:
                 maps[one].learn(members[other])
-        speakers = {one: maps[one].paths.leader for one in self.brokers}
+        leaders = {one: maps[one].paths.leader for one in self.brokers}
         for one in sorted(self.gateways):
             others = [other for other in self.inner[one] if other in self.gateways and other != one]
             inside = {other: coarse(self.inner[one][other]) for other in others}
             outside = self._links(one, inside=False)
-            record = Gateway(one, f"b{one}", f"c{self.cluster[one]}", speakers[one], 1, 1, outside, inside)
+            record = Gateway(one, f"b{one}", f"c{self.cluster[one]}", leaders[one], 1, 1, outside, inside)
             for each in maps.values():
                 each.learn(record)
         return maps

@@ -168,10 +168,10 @@ class NetworkMap:
                 paths.members.setdefault(member.slot, broker)
         for broker, gateway in sorted(self.gateways.items()):
             if broker in paths.costs and broker not in paths.cluster and gateway.outside:
-                paths.leaders[broker] = gateway.speaker
-                nearest = paths.parts.get(gateway.speaker)
+                paths.leaders[broker] = gateway.leader
+                nearest = paths.parts.get(gateway.leader)
                 if nearest is None or paths.costs[broker] < paths.costs[nearest]:
-                    paths.parts[gateway.speaker] = broker
+                    paths.parts[gateway.leader] = broker
         paths.former = self._former = dict(list({**self._former, **paths.parts}.items())[-FORMER_MAX:])
         return paths
 
@@ -199,10 +199,10 @@ class NetworkMap:
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
-            leader = gateway.speaker
+            leader = gateway.leader
             for other, cost in gateway.inside.items():
                 there = gateways.get(other)
-                if there is not None and there.speaker == leader and cost <= neighbours.get(other, cost):
+                if there is not None and there.leader == leader and cost <= neighbours.get(other, cost):
                     neighbours[other] = cost
         return edges
 
@@ -222,7 +222,7 @@ def _is_less(record: Record, older: Record) -> bool:
 
 def _agree(one: Record, other: Record) -> bool:
     """True if each broker's incarnation is at least the one that the other is linked to."""
-    return other.incarnation >= one.lives.get(other.broker, 0) and one.incarnation >= other.lives.get(one.broker, 0)
+    return other.incarnation >= one.incarnations.get(other.broker, 0) and one.incarnation >= other.incarnations.get(one.broker, 0)
 
 
 def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:

@@ -348,5 +348,5 @@ class Routing:
 
 def _shape(record: Record, links: dict[int, int]) -> tuple[object, ...]:
     """A record without its costs."""
-    place = (record.slot, record.epoch) if isinstance(record, Member) else (record.speaker,)
-    return (record.incarnation, record.address, record.lives, links.keys(), *place)
+    place = (record.slot, record.epoch) if isinstance(record, Member) else (record.leader,)
+    return (record.incarnation, record.address, record.incarnations, links.keys(), *place)
