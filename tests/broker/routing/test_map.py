@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from heliograph.broker.routing.map import RECORDS_MAX, NetworkMap, shortest
-from heliograph.wire.network import Gateway, Member
+from heliograph.wire.broker_bodies import Gateway, Member
 from tests.examples import examples
 
 pytestmark = pytest.mark.req("N4")

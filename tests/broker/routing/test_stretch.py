@@ -9,7 +9,7 @@ import pytest
 
 from heliograph.broker.routing.leadership import coarse
 from heliograph.broker.routing.map import Edges, NetworkMap, shortest
-from heliograph.wire.network import Gateway, Member
+from heliograph.wire.broker_bodies import Gateway, Member
 
 pytestmark = pytest.mark.req("N4", "N5")
 

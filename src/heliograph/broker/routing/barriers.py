@@ -22,7 +22,7 @@ from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
 from heliograph.wire.frames import Frame, Kind
 
 BARRIERS_MAX = 4_096  # passing through at once, one per broker; more are not answered and time out where they began

@@ -33,7 +33,7 @@ from heliograph.broker.routing.view import View
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import ChangeoverCut
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
 from heliograph.wire.frames import Frame, Kind, control
 
 HOLD_NS = 5_000_000_000  # nothing is held back for longer. A busy computer answers after a second or two, and a shorter

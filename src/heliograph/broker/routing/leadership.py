@@ -22,7 +22,7 @@ from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant
 from heliograph.model.topics import INBOX_ROOT
-from heliograph.wire.network import Gateway
+from heliograph.wire.broker_bodies import Gateway
 
 COARSE = 8  # a cost between gateways that changed by less than an eighth is not told
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from heliograph.wire.network import Gateway, Member, Record, What
+from heliograph.wire.broker_bodies import Gateway, Member, Record, What
 
 BrokerId = int
 Cost = int
@@ -222,7 +222,9 @@ def _is_less(record: Record, older: Record) -> bool:
 
 def _agree(one: Record, other: Record) -> bool:
     """True if each broker's incarnation is at least the one that the other is linked to."""
-    return other.incarnation >= one.incarnations.get(other.broker, 0) and one.incarnation >= other.incarnations.get(one.broker, 0)
+    return other.incarnation >= one.incarnations.get(other.broker, 0) and one.incarnation >= other.incarnations.get(
+        one.broker, 0
+    )
 
 
 def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:

@@ -5,7 +5,7 @@ Out:   structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit.
 State: none.
 Not here: frame heads (wire/frames.py), what is made of records (broker/routing/map.py, interests.py).
 
-Some keys on the wire are older than the names in the code: `speaker` is the leader, `lives` are incarnations, and a WAVE
+Some names on the wire are older than those in the code: `speaker` is the leader, `lives` are incarnations, and a WAVE
 frame carries a barrier.
 
 A record is known by its broker and replaced by one that is newer: higher incarnation, then higher number. It is passed
@@ -58,7 +58,7 @@ class Member(Body, frozen=True, tag="member", tag_field="record", rename={"incar
     number: Age
     links: Links  # neighbour in this cluster -> cost
     address: Address = ""  # where clients dial it
-    incarnations: Incarnations = {}  # neighbour -> its incarnation: a record of an earlier incarnation does not confirm the link
+    incarnations: Incarnations = {}  # of neighbours; a record of an earlier one does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -80,7 +80,7 @@ class Gateway(
     outside: Links  # neighbour in another cluster -> cost
     inside: Links  # other gateway of the same part of the cluster -> cost
     address: Address = ""  # where clients dial it
-    incarnations: Incarnations = {}  # neighbour -> its incarnation: a record of an earlier incarnation does not confirm the link
+    incarnations: Incarnations = {}  # of neighbours; a record of an earlier one does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from heliograph.errors import ProtocolError
-from heliograph.wire import network
+from heliograph.wire import broker_bodies as network
 from heliograph.wire.frames import Frame, Kind, control
 
 pytestmark = pytest.mark.req("N18")
