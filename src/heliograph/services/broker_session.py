@@ -100,7 +100,9 @@ class BrokerSession:
 
     # -- saying -------------------------------------------------------------------------------------------------
 
-    def hello(self, name: str, entity: str = "", token: str = "", keep_alive_ms: int = 20_000) -> None:
+    def hello(
+        self, name: str, entity: str = "", token: str = "", keep_alive_ms: int = bodies.KEEP_ALIVE_MS_DEFAULT
+    ) -> None:
         """Begin a session, which may publish and subscribe."""
         body = bodies.Hello(
             [VERSION], self._secret.hex(), name=name, entity=entity, token=token, keep_alive_ms=keep_alive_ms
