@@ -83,7 +83,7 @@ class StoredFrames:
         payload = frame.payload
         ends = frames_of(payload, 0)
         if len(ends) != len(offsets):
-            raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with more or fewer publications than offsets")
+            raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame needs one offset per publication")
         assert receiver.table is not None
         may = receiver.table.profile.may
         known: dict[bytes, bool] = {}
@@ -91,7 +91,7 @@ class StoredFrames:
         withheld: list[int] = []
         for number, end in enumerate(ends):
             if end - start < HEAD_BYTES:
-                raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with something else than publications")
+                raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame contains something other than publications")
             topic = payload[start + HEAD_BYTES : start + HEAD_BYTES + (SCAN.unpack_from(payload, start)[1] >> 16)]
             start = end
             if topic != last:

@@ -266,7 +266,7 @@ def _publications(data: bytes) -> list[Publication]:
         headers = start + HEAD_BYTES + topic_length
         body = headers + header_length
         if kind != Kind.EVENT or end > len(data) or body > end:
-            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery holds something else than whole publications")
+            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery consists of whole publications only")
         topic = data[start + HEAD_BYTES : headers].decode(errors="replace")
         found.append(Publication(topic, data[body:end], origin, sequence, data[headers:body], flags))
         start = end
