@@ -55,6 +55,18 @@ def test_a_record_of_an_earlier_life_does_not_confirm_a_link() -> None:
     assert known.paths.costs[2] == 10
 
 
+@pytest.mark.req("N5")
+def test_a_cluster_is_entered_on_the_path_to_what_lies_beyond_it() -> None:
+    known = a_map(me=1)
+    known.learn(a_gateway(1, "a", 1, {11: 10, 12: 12}, {}))
+    known.learn(a_gateway(11, "b", 11, {1: 10}, {12: 10}))
+    known.learn(a_gateway(12, "b", 11, {1: 12}, {11: 10}))
+    assert known.paths.parts == {11: 11}  # the nearest
+    known.learn(replace(known.gateways[12], number=2, outside={1: 12, 21: 10}))
+    known.learn(a_gateway(21, "c", 21, {12: 10}, {}))
+    assert known.paths.parts == {11: 12, 21: 21}
+
+
 @pytest.mark.req("O9")
 def test_a_map_has_room_for_so_many_brokers_and_no_more() -> None:
     known = a_map((1, 2, 10))
