@@ -18,6 +18,7 @@ from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.ports import Port
 from heliograph.broker.routing.routing import Routing
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
@@ -30,9 +31,10 @@ from heliograph.wire.stores import span, span_of, stored
 class StoredFrames:
     """Passes them on."""
 
-    def __init__(self, links: Links, sessions: Sessions, routing: Routing) -> None:
+    def __init__(self, links: Links, sessions: Sessions, subscriptions: Subscriptions, routing: Routing) -> None:
         self._links = links
         self._sessions = sessions
+        self._subscriptions = subscriptions
         self._routing = routing
         self._inbox = routing.advertising.inbox
         self.dropped = 0  # for sessions that did not keep up
@@ -84,8 +86,6 @@ class StoredFrames:
         ends = frames_of(payload, 0)
         if len(ends) != len(offsets):
             raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame needs one offset per publication")
-        assert receiver.table is not None
-        may = receiver.table.profile.may
         known: dict[bytes, bool] = {}
         last, allowed, start = b"", True, 0
         withheld: list[int] = []
@@ -96,7 +96,7 @@ class StoredFrames:
             start = end
             if topic != last:
                 if topic not in known:
-                    known[topic] = may("subscribe", topic)
+                    known[topic] = self._subscriptions.may_hear(receiver, topic)
                 last, allowed = topic, known[topic]
             if not allowed:
                 withheld.append(number)
