@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.cli.network_state import LocalBroker, LocalNetwork
     from heliograph.maps.network_view import NetworkView
-    from heliograph.topology.processes import NetworkTopology
+    from heliograph.topology.process_network import NetworkTopology
 
 app = group("Run many brokers on this machine, and look at a network.")
 
@@ -265,7 +265,7 @@ def advice(there: Connection, as_json: AsJson = False) -> None:
 def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:
     from heliograph.cli.files import read_file
     from heliograph.errors import ConfigError
-    from heliograph.topology.processes import generated, read_topology
+    from heliograph.topology.process_network import generated, read_topology
 
     if count is not None and file is not None:
         raise UsageError(f"give a number of brokers ({count}) or a topology file ({file}), not both")

@@ -25,7 +25,7 @@ from heliograph.model.identity import NETWORK_LENGTH_MAX, network_is_valid
 from heliograph.topology.toml_tables import read_table
 
 if TYPE_CHECKING:
-    from heliograph.topology.processes import PlannedBroker
+    from heliograph.topology.process_network import PlannedBroker
 
 HOST = "127.0.0.1"
 STATE, KEY = "network.json", "network.key"

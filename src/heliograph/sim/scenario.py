@@ -3,7 +3,7 @@
 In:    the values of a scenario file.
 Out:   Scenario, and the list of its problems.
 State: none.
-Not here: reading the file (scenario_files.py), brokers and clients (topology/simulated.py), building the world
+Not here: reading the file (scenario_files.py), brokers and clients (topology/scenario_network.py), building the world
           (scenario_world.py), what workloads, faults and checks do (workloads.py, faults.py, checkers/).
 
 In topics, filters and conditions, ``{n}`` is the client's number in its group and ``{k}`` a number drawn from 1 to
@@ -20,7 +20,7 @@ from heliograph.sim import selections
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.world import HostSettings
-from heliograph.topology.simulated import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
+from heliograph.topology.scenario_network import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
 from heliograph.topology.toml_tables import suggest
 
 FAULTS = {

@@ -30,7 +30,7 @@ from heliograph.sim.wiring import Wiring
 from heliograph.sim.workloads import MARK, Program
 from heliograph.sim.world import World
 from heliograph.timekeeping.clock import shown
-from heliograph.topology.simulated import ClientPlan, client_names, filled, home, with_generated
+from heliograph.topology.scenario_network import ClientPlan, client_names, filled, home, with_generated
 
 SESSION = "session"
 

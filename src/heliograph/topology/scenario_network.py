@@ -4,7 +4,7 @@ In:    the table [topology] of a scenario; a random source for generated links.
 Out:   ScenarioTopology with every broker and link named; its problems as texts.
 State: none.
 Not here: building brokers (sim/scenario_world.py), links that are added and removed during a run (sim/wiring.py),
-          files of `network up` (processes.py).
+          files of `network up` (process_network.py).
 """
 
 from __future__ import annotations
