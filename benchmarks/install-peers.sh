@@ -3,10 +3,11 @@
 # installation itself started is stopped and kept from starting, because the benchmarks start their own processes.
 set -euo pipefail
 
-packages=(nats-server mosquitto redis-server)
+packages=(nats-server mosquitto redis-server etcd-server)
 missing=()
 for package in "${packages[@]}"; do
-    if PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v "$package" >/dev/null; then
+    program=${package/etcd-server/etcd}  # the others' programs are called as their packages
+    if PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v "$program" >/dev/null; then
         echo "$package: present"
     else
         missing+=("$package")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from itertools import count
+from pathlib import Path
 
 import pytest
 
-from heliograph.evaluation import topics
+from heliograph.evaluation import costs, topics
 
 
 @pytest.mark.req("T15")
@@ -27,3 +31,22 @@ def test_more_topics_take_longer() -> None:
     from time import process_time
 
     assert topics.evaluate(process_time, 5)["checks"][0]["holds"]
+
+
+@pytest.mark.req("T15")
+def test_rsa_stands_beside_our_keys() -> None:
+    ticks = count()
+    rows = costs.keys(lambda: next(ticks) / 1_000, 3)
+    assert [row["key"] for row in rows] == ["P-256 (ours)", "RSA-2048 (as then)"]
+    assert all(row["sign_ms"] == row["verify_ms"] == 1.0 for row in rows), "one tick each"
+
+
+@pytest.mark.req("T15")
+@pytest.mark.sweep
+def test_real_processes_fill_the_same_table(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "heliograph.cli.main", "evaluate", "topics", "--live", "--runs", "1"]
+    subprocess.run([*command, "--save", str(tmp_path)], check=True, capture_output=True, timeout=300)
+    report = json.loads((tmp_path / "topics.json").read_text())
+    assert report["live"] is True
+    assert [row["what"] for row in report["rows"]] == ["create", "find 1", "find 10", "find 100"] * 2
+    assert all(row["ours"]["mean"] > 0 for row in report["rows"])

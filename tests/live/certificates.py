@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heliograph.live.tls import TlsFiles
 from heliograph.model.identity import Role
-from heliograph.trust.certificates import Pair, issue, make_authority
+from heliograph.trust.certificates import Pair, issue, make_authority, revoke
 
 
 class Authority:
@@ -44,3 +44,10 @@ class Authority:
         key.touch(mode=0o600)
         key.write_bytes(pair.key)
         return TlsFiles(certificate=certificate, key=key, authority=self.file if trust else None)
+
+    def revoke(self, *entities: str) -> Path:
+        """A list of the certificates of these entities as they are in the folder now; empty without any."""
+        listed = self._folder / "revoked.crl"
+        certificates = [(self._folder / f"{entity}.crt").read_bytes() for entity in entities]
+        listed.write_bytes(revoke(self._pair, certificates, b"", datetime.now(UTC)))
+        return listed

@@ -222,6 +222,39 @@ def test_sighup_shows_a_new_certificate_to_new_links_and_old_links_stay(tmp_path
         assert serial(client(port, tls=trust)) == serial(new), "a bad file changes nothing"
 
 
+@pytest.mark.req("B17")
+def test_a_revoked_certificate_loses_its_live_link_at_the_reload_and_gets_no_other(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.files("broker", roles=[Role.BROKER])
+    authority.revoke()
+    (tmp_path / "heliograph.toml").write_text(
+        '[[listener]]\nport = 0\nsecure = true\nauth = "certificate"\n[tls]\ncertificate = "broker.crt"\n'
+        'key = "broker.key"\nauthority = "authority.crt"\nrevoked = "revoked.crl"\n'
+    )
+
+    def shows(entity: str) -> ssl.SSLContext:
+        trust = ssl.create_default_context(cafile=str(authority.file))
+        files = authority.files(entity)
+        assert files.certificate is not None
+        trust.load_cert_chain(files.certificate, files.key)
+        return trust
+
+    good, bad = shows("alice"), shows("mallory")
+    with Process(tmp_path, "--log-format", "json") as node:
+        port = node.port
+        alice, mallory = client(port, tls=good), client(port, tls=bad)
+        mallory.subscribe(1, "news")
+        authority.revoke("mallory")
+        node.send(signal.SIGHUP)
+        node.line("settings_reloaded")
+        with pytest.raises((EndedError, OSError)):
+            mallory.event()
+        alice.publish("news", b"for others")
+        alice.flush()
+        with pytest.raises((EndedError, OSError)):
+            client(port, tls=bad)
+
+
 @pytest.mark.req("O5")
 def test_an_administrator_can_have_settings_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HELIOGRAPH_RUNTIME_DIR", str(tmp_path / "run"))

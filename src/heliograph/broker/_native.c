@@ -12,11 +12,12 @@
 
    What is read (r) and written (w) of Python objects:
      Link        id r, state r, need r, neighbour r, seen r, routes r, touched r, pressed r, backlog r, dropped r,
-                 deliveries rw, heard_at w, bytes_in rw
+                 publishes r, deliveries rw, heard_at w, bytes_in rw
      Sink        link r, own r, bytes_max r, neighbour r, _dropped r, _rest r, _length r
      HopSink     _fixed r, _hops r, and what a Sink has
      Neighbour   suspected r, is_timed r, owed rw, heard_in w, sent rw, sent_bytes rw, sent_number rw
-     Route       only r, one r      RouteTable  routes r      Way  is_here r, inside r, sinks r, groups r, lost r
+     Route       only r, one r, guard r, guarded r            RouteTable  routes r
+     Way         is_here r, inside r, sinks r, groups r, lost r
      Seen        origin r, next rw, accepted rw; admit is called      Origins     _known r, _idle rw
      Parcels     _ways r, forwarded rw, arrived rw                    View  settled r          Outbox  writes r
    twins.py has the same list and compares it with NAMES, with the classes and with LIMITS when the module is loaded: a
@@ -44,7 +45,8 @@ enum { CONFIRM_EACH = 1 << 12, CONFIRM_BYTES = 1 << 18, UNCONFIRMED_BYTES_MAX = 
 /* Names of attributes, made once. */
 #define NAMES(X)                                                                                                     \
     X(_dropped) X(_fixed) X(_hops) X(_idle) X(_known) X(_length) X(_rest) X(_ways) X(accepted) X(admit) X(append)    \
-    X(arrived) X(backlog) X(bytes_in) X(bytes_max) X(deliveries) X(dropped) X(forwarded) X(groups) X(heard_at)       \
+    X(arrived) X(backlog) X(bytes_in) X(bytes_max) X(deliveries) X(dropped) X(forwarded) X(groups) X(guard)          \
+    X(guarded) X(heard_at) X(publishes)                                                                              \
     X(heard_in) X(id) X(inside) X(is_here) X(is_timed) X(link) X(lost) X(need) X(neighbour) X(next) X(one) X(only)   \
     X(origin) X(owed) X(own) X(pressed) X(routes) X(seen) X(sent) X(sent_bytes) X(sent_number) X(settled) X(sinks)   \
     X(state) X(suspected) X(touched) X(writes)
@@ -470,6 +472,13 @@ static PyObject *write_to(PyObject *sink, PyObject *data, const char *frames, Py
     return written;
 }
 
+/* The only sink of a created topic, if this link may publish on it. */
+static PyObject *guarded_sink(PyObject *from, PyObject *route) {
+    PyObject *guard = borrow(route, n_guard), *publishes = guard == NULL ? NULL : borrow(from, n_publishes);
+    if (publishes == NULL || guard == Py_None || PyDict_GetItemWithError(publishes, guard) == NULL) return NULL;
+    return borrow(route, n_guarded);
+}
+
 static PyObject *of_client(Shortcut *self, PyObject *from, PyObject *data, const char *bytes, Py_ssize_t size,
                            PyObject **to) {
     PyObject *seen = borrow(from, n_seen), *routes = borrow(from, n_routes);
@@ -477,6 +486,7 @@ static PyObject *of_client(Shortcut *self, PyObject *from, PyObject *data, const
     if (seen == NULL || routes == NULL || seen == Py_None) return NULL;
     if (find(bytes, size, routes, seen, self->payload_bytes_max, &found) != YES) return NULL;
     PyObject *sink = borrow(found.route, n_only);
+    if (sink == Py_None) sink = guarded_sink(from, found.route);
     if (sink == NULL || sink == Py_None) return NULL;
     PyObject *own = borrow(sink, n_own), *link = borrow(sink, n_link);
     if (own == NULL || link == NULL || (link == from && own != Py_True)) return NULL;

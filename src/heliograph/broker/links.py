@@ -52,6 +52,7 @@ class Link(Port):
         "origin",
         "parts",
         "parts_bytes",
+        "publishes",
         "rests_until",
         "routes",
         "seen",
@@ -81,9 +82,17 @@ class Link(Port):
         self.routes = NO_ROUTES  # until it has a session
         self.subscriptions: dict[int, Subscription] = {}
         self.sinks: dict[tuple[int, ...], Sink] = {}
+        self.publishes: dict[bytes, None] = {}  # roots of created topics on which it may publish (rights.py)
         self.timed = False  # the client wants to know the time
         self.rests_until: Instant = 0  # before that it is not asked to move
         self.keep_alive_ns = 0
+
+    def let_publish(self, root: bytes, may: bool) -> None:
+        """It may publish below the root of a created topic, or no longer."""
+        if may:
+            self.publishes[root] = None
+        else:
+            self.publishes.pop(root, None)
 
     # -- reading (reading.py)
 

@@ -118,6 +118,8 @@ class Reading:
                 pos, why = scan(data, pos, link.routes, link.seen, self._payload_bytes_max, spans)
                 for route, start, end in spans:
                     sink = route.one
+                    if sink is None and route.guard in link.publishes:
+                        sink = route.guarded
                     if sink is None:
                         if isinstance(route, Mixed):
                             left = self._spread_mixed(link, route, now)

@@ -25,6 +25,8 @@ PARKED_MAX = 10_000  # sessions
 
 Session = tuple[int, Identity]
 """The origin of a session, which only those know who have its secret, and who it is."""
+Tell = Callable[[LinkId, bytes, bool], None]
+"""A link may publish below this root, or no longer: links know it themselves, for the shortcut."""
 Lost = Callable[[LinkId, bytes, Reason], None]
 """A link may no longer use all of this root, for this reason."""
 
@@ -42,10 +44,11 @@ class Right:
 class Rights:
     """All rights in force."""
 
-    def __init__(self, timers: Timers, changed: Callable[[bytes], None], lost: Lost) -> None:
+    def __init__(self, timers: Timers, changed: Callable[[bytes], None], lost: Lost, tell: Tell) -> None:
         self._timers = timers
         self._changed = changed
         self._lost = lost
+        self._tell = tell
         self._links: dict[LinkId, dict[bytes, Right]] = {}
         self._count = 0
         self._parked: dict[Session, tuple[Instant, dict[bytes, Right]]] = {}  # of sessions whose link broke
@@ -72,6 +75,7 @@ class Rights:
         if before is None and (len(rights) >= RIGHTS_PER_LINK_MAX or self._count >= RIGHTS_MAX):
             return False
         rights[root] = right
+        self._tell(link, root, right.publish)
         self._count += before is None
         self._timers.set(("right", link, root), right.until, lambda now: self._expire(link, root, now))
         if before is None or (before.publish, before.subscribe) != (right.publish, right.subscribe):
@@ -127,6 +131,7 @@ class Rights:
     def _end(self, link: LinkId, root: bytes, reason: Reason) -> None:
         rights = self._links[link]
         del rights[root]
+        self._tell(link, root, False)
         self._count -= 1
         if not rights:
             del self._links[link]

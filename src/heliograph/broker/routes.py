@@ -65,9 +65,10 @@ class Share:
 
 class Route:
     """The sinks of publications of one topic. ``only`` is the only sink, if the route has nothing else; ``one`` is
-    the same if the publisher does not matter. _native.c reads these two."""
+    the same if the publisher does not matter; ``guarded`` is the only sink of a created topic, for those that may
+    publish below ``guard``. _native.c reads these four."""
 
-    __slots__ = ("content", "denied", "guard", "one", "only", "shares", "sinks")
+    __slots__ = ("content", "denied", "guard", "guarded", "one", "only", "shares", "sinks")
 
     def __init__(
         self,
@@ -82,7 +83,9 @@ class Route:
         self.denied = denied
         self.shares = shares
         self.content = content  # if there is one, it knows the route of each publication, and this one only the topic
-        self.only = sinks[0] if len(sinks) == 1 and not (shares or content or guard) else None
+        single = sinks[0] if len(sinks) == 1 and not (shares or content) else None
+        self.only = single if guard is None else None
+        self.guarded = None if guard is None or denied or single is None or single.own is not True else single
         self.one = self.only if self.only is not None and self.only.own is True else None
 
     @property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from heliograph.broker import hot
 from heliograph.broker.links import Link, Links
-from heliograph.broker.routes import PlainRoutes, RouteTable
+from heliograph.broker.routes import PlainRoutes, Route, RouteTable
 from heliograph.broker.routing.parcels import CONFIRM_BYTES, CONFIRM_EACH, PARCEL
 from heliograph.broker.routing.ports import READY, Sink
 from heliograph.broker.routing.seen import Origins, Seen
@@ -78,7 +78,10 @@ class PlainShortcut:
         seen = source.seen
         if seen is None:
             return None
-        sink = find(data, source.routes, seen, self._payload_bytes_max)
+        route = find(data, source.routes, seen, self._payload_bytes_max)
+        if route is None:
+            return None
+        sink = route.guarded if route.guard in source.publishes else route.only
         if sink is None or (sink.link is source and sink.own is not True):
             return None
         written = write(sink, data)
@@ -116,18 +119,18 @@ class PlainShortcut:
         seen = self._origins.known(ORIGIN.unpack_from(frames, 8)[0], now)
         if seen is None:
             return None
-        sink = find(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
-        if sink is None:
+        route = find(frames, table.routes, seen, PAYLOAD_BYTES_MAX)
+        if route is None or route.only is None:
             return None
-        written = write(sink, frames)
+        written = write(route.only, frames)
         if written is not None:
             seen.admit(SEQUENCE.unpack_from(frames, 16)[0])
             self._parcels.count_arrived()
         return written
 
 
-def find(data: bytes, routes: PlainRoutes | _native.Routes, seen: Seen, payload_bytes_max: int) -> Sink | None:
-    """The one sink of bytes that are exactly one plain EVENT, newer than the last, on a topic whose route is known."""
+def find(data: bytes, routes: PlainRoutes | _native.Routes, seen: Seen, payload_bytes_max: int) -> Route | None:
+    """The route of bytes that are exactly one plain EVENT, newer than the last, on a topic whose route is known."""
     size = len(data)
     if size < HEAD_BYTES or size > payload_bytes_max or size > HEADERS_BYTES_MAX:
         return None
@@ -137,8 +140,7 @@ def find(data: bytes, routes: PlainRoutes | _native.Routes, seen: Seen, payload_
         return None
     if sequence < seen.next or origin != seen.origin:
         return None
-    route = routes.get(data[HEAD_BYTES:topic_end])
-    return None if route is None else route.only
+    return routes.get(data[HEAD_BYTES:topic_end])
 
 
 def write(sink: Sink, frames: bytes) -> tuple[LinkId, bytes] | None:

@@ -24,7 +24,7 @@ from heliograph.broker.routing.ports import READY, Sink
 from heliograph.broker.routing.routing import Routing
 from heliograph.broker.steps import Steps
 from heliograph.errors import ProtocolError, Reason
-from heliograph.machine import Instant, Outbox, Timers
+from heliograph.machine import Instant, LinkId, Outbox, Timers
 from heliograph.matching.boxes.index import IndexFullError
 from heliograph.matching.condition import Condition
 from heliograph.matching.contents import ContentTable
@@ -73,7 +73,7 @@ class Subscriptions:
         self._contents: ContentTable[SubscriptionEntry] = ContentTable()
         self._entries: dict[Link, dict[int, SubscriptionEntry]] = {}
         self._tables: dict[Profile, RouteTable] = {}
-        self.rights = Rights(timers, lambda root: self.forget(root + b"/#"), self._end_below)
+        self.rights = Rights(timers, lambda root: self.forget(root + b"/#"), self._end_below, self._let_publish)
         self._departed: deque[list[SubscriptionEntry]] = deque()
         self.count = 0
         self.has_slow_topics = False  # some topic was met of which each publication has to be looked at
@@ -81,6 +81,11 @@ class Subscriptions:
         brokers = Access(AccessConfig()).profile(BROKERS)
         self.local = RouteTable(brokers, self._resolve_arrived)  # for what arrives at us as its target
         self.inner = RouteTable(brokers, self._resolve_arrived)  # for what arrives from another cluster
+
+    def _let_publish(self, link: LinkId, root: bytes, may: bool) -> None:
+        known = self._links.by_id.get(link)
+        if known is not None:
+            known.let_publish(root, may)
 
     # -- what clients ask ---------------------------------------------------------------------------------------
 

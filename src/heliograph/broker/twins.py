@@ -30,11 +30,11 @@ from heliograph.wire.scan import MISS, MORE, OTHER
 
 SINK = "link own bytes_max neighbour _length"
 SLOTS: dict[type, str] = {
-    Link: "id state need neighbour seen routes touched pressed backlog dropped deliveries heard_at bytes_in",
+    Link: "id state need neighbour seen routes touched pressed backlog dropped deliveries heard_at bytes_in publishes",
     Sink: f"{SINK} _dropped _rest",
     HopSink: f"{SINK} _fixed _hops",
     Neighbour: "suspected is_timed owed heard_in sent sent_bytes sent_number",
-    Route: "only one",
+    Route: "only one guard guarded",
     RouteTable: "routes",
     Way: "is_here inside sinks groups lost",
     Seen: "origin next accepted admit",

@@ -3,19 +3,23 @@
 In:    how many runs.
 Out:   tables, one JSON object, or a file of it in a folder.
 State: none.
-Not here: the experiment (evaluation/topics.py).
+Not here: the experiment (evaluation/topics.py), the trial network (network_secure.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heliograph.cli.shape import examples, say
 from heliograph.errors import UsageError
 from heliograph.maps.cells import table
+
+if TYPE_CHECKING:
+    from heliograph.live.client import Client
 
 RUNS_MAX = 10_000
 
@@ -25,23 +29,30 @@ def register(app: typer.Typer) -> None:
     app.command(
         name="topics",
         help="Creating and discovering topics, beside the paper's.",
-        epilog=examples("heliograph evaluate topics", "heliograph evaluate topics --runs 20 --save results"),
+        epilog=examples("heliograph evaluate topics", "heliograph evaluate topics --live --runs 20 --save results"),
     )(_topics)
 
 
 def _topics(
     runs: Annotated[int, typer.Option("--runs", help="How many of each.")] = 100,
     save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the figures here, as JSON.")] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="A broker process with a topic directory, over TLS, on this machine.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")] = False,
 ) -> None:
+    import asyncio
     import json
     from time import perf_counter
 
-    from heliograph.evaluation.topics import evaluate
+    from heliograph.evaluation.topics import evaluate, rows_of
 
     if not 1 <= runs <= RUNS_MAX:
         raise UsageError(f"--runs {runs}: from 1 to {RUNS_MAX}")
     report = evaluate(perf_counter, runs)
+    if live:
+        say("starting a broker with a topic directory")
+        report |= {"rows": rows_of(asyncio.run(_live(runs)), 0.0), "live": True}
     if save is not None:
         save.mkdir(parents=True, exist_ok=True)
         (save / "topics.json").write_text(json.dumps(report, indent=1), "utf-8")
@@ -50,6 +61,51 @@ def _topics(
         print(json.dumps(report))
     else:
         _show(report)
+
+
+async def _live(runs: int) -> dict[str, list[float]]:
+    """The milliseconds of creations and discoveries by real clients; the steps are those of the code alone."""
+    import tempfile
+
+    import heliograph
+    from heliograph.cli.network_processes import NetworkProcesses
+    from heliograph.cli.network_secure import environment
+    from heliograph.evaluation.topics import COUNTS
+    from heliograph.topology.network import generated
+
+    with tempfile.TemporaryDirectory() as text:
+        network = NetworkProcesses(generated(1), Path(text) / "topics", bdn=False, secure=True)
+        try:
+            await network.start(lambda said: None)
+            url = network.secure_url
+            shown = environment(network.folder, url, "alice")
+            files: dict[str, Any] = {
+                name: shown[f"HELIOGRAPH_{name.upper()}"] for name in ("authority", "certificate", "key")
+            }
+            async with heliograph.connect(url, **files) as client:
+                for count in COUNTS:
+                    for number in range(count):
+                        await client.create_topic(f"evaluation/{number}", space=f"find {count}")
+                measured = {"create": [await _timed(client.create_topic("evaluation/x")) for _ in range(runs)]}
+                for count in COUNTS:
+                    found = [await _timed(_find(client, count)) for _ in range(runs)]
+                    measured[f"find {count}"] = found
+                return measured
+        finally:
+            network.stop(keep_logs=False)
+
+
+async def _timed(work: Awaitable[object]) -> float:
+    from time import perf_counter
+
+    began = perf_counter()
+    await work
+    return (perf_counter() - began) * 1_000
+
+
+async def _find(client: Client, count: int) -> None:
+    found = [one async for one in client.discover_topics(space=f"find {count}", count=count)]
+    assert len(found) == count, f"{len(found)} of {count} were found"
 
 
 def _show(report: dict[str, Any]) -> None:

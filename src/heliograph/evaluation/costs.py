@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
 from heliograph.discovery.brokers.messages import DiscoveryRequest
 from heliograph.discovery.brokers.signing import Signing
 from heliograph.evaluation import paper
@@ -54,11 +57,45 @@ def evaluate(clock: Clock, runs: int) -> list[dict[str, Any]]:
     ]
 
 
+def keys(clock: Clock, runs: int) -> list[dict[str, Any]]:
+    """Signing and verifying with our kind of key, and with RSA-2048 as the papers did. The product has no RSA."""
+    draw = Random("keys").randbytes
+    authority = make_authority("evaluation", BEGIN, draw=draw)
+    keyring = Keyring(
+        Authorities.from_pem(authority.certificate),
+        _own(issue(authority, "signer", (Role.CLIENT,), (), BEGIN, 90, draw=draw)),
+    )
+    assert keyring.own is not None
+    keyring.learn(keyring.own.chain, WALL_NS)
+    old, message = rsa.generate_private_key(65_537, 2_048), b"x" * 500
+    ours = [keyring.sign(b"evaluation", b"%d" % number + message) for number in range(runs)]  # repeats are remembered
+    theirs = old.sign(message, padding.PKCS1v15(), hashes.SHA256())
+    public = old.public_key()
+    timed: dict[str, tuple[Callable[[int], object], Callable[[int], object]]] = {
+        "P-256 (ours)": (
+            lambda _: keyring.sign(b"evaluation", message),
+            lambda number: keyring.verify(b"evaluation", ours[number], WALL_NS),
+        ),
+        "RSA-2048 (as then)": (
+            lambda _: old.sign(message, padding.PKCS1v15(), hashes.SHA256()),
+            lambda _: public.verify(theirs, message, padding.PKCS1v15(), hashes.SHA256()),
+        ),
+    }
+    return [
+        {"key": name, "sign_ms": _mean(_timed(sign, clock, runs)), "verify_ms": _mean(_timed(verify, clock, runs))}
+        for name, (sign, verify) in timed.items()
+    ]
+
+
+def _mean(took: list[float]) -> float:
+    return round(sum(took) / len(took), 3)
+
+
 def _own(pair: Pair) -> Own:
     return Own.from_pem(pair.certificate, pair.key)
 
 
-def _timed(action: Callable[[int], None], clock: Clock, runs: int) -> list[float]:
+def _timed(action: Callable[[int], object], clock: Clock, runs: int) -> list[float]:
     took = []
     for number in range(runs):
         began = clock()

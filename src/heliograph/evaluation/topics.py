@@ -3,7 +3,8 @@
 In:    a clock, how many runs.
 Out:   rows in milliseconds, local and over a wide area, beside the paper's; the share of each step; RSA beside P-256.
 State: none.
-Not here: whole processes (python -m benchmarks topics), the conversations and the directory (discovery/topics/).
+Not here: whole processes (cli/evaluate_topics.py, --live), RSA beside P-256 (costs.py), the conversations and the
+          directory (discovery/topics/).
 Paper: [topics] §8, Tables 2 and 3.
 
 Every step is the real code of creator and directory, signed and sealed throughout, and timed. What the network adds is
@@ -18,9 +19,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
 from typing import Any
-
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from heliograph.discovery.topics import messages
 from heliograph.discovery.topics.config import TopicDirectoryConfig
@@ -40,6 +38,7 @@ from heliograph.discovery.topics.messages import (
 from heliograph.discovery.topics.policy import TopicPolicy
 from heliograph.discovery.topics.signer import TopicSigner
 from heliograph.discovery.topics.statements import Statements
+from heliograph.evaluation import costs
 from heliograph.evaluation.places import SITES
 from heliograph.evaluation.statistics import Summary, kept, summary
 from heliograph.model.identity import Role
@@ -112,9 +111,9 @@ def evaluate(clock: Clock, runs: int) -> dict[str, Any]:
         measured[f"find {count}"] = [_find(parties, clock, records[:count], number) for number in range(runs)]
     return {
         "runs": runs,
-        "rows": [_row(place, what, times) for place in ("local", "wide") for what, times in measured.items()],
+        "rows": rows_of(measured, LOCAL_MS),
         "steps": [_step(number, creations) for number in range(len(STEPS))],
-        "keys": _keys(clock, min(runs, 50)),
+        "keys": costs.keys(clock, min(runs, 50)),
         "checks": _checks(measured),
     }
 
@@ -182,8 +181,13 @@ def _find(parties: _Parties, clock: Clock, records: list[bytes], number: int) ->
     return took
 
 
-def _row(place: str, what: str, times: list[float]) -> dict[str, Any]:
-    there = SITES["bloomington"].round_trip_ms(SITES["indianapolis"]) if place == "wide" else LOCAL_MS
+def rows_of(measured: dict[str, list[float]], local_ms: float) -> list[dict[str, Any]]:
+    """Both topologies beside the paper's; ``local_ms`` is what a local exchange adds to what was measured."""
+    return [_row(place, what, times, local_ms) for place in ("local", "wide") for what, times in measured.items()]
+
+
+def _row(place: str, what: str, times: list[float], local_ms: float) -> dict[str, Any]:
+    there = SITES["bloomington"].round_trip_ms(SITES["indianapolis"]) if place == "wide" else local_ms
     network = EXCHANGES[what] * there
     ours = summary([times[number] + network for number in kept(times)])
     return {
@@ -205,23 +209,6 @@ def _step(number: int, creations: list[list[float]]) -> dict[str, Any]:
         "share": round(mine / whole, 3),
         "share_in_tdn": share,
     }
-
-
-def _keys(clock: Clock, runs: int) -> list[dict[str, Any]]:
-    """Signing with the paper's kind of key, and with ours."""
-    parties = _Parties()
-    old = rsa.generate_private_key(65_537, 2_048)
-    timed: dict[str, Callable[[], bytes]] = {
-        "P-256 (ours)": lambda: parties.directory.keyring.sign(b"evaluation", b"x" * 500),
-        "RSA-2048 (as then)": lambda: old.sign(b"x" * 500, padding.PKCS1v15(), hashes.SHA256()),
-    }
-    rows = []
-    for name, sign in timed.items():
-        began = clock()
-        for _ in range(runs):
-            sign()
-        rows.append({"key": name, "sign_ms": round((clock() - began) * 1_000 / runs, 3)})
-    return rows
 
 
 def _checks(measured: dict[str, list[float]]) -> list[dict[str, Any]]:

@@ -152,6 +152,13 @@ class SocketLink(asyncio.BaseProtocol):
         except OSError:
             self.abort()  # the peer was faster
 
+    def refuse_revoked(self, serials: frozenset[str]) -> None:
+        """End the link if its peer's certificate has one of these serial numbers: it was revoked meanwhile."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        shown = None if tls is None else tls.getpeercert()
+        if shown and shown.get("serialNumber", "").lstrip("0") in serials:
+            self.hang_up(Reason.CERTIFICATE_REVOKED)
+
     def linger_over(self) -> None:
         """The peer had time to hang up itself."""
         if self._transport is not None and self._transport.get_write_buffer_size() == 0:

@@ -64,14 +64,18 @@ class Certificates:
         self.contexts = contexts(listeners, self._files)
         self.keyring = load_keyring(settings.tls)
 
-    def renew(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the files again, in a worker; new links get them. ConfigError before anything is changed."""
+    def renew(self, loop: asyncio.AbstractEventLoop, cut: Callable[[frozenset[str]], None]) -> None:
+        """Read the files again, in a worker; new links get them, and links with a certificate that was revoked are cut.
+
+        ConfigError before anything is changed.
+        """
         renewed = load_keyring(self._tls)
         if self.contexts is not None and self._files is not None:
             contexts(self._listeners, self._files)
             loop.call_soon_threadsafe(reload, self.contexts, self._files)
         if self.keyring is not None and renewed is not None:
             loop.call_soon_threadsafe(self.keyring.renew, renewed)
+            loop.call_soon_threadsafe(cut, renewed.authorities.revoked.serials())
 
 
 async def run_broker(
@@ -368,7 +372,7 @@ class Running:
         assert self._load_settings is not None
         loaded = self._load_settings()
         if self._certificates is not None:
-            self._certificates.renew(self.driver.loop)
+            self._certificates.renew(self.driver.loop, self.driver.network.links.refuse_revoked)
         self.driver.loop.call_soon_threadsafe(self._reload_services, loaded)
         return replace(loaded.broker, local_digest=b"" if self._token is None else self._token.digest)
 

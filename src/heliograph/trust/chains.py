@@ -88,6 +88,11 @@ class Authorities:
         certificates = load_pem(pem)
         return cls(certificates, Revocations.from_pem(revoked, certificates) if revoked else None)
 
+    @property
+    def revoked(self) -> Revocations:
+        """The certificates that they took back."""
+        return self._revoked
+
     def verify(self, chain: bytes, wall_ns: int) -> Holder:
         """The holder of this chain; ProtocolError (CERTIFICATE_…) if it is not proven at this time."""
         certificates = decode_chain(chain)

@@ -34,6 +34,8 @@ class Mixed:
 
     __slots__ = ("frames", "routes")
     one = None
+    guard = None
+    guarded = None
 
     def __init__(self, routes: list[Any], frames: tuple[bytes, ...]) -> None:
         self.routes = routes

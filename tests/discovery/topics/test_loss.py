@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from heliograph.discovery.topics.config import TopicDirectoryConfig
-from heliograph.discovery.topics.creation import OwnTopic, TopicCreation
+from heliograph.discovery.topics.creation import ADVERTISING, CREATING, LOCATING, OwnTopic, TopicCreation
 from heliograph.discovery.topics.messages import TopicKind
-from heliograph.errors import NotConnectedError, RefusedError
+from heliograph.errors import NotConnectedError, Reason, RefusedError
 from tests.discovery.topics.stage import WALL_NS, TopicStage, a_creation
 
 KINDS = (
@@ -22,45 +22,74 @@ KINDS = (
 )
 
 
+STEPS = (LOCATING, CREATING, ADVERTISING)
+LIFETIME_S = 40
+
+
 def play(seed: int) -> str:
-    """One run with loss and crashes that the seed draws; what it came to. Anything else fails an assertion."""
+    """One run with loss and crashes that the seed chooses; what it came to. Anything else fails an assertion.
+
+    Every kind of message, or one of them, is lost at up to 30 %. A directory crashes at each step and comes back, the
+    entity does and does not begin again, all directories crash for good, or there was never one.
+    """
     loss = 0.05 + 0.25 * (seed % 10) / 9
     lossy = KINDS if seed % 3 == 0 else (KINDS[seed % len(KINDS)],)
-    directories = {f"tdn-{number}": TopicDirectoryConfig() for number in range(1, 2 + seed % 2)}
+    fault, step = seed % 5, STEPS[seed // 5 % len(STEPS)]
+    directories = {f"tdn-{number}": TopicDirectoryConfig() for number in range(1, 2 + seed % 2)} if fault != 4 else {}
     stage = TopicStage(
         1 + seed % 3, directories=directories, seed=seed, losses=dict.fromkeys(lossy, loss), delay_ms=5, settle_s=2
     )
-    chance = stage.world.random("crashes")
-    conversation = stage.begin("alice", lambda say, seed: TopicCreation(say, a_creation(), seed, timeout_ms=15_000))
-    if seed % 4 == 1:  # a directory crashes at a moment that is drawn, and comes back
-        stage.run(chance.random() * 0.12)
-        host = stage.world.hosts["tdn-1"]
-        stage.world.crash(host)
-        stage.run(chance.random())
-        stage.world.start(host)
-    elif seed % 4 == 2:  # the entity does, and does not begin again
-        stage.run(chance.random() * 0.12)
-        stage.world.crash(stage.world.hosts["alice"])
-        stage.run(1)
-        stage.world.start(stage.world.hosts["alice"])
-    elif seed % 4 == 3 and seed % 3 == 1:  # all directories, for good
-        stage.run(chance.random() * 0.12)
-        for name in directories:
+    wanted = a_creation(lifetime_s=LIFETIME_S)
+    conversation = stage.begin("alice", lambda say, seed: TopicCreation(say, wanted, seed, timeout_ms=12_000))
+    assert isinstance(conversation, TopicCreation)
+    if fault in (1, 2, 3):
+        reach(stage, conversation, step)
+        crashed = {1: ["tdn-1"], 2: ["alice"], 3: list(directories)}[fault]
+        for name in crashed:
             stage.world.crash(stage.world.hosts[name])
-    stage.finish(conversation, 16)
-    finder = stage.search("bob", timeout_ms=8_000)
-    found = finder.take()
-    assert conversation.is_over or seed % 4 == 2
+        stage.run(stage.world.random("crashes").random())
+        for name in crashed if fault != 3 else ():
+            stage.world.start(stage.world.hosts[name])
+    stage.finish(conversation, 13)
+    assert conversation.is_over or fault == 2
+    found = judge(stage, conversation, fault)
+    nothing_is_left(stage, [] if fault == 3 else list(directories))
+    return f"{'created' if conversation.result else 'failed'} {found}"
+
+
+def reach(stage: TopicStage, conversation: TopicCreation, step: str) -> None:
+    """Let time pass until a creation is at this step, and a message of it on its way."""
+    for _ in range(5_000):
+        if conversation.step == step or conversation.is_over:
+            break
+        stage.run(0.001)
+    stage.run(stage.world.random("crashes").random() * 0.012)
+
+
+def judge(stage: TopicStage, conversation: TopicCreation, fault: int) -> int:
+    """A valid advertisement, or a failure with a reason; and whatever is found is alice's. How many were found."""
     if isinstance(conversation.result, OwnTopic):
         assert conversation.result.advertisement.creator == "alice"
     elif conversation.is_over:
         assert isinstance(conversation.error, NotConnectedError | RefusedError)
         assert conversation.error.reason.word
+    assert fault != 4 or conversation.error.reason is Reason.DIRECTORIES_MISSING  # type: ignore[union-attr]
+    finder = stage.search("bob", timeout_ms=8_000)
+    found = finder.take()
     for one in found:
         assert one.owner(stage.machine("bob").statements, WALL_NS).identity.entity == "alice"
+    assert len(found) <= 1
     assert finder.result is not None or isinstance(finder.error, NotConnectedError | RefusedError)
+    return len(found)
+
+
+def nothing_is_left(stage: TopicStage, directories: list[str]) -> None:
+    """When the topic's life is over, no directory has anything of it."""
+    stage.run(LIFETIME_S + 2)
+    for name in directories:
+        report = stage.machine(name).report("overview")
+        assert (report["topics"], report["searches_under_way"], report["watches"]) == (0, 0, 0)
     assert stage.world.faults() == []
-    return f"{'created' if conversation.result else 'failed'} {len(found)}"
 
 
 @pytest.mark.req("T13")

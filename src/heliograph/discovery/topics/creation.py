@@ -101,6 +101,11 @@ class TopicCreation(TopicConversation):
         self._advertisement: TopicAdvertisement | None = None
         self._signer: Holder | None = None
 
+    @property
+    def step(self) -> str:
+        """LOCATING, CREATING or ADVERTISING."""
+        return self._step
+
     # -- saying ---------------------------------------------------------------------------------------------------
 
     def _say(self, now: Instant) -> None:

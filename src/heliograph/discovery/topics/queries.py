@@ -15,14 +15,14 @@ that describes a topic. For XQuery a repository only finds the entries with a do
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from heliograph.discovery.topics.listing import Descriptors, TopicAdvertisement
 from heliograph.errors import ProtocolError, Reason
-from heliograph.matching.condition import Event
+from heliograph.matching.condition import Condition, Event
 from heliograph.repository import EVERYBODY, TopicEntry, TopicQuestion
 
 if TYPE_CHECKING:
@@ -114,6 +114,13 @@ class Matcher:
         """The numbers of those that the language's part lets pass: for back ends that have tested everything else."""
         return [number for number, entry in enumerate(entries) if self._test(entry)]
 
+    def which_events(self, events: Iterable[Event]) -> list[int]:
+        """The same of a condition, for entries as the languages of subscriptions read them."""
+        from heliograph.matching.conditions import matches
+
+        condition = _compiled(self._question.language, self._question.text)
+        return [number for number, event in enumerate(events) if matches(condition, event)]
+
     def scan(self, texts: Sequence[str]) -> list[int]:
         """The same of a regular expression, over what describes entries: all of them at once."""
         from heliograph.matching.languages.patterns import scanner  # RE2 takes time to load
@@ -189,12 +196,17 @@ def _expression(text: str) -> Test:
     return lambda entry: search(entry.joined)
 
 
-def _condition(language: str, text: str) -> Test:
-    from heliograph.matching.conditions import matches
+def _compiled(language: str, text: str) -> Condition:
     from heliograph.matching.languages import condition_of
 
     try:
-        condition = condition_of(language, text)
+        return condition_of(language, text)
     except ProtocolError as error:
         raise ProtocolError(Reason.QUERY_INVALID, error.detail) from None
+
+
+def _condition(language: str, text: str) -> Test:
+    from heliograph.matching.conditions import matches
+
+    condition = _compiled(language, text)
     return lambda entry: matches(condition, event_of(entry))

@@ -17,9 +17,10 @@ from zlib import crc32
 
 import msgspec
 
-from heliograph.discovery.topics.queries import Matcher, words_of
+from heliograph.discovery.topics.queries import CONDITIONS, Matcher, words_of
 from heliograph.errors import Reason
 from heliograph.live.vaults.topic_conditions import FEW, Clause, of_meta, of_properties
+from heliograph.matching.condition import Event
 from heliograph.repository import (
     CHANGES_AT_ONCE_MAX,
     EVERYBODY,
@@ -172,6 +173,8 @@ class TopicTables:
             rows = self._candidates(question, after, asked)
             if question.language == "regex":
                 fitting = matcher.scan([joined for _, joined in rows])
+            elif question.language in CONDITIONS:
+                fitting = matcher.which_events(_events(question.language, rows))
             else:
                 fitting = matcher.which([_partly(question.language, read) for _, *read in rows])
             wanted = fitting[: job.count - len(numbers)]
@@ -259,12 +262,17 @@ def _checksum(entry: TopicEntry) -> int:
 _NOBODY: dict[str, Any] = {"id": b"", "owner": "", "created_ms": 0, "issued_ms": 0, "expires_ms": 0}
 
 
+def _events(language: str, rows: Sequence[Any]) -> list[Event]:
+    """Rows as a language of subscriptions reads them: nothing of them is decoded to be encoded again."""
+    if language == "xpath":
+        return [Event(b"", b"", bytes(document)) for _, document in rows]
+    return [Event(path.encode(), properties.encode(), b"") for _, path, properties in rows]
+
+
 def _partly(language: str, read: Sequence[Any]) -> TopicEntry:
     """As much of an entry as its language looks at."""
     if language in ("string", "keywords"):
         return TopicEntry(**_NOBODY, words=read[0])
-    if language in ("xpath", "xquery"):
+    if language == "xquery":
         return TopicEntry(**_NOBODY, document=bytes(read[0]))
-    if not language:
-        return TopicEntry(**_NOBODY)
-    return TopicEntry(**_NOBODY, path=read[0], properties=msgspec.json.decode(read[1]))
+    return TopicEntry(**_NOBODY)
