@@ -3,7 +3,7 @@
 # installation itself started is stopped and kept from starting, because the benchmarks start their own processes.
 set -euo pipefail
 
-packages=(nats-server mosquitto redis-server)
+packages=(nats-server mosquitto redis-server rabbitmq-server)
 missing=()
 for package in "${packages[@]}"; do
     if PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v "$package" >/dev/null; then

@@ -215,6 +215,13 @@ def test_no_request_breaks_a_store(payload: bytes) -> None:
     assert opened(ledge)[0]
 
 
+def test_a_reader_whose_channel_is_not_open_is_told() -> None:
+    """A store that was started anew knows no channels; a reader at a broker that stayed would wait for ever."""
+    ledge = filled()
+    credit(ledge, 3, again=True)
+    assert [(each["channel"], each["code"]) for each in notices(ledge)] == [(1, Reason.CHANNEL_UNKNOWN)]
+
+
 def test_the_simulated_reader_takes_each_position_once() -> None:
     ledge, notebook = filled(), Notebook()
     opened(ledge, window=4)

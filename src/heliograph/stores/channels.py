@@ -104,9 +104,12 @@ class Channels:
         self._timers.set("tend channels", now + TEND_NS, self._tend)
 
     def credit(self, here: ChannelKey, at: int, window: int, again: bool, now: Instant) -> bool:
-        """What a reader has, and how much it may be sent. False if there is no such channel."""
+        """What a reader has, and how much it may be sent. False if there is no such channel; the reader is told: a
+        store that was started anew knows no channels, and its readers do not know that it was."""
         channel = self._channels.get(here)
         if channel is None:
+            unknown = Notice(here[1], at, code=Reason.CHANNEL_UNKNOWN, text="this reading is not open here")
+            self._send(stored(here[0], self._store, 0, wire.encode(unknown), flags=StoredFlag.NOTICE))
             return False
         channel.credit(at, window, again, now)
         if here in self._caught_up and not channel.is_reading:
