@@ -205,6 +205,18 @@ def test_names_and_readings_are_bounded() -> None:
 
 
 @pytest.mark.req("O6")
+def test_one_session_cannot_take_all_readings() -> None:
+    ledge = filled(1, channels_max=200)
+    said = []
+    for inbox, count in ((INBOX, 65), (OTHER, 1)):
+        for number in range(count):
+            asked = ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", number), inbox=inbox)
+            ledge.settle()
+            said.append(ledge.answer(asked)[1].get("code", 0))
+    assert said == [0] * 64 + [Reason.CHANNELS_OVER_LIMIT, 0]
+
+
+@pytest.mark.req("O6")
 @given(st.binary(max_size=300))
 @settings(max_examples=100, deadline=None)
 def test_no_request_breaks_a_store(payload: bytes) -> None:
