@@ -36,6 +36,7 @@ NAMES = (
     "discover-broker",
     "vault",
     "store",
+    "history",
     "topics",
     "spark",
 )

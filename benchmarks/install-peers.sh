@@ -3,7 +3,7 @@
 # installation itself started is stopped and kept from starting, because the benchmarks start their own processes.
 set -euo pipefail
 
-packages=(nats-server mosquitto redis-server etcd-server)
+packages=(nats-server mosquitto redis-server etcd-server rabbitmq-server)
 missing=()
 for package in "${packages[@]}"; do
     program=${package/etcd-server/etcd}  # the others' programs are called as their packages

@@ -29,6 +29,7 @@ from benchmarks import machine
 from benchmarks.field import say
 from benchmarks.figures import medians, ratios, spread, table, values
 from benchmarks.generator import RunError
+from benchmarks.peers import rabbitmq
 from benchmarks.peers.server import free_port, plain_environment
 from benchmarks.peers.system import find
 from heliograph.model.origin import origin_of
@@ -313,8 +314,9 @@ def run(quick: bool) -> dict[str, Any]:
     seconds = 1.2 if quick else 6.0
     peers = {REDIS: "redis-server", NATS: "nats-server"}
     absent = {name: f"{program} is not installed" for name, program in peers.items() if find(program) is None}
-    absent[RABBIT] = "RabbitMQ is not measured here yet"
-    systems = [name for name in (OURS, VIA, REDIS, NATS, LIMIT) if name not in absent]
+    if (problem := rabbitmq.absent()) is not None:
+        absent[RABBIT] = problem
+    systems = [name for name in (OURS, VIA, REDIS, NATS, RABBIT, LIMIT) if name not in absent]
     rounds: list[dict[str, Any]] = []
     for number in range(1, (2 if quick else 7) + 1):
         say(f"round {number}")
@@ -325,6 +327,11 @@ def run(quick: bool) -> dict[str, Any]:
 
 def _measure(system: str, seconds: float, replayed: int) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="heliograph-bench-") as folder, ExitStack() as stack:
+        if system == RABBIT:
+            port = stack.enter_context(rabbitmq.running(folder))
+            for case, window in CASES.items():
+                yield {"case": case, "system": system, FIGURE: rabbitmq.flow(port, window, seconds, PAYLOAD)}
+            return
         publisher = None if system == LIMIT else _publisher(stack, system, folder)
         for case, window in CASES.items():
             rate = _flush(folder, window, seconds) if publisher is None else flow(publisher, window, seconds)

@@ -87,14 +87,6 @@ def test_what_was_lost_is_sent_again_from_where_the_reader_stands() -> None:
     assert positions(ledge) == [1, 2, 3, 4]
 
 
-@pytest.mark.req("N10")
-def test_a_reader_of_a_channel_that_the_store_does_not_know_is_told_to_open_it_again() -> None:
-    """A store that was restarted has forgotten its channels; a reader at another broker does not notice otherwise."""
-    ledge = filled()
-    credit(ledge, 3, again=True)
-    assert [(one["channel"], one["code"]) for one in notices(ledge)] == [(1, Reason.CHANNEL_UNKNOWN)]
-
-
 def test_what_does_not_come_for_a_second_is_sent_again_without_being_asked() -> None:
     ledge = filled()
     opened(ledge, window=4)
@@ -213,6 +205,18 @@ def test_names_and_readings_are_bounded() -> None:
 
 
 @pytest.mark.req("O6")
+def test_one_session_cannot_take_all_readings() -> None:
+    ledge = filled(1, channels_max=200)
+    said = []
+    for inbox, count in ((INBOX, 65), (OTHER, 1)):
+        for number in range(count):
+            asked = ledge.ask(stores.OpenChannel(f"{ledge.id:016x}", number), inbox=inbox)
+            ledge.settle()
+            said.append(ledge.answer(asked)[1].get("code", 0))
+    assert said == [0] * 64 + [Reason.CHANNELS_OVER_LIMIT, 0]
+
+
+@pytest.mark.req("O6")
 @given(st.binary(max_size=300))
 @settings(max_examples=100, deadline=None)
 def test_no_request_breaks_a_store(payload: bytes) -> None:
@@ -221,6 +225,13 @@ def test_no_request_breaks_a_store(payload: bytes) -> None:
     ledge.store._serving.receive(b'{"number":1,"to":"","entity":"e","roles":[],"inbox":"","body":{}}', ledge.now)
     ledge.settle()
     assert opened(ledge)[0]
+
+
+def test_a_reader_whose_channel_is_not_open_is_told() -> None:
+    """A store that was started anew knows no channels; a reader at a broker that stayed would wait for ever."""
+    ledge = filled()
+    credit(ledge, 3, again=True)
+    assert [(each["channel"], each["code"]) for each in notices(ledge)] == [(1, Reason.CHANNEL_UNKNOWN)]
 
 
 def test_the_simulated_reader_takes_each_position_once() -> None:

@@ -30,6 +30,7 @@ NS_PER_MS = 1_000_000
 SILENT_NS = 60_000 * NS_PER_MS
 TEND_NS = 5_000 * NS_PER_MS
 READ_BYTES = 1 << 18
+OF_SESSION_MIN = 64  # readings that one session may have open in any case; beyond it, a quarter of all
 FRAMES_AT_ONCE = 8  # of one channel, before another gets its turn
 
 ChannelKey = tuple[bytes, int]
@@ -82,6 +83,9 @@ class Channels:
             self.close(older, Reason.TAKEN_OVER, "the same name was opened elsewhere")
         if here not in self._channels and len(self._channels) >= self._max:
             raise ProtocolError(Reason.CHANNELS_OVER_LIMIT, f"{self._max} readings are open")
+        limit = max(OF_SESSION_MIN, self._max // 4)
+        if here not in self._channels and sum(key[0] == inbox for key in self._channels) >= limit:
+            raise ProtocolError(Reason.CHANNELS_OVER_LIMIT, f"this session has {limit} readings open")
         self._remove(here)
         until_ns = None if asked.until_us is None else asked.until_us * 1_000
         self._channels[here] = Channel(

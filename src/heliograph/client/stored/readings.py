@@ -59,7 +59,8 @@ PASSING = (
     Reason.STORES_OVER_LIMIT,
     Reason.STOPPING,
     Reason.VAULT_FAILED,
-    Reason.CHANNEL_UNKNOWN,  # the store was restarted
+    Reason.VAULT_FULL,
+    Reason.CHANNEL_UNKNOWN,  # the store was started anew
 )
 
 
