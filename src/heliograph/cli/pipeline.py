@@ -284,12 +284,19 @@ def _publish_advice(there: c.Connection, advice: list[Any]) -> None:
     import json
     from time import time_ns
 
+    from heliograph.errors import Reason, RefusedError
     from heliograph.pipeline.network import TOPIC
 
     async def work() -> None:
         async with c.connected(there, name="heliograph pipeline network", as_admin=True) as client:
             for each in advice:
-                await client.publish(f"{TOPIC}/{each.kind}", json.dumps(each.row(time_ns() // 1_000)))
+                topic, text = f"{TOPIC}/{each.kind}", json.dumps(each.row(time_ns() // 1_000))
+                try:
+                    await client.publish(topic, text, reliable=True)
+                except RefusedError as error:
+                    if error.reason is not Reason.STORE_MISSING:
+                        raise
+                    await client.publish(topic, text)  # no store keeps it: it reaches those who listen now
             await client.flush()
 
     c.run(work())
