@@ -433,6 +433,8 @@ class BlockingClient:
     use_topic = _blocking(Client.use_topic)
     revoke_grants = _blocking(Client.revoke_grants)
     topic_key = _in_loop(Client.topic_key)
+    give_topic_key = _blocking(Client.give_topic_key)
+    await_topic_key = _blocking(Client.await_topic_key)
     open_topic = _in_loop(Client.open_topic)
     new_topic_key = _in_loop(Client.new_topic_key)
     encrypt_event = _in_loop(Client.encrypt_event)

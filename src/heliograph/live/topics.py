@@ -22,6 +22,7 @@ from heliograph.discovery.topics.creation import DirectoryRoll, OwnTopic, Renewa
 from heliograph.discovery.topics.encryption import KEY_DOMAIN, TopicKey, decrypt, encrypt
 from heliograph.discovery.topics.finder import FoundTopic, SearchSummary, TopicFinder
 from heliograph.discovery.topics.grants import Revocation, TopicGrant, read_grant, sign_grant, sign_revocation
+from heliograph.discovery.topics.handover import KeyOffer, KeyWait
 from heliograph.discovery.topics.listing import (
     SEALED_DOMAIN,
     Creation,
@@ -434,6 +435,23 @@ class TopicCalls:
         except ProtocolError as error:
             raise RefusedError(Reason.TOPIC_KEY_MISSING, error.detail) from None
         return TopicKey(bundle.epoch, key)
+
+    async def give_topic_key(self, topic: OwnTopic, key: TopicKey, certificate: bytes, *, timeout: float = 10.0) -> str:
+        """Give the key of a new epoch to the holder of this PEM certificate, who waits for it; the holder's name."""
+        statements = self._desk.statements
+        holder = statements.keyring.learn(chain_of(certificate), time_ns())
+        id, seed = topic.advertisement.id, secrets.token_bytes(32)
+        offer = KeyOffer(statements, id, key, holder, seed, timeout_ms=_ms(timeout))
+        given: str = await self._desk.converse(offer)
+        return given
+
+    async def await_topic_key(self, topic: FoundTopic, *, timeout: float = 60.0) -> TopicKey:
+        """The key that the topic's owner gives us next: of the epoch after a revocation."""
+        id, owner, seed = topic.advertisement.id, topic.advertisement.creator, secrets.token_bytes(32)
+        key: TopicKey = await self._desk.converse(
+            KeyWait(self._desk.statements, id, owner, seed, timeout_ms=_ms(timeout))
+        )
+        return key
 
     def open_topic(self, topic: OwnTopic | FoundTopic) -> Descriptors:
         """What further describes a topic, if it was sealed for us among others; RefusedError if not."""

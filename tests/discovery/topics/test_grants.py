@@ -21,9 +21,11 @@ from heliograph.discovery.topics.grants import (
     sign_grant,
     sign_revocation,
 )
+from heliograph.discovery.topics.handover import KeyOffer, KeyWait
 from heliograph.discovery.topics.listing import TopicAdvertisement, advertised
-from heliograph.discovery.topics.messages import TopicQuery
+from heliograph.discovery.topics.messages import TopicKind, TopicQuery
 from heliograph.discovery.topics.rights import POSSESSION_DOMAIN, RightsKeeper, possession_payload
+from heliograph.discovery.topics.statements import Statements
 from heliograph.errors import ProtocolError, Reason
 from heliograph.model.identity import Role
 from heliograph.sim.topic_party import AskService, Hear, Say
@@ -308,3 +310,26 @@ def test_encrypted_events_are_read_with_the_key_of_their_epoch_only() -> None:
             decrypt(keys, topic, data)
         assert caught.value.reason is reason
     assert "kkk" not in repr(second)
+
+
+@pytest.mark.req("T12")
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_the_key_of_a_new_epoch_reaches_the_holder_that_waits_and_nobody_else(loss: float) -> None:
+    stage = TopicStage(2, entities=("alice", "bob", "carol"), losses={TopicKind.HANDOVER: loss}, seed=4)
+    id, key = bytes(16), TopicKey(2, b"k" * 32)
+    chain = keyring_of("bob").own.chain  # type: ignore[union-attr]
+    waits = [
+        stage.begin(name, lambda say, seed: KeyWait(say, id, "alice", seed, timeout_ms=9_000))
+        for name in ("bob", "carol")
+    ]
+    forged = TopicKey(3, b"x" * 32)
+    for giver, what in (("carol", forged), ("alice", key)):
+
+        def offer(say: Statements, seed: bytes, what: TopicKey = what) -> KeyOffer:
+            return KeyOffer(say, id, what, say.keyring.learn(chain, WALL_NS), seed, timeout_ms=4_000)
+
+        offered = stage.finish(stage.begin(giver, offer))
+        assert offered.result == ("bob" if giver == "alice" else None)
+    assert waits[0].result == key
+    assert "owner_other" in waits[0].refusals[0]
+    assert stage.finish(waits[1]).error.reason is Reason.TOPIC_KEY_MISSING  # type: ignore[union-attr]

@@ -1,0 +1,79 @@
+"""Handing over the key of an encrypted topic: the owner offers it on Entity/<holder>, sealed for the holder.
+
+In:    a key of an epoch, the holder; HANDOVER and ACKNOWLEDGED messages.
+Out:   KeyOffer: the holder has it. KeyWait: the key, from the topic's owner and from nobody else.
+State: that of one conversation.
+Not here: encrypting events (encryption.py), keys that come with a grant (bundle.py), when a new epoch begins (the
+          owner decides, after a revocation).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heliograph.discovery.topics.encryption import KEY_BYTES, TopicKey
+from heliograph.discovery.topics.exchange import TopicConversation
+from heliograph.discovery.topics.messages import ENTITY_TOPIC, Handover, TopicAcknowledged, TopicKind
+from heliograph.discovery.topics.statements import Statement, Statements
+from heliograph.errors import ProtocolError, Reason
+from heliograph.machine import Instant
+
+if TYPE_CHECKING:
+    from heliograph.trust.chains import Holder
+
+
+class KeyOffer(TopicConversation):
+    """The owner's side: said again until the holder acknowledges it. ``result`` is the holder's name."""
+
+    def __init__(
+        self, statements: Statements, topic: bytes, key: TopicKey, holder: Holder, seed: bytes, *, timeout_ms: int
+    ) -> None:
+        super().__init__(statements, seed, timeout_ms)
+        self._topic = topic
+        self._key = key
+        self._holder = holder
+        self._ids: dict[bytes, None] = {}
+
+    def _say(self, now: Instant) -> None:
+        id = self.draw()
+        self._ids[id] = None
+        body = Handover(id, self.wall_ms(now), self._topic, epoch=self._key.epoch, key=self._key.key)
+        topic = f"{ENTITY_TOPIC}/{self._holder.identity.entity}"
+        self.outgoing.append((topic, self._statements.write(body, self._holder)))
+
+    def _hear(self, said: Statement, now: Instant) -> None:
+        if said.message.kind is not TopicKind.ACKNOWLEDGED or said.entity != self._holder.identity.entity:
+            return
+        if self._statements.body(said, TopicAcknowledged).id in self._ids:
+            self.succeed(said.entity)
+
+    def _time_out(self, now: Instant) -> None:
+        self.fail(Reason.TIME_OUT, f"{self._holder.identity.entity} did not take the key")
+
+
+class KeyWait(TopicConversation):
+    """The holder's side: it says nothing until the owner's offer comes. ``result`` is a TopicKey."""
+
+    def __init__(self, statements: Statements, topic: bytes, owner: str, seed: bytes, *, timeout_ms: int) -> None:
+        super().__init__(statements, seed, timeout_ms)
+        self._topic = topic
+        self._owner = owner
+
+    def _say(self, now: Instant) -> None:
+        """The owner speaks first."""
+
+    def _hear(self, said: Statement, now: Instant) -> None:
+        if said.message.kind is not TopicKind.HANDOVER:
+            return
+        offer = self._statements.body(said, Handover)
+        if offer.topic != self._topic or len(offer.key) != KEY_BYTES:
+            return
+        if said.entity != self._owner:
+            raise ProtocolError(Reason.OWNER_OTHER, f"{said.entity} offers a key of a topic of {self._owner}")
+        self._statements.check_fresh(said, offer.id, offer.issued_ms, self.wall_ns(now))
+        acknowledged = TopicAcknowledged(offer.id, "")
+        self.outgoing.append((f"{ENTITY_TOPIC}/{said.entity}", self._statements.write(acknowledged, said.holder)))
+        self.succeed(TopicKey(offer.epoch, offer.key))
+
+    def _time_out(self, now: Instant) -> None:
+        self.fail(Reason.TOPIC_KEY_MISSING, f"{self._owner} offered no key in {self._timeout_ms} ms")
