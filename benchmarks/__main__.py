@@ -37,6 +37,7 @@ NAMES = (
     "vault",
     "store",
     "topics",
+    "resources",
     "spark",
 )
 

@@ -3,10 +3,10 @@
 # installation itself started is stopped and kept from starting, because the benchmarks start their own processes.
 set -euo pipefail
 
-packages=(nats-server mosquitto redis-server)
+packages=(nats-server mosquitto redis-server etcd-server)  # etcd-server's program is etcd
 missing=()
 for package in "${packages[@]}"; do
-    if PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v "$package" >/dev/null; then
+    if PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v "${package/#etcd-server/etcd}" >/dev/null; then
         echo "$package: present"
     else
         missing+=("$package")
@@ -35,7 +35,7 @@ for package in "${missing[@]}"; do
         echo "$package: not installed; the benchmarks will report it as absent" >&2
         continue
     fi
-    "${as_root[@]}" systemctl disable --now "$package" >/dev/null 2>&1 ||
-        "${as_root[@]}" service "$package" stop >/dev/null 2>&1 || true  # no service manager here: nothing was started
+    "${as_root[@]}" systemctl disable --now "${package/#etcd-server/etcd}" >/dev/null 2>&1 ||
+        "${as_root[@]}" service "${package/#etcd-server/etcd}" stop >/dev/null 2>&1 || true  # no service manager here: nothing was started
     echo "$package: installed"
 done
