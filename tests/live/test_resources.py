@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
@@ -82,6 +83,50 @@ def test_a_machine_is_registered_discovered_and_watched_across_brokers(chain: li
                 seen.append(await watch.next())
             assert [each.kind for each in seen] == ["appeared", "changed", "stopped", "appeared", "vanished"]
             await fixed.withdraw()
+
+    run(story())
+
+
+@pytest.mark.req("R10")
+def test_answers_come_directly_over_links_that_are_kept(chain: list[Process]) -> None:
+    async def story() -> None:
+        async with (
+            await connect(f"127.0.0.1:{chain[0].port}") as owner,
+            await connect(f"127.0.0.1:{chain[2].port}") as seeker,
+        ):
+            for number in range(3):
+                await owner.register_resource("load >= 0", name=f"m{number}", values={"load": number})
+            await known_at(seeker, 1)
+            while not (await seeker.ask("resources", {"do": "tables"}))["address"]:
+                await asyncio.sleep(0.05)  # its broker has begun to listen; soon the service knows where
+            for _ in range(5):
+                answer = await seeker.discover_resources("load >= 1", deliver="direct", deadline=20)
+                assert answer.complete
+                assert sorted(each.name for each in answer) == ["m1", "m2"]
+            counted = await owner.ask("resources", {"do": "tables"})
+            assert (counted["direct_links"], counted["direct_links_opened"]) == (1, 1)
+            assert counted["direct_messages"] + counted["direct_returned"] >= 5
+
+    run(story())
+
+
+@pytest.mark.req("R13")
+def test_a_resource_whose_broker_dies_attaches_elsewhere_under_the_same_id(chain: list[Process]) -> None:
+    async def story() -> None:
+        urls = [f"127.0.0.1:{broker.port}" for broker in chain]
+        async with await connect([urls[0], urls[1]]) as owner, await connect(urls[2]) as seeker:
+            machine = await owner.register_resource("load >= 0", name="m", values={"load": 7}, lease=1)
+            await known_at(seeker, 1)
+            async with seeker.watch_resources("load >= 0") as watch:
+                assert (await watch.next()).host == "one"
+                chain[0].send(SIGKILL)
+                seen = [await watch.next()]
+                while seen[-1].host != "two" or seen[-1].kind not in ("appeared", "changed"):
+                    seen.append(await watch.next())
+                assert (seen[-1].id, seen[-1].values) == (machine.id, {"load": 7})
+            answer = await seeker.discover_resources("load >= 0", max_age=0, deadline=5)
+            assert [(each.id, each.host) for each in answer] == [(machine.id, "two")]
+            await machine.update({"load": 8})
 
     run(story())
 

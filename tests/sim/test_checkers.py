@@ -16,7 +16,7 @@ from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND, Loop
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import parse
-from heliograph.topology.scenario import BrokerPlan
+from heliograph.topology.simulated import BrokerPlan
 
 SCENARIO = parse("""
 [scenario]

@@ -35,7 +35,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.steps import Steps
-from heliograph.broker.stored import StoredFrames
+from heliograph.broker.stored_frames import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing

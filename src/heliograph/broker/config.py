@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field
 from string import ascii_letters, digits
 
-from heliograph.broker.routing.settings import DEFAULT_PORT as DEFAULT_PORT
-from heliograph.broker.routing.settings import LinkConfig as LinkConfig
-from heliograph.broker.routing.settings import NetworkConfig as NetworkConfig
+from heliograph.broker.routing.config import DEFAULT_PORT as DEFAULT_PORT
+from heliograph.broker.routing.config import LinkConfig as LinkConfig
+from heliograph.broker.routing.config import NetworkConfig as NetworkConfig
 from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.settings import (

@@ -43,7 +43,7 @@ def _resource(
     max_age: Annotated[
         float | None, typer.Option(help="Share answers that are at most so many seconds old; 0: none.", min=0)
     ] = None,
-    deliver: Annotated[str | None, typer.Option(help="similarity or normal.")] = None,
+    deliver: Annotated[str | None, typer.Option(help="similarity, normal or direct.")] = None,
     deadline: Annotated[float | None, typer.Option(help="Seconds to wait for hosting brokers.", min=0.01)] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and print every change.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Who answered, after how long.")] = False,

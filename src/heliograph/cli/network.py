@@ -21,8 +21,8 @@ from heliograph.errors import HeliographError, UsageError
 if TYPE_CHECKING:
     from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.cli.network_state import LocalBroker, LocalNetwork
-    from heliograph.maps.view import NetworkView
-    from heliograph.topology.network import NetworkTopology
+    from heliograph.maps.network_view import NetworkView
+    from heliograph.topology.processes import NetworkTopology
 
 app = group("Run many brokers on this machine, and look at a network.")
 
@@ -168,8 +168,8 @@ def show_map(
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file.")] = None,
 ) -> None:
     """Show brokers, clusters and links."""
+    from heliograph.maps.network_view import merged
     from heliograph.maps.text import as_text
-    from heliograph.maps.view import merged
 
     where, network = _asked(there, folder)
     view = merged([ask(there, MAP)]) if network is None else _local_view(where, network)
@@ -265,7 +265,7 @@ def advice(there: Connection, as_json: AsJson = False) -> None:
 def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:
     from heliograph.cli.files import read_file
     from heliograph.errors import ConfigError
-    from heliograph.topology.network import generated, read_topology
+    from heliograph.topology.processes import generated, read_topology
 
     if count is not None and file is not None:
         raise UsageError(f"give a number of brokers ({count}) or a topology file ({file}), not both")
@@ -344,7 +344,7 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
 
     from heliograph.cli.network_processes import administrating, listens
     from heliograph.cli.network_state import processes
-    from heliograph.maps.view import RUNNING, SILENT, SeenBroker, SeenDirectory, merged
+    from heliograph.maps.network_view import RUNNING, SILENT, SeenBroker, SeenDirectory, merged
 
     reports: dict[str, dict[str, Any]] = {}
 

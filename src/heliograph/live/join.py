@@ -25,7 +25,7 @@ from heliograph.discovery.brokers.result import Finding, SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import Driver
-from heliograph.live.names import in_number
+from heliograph.live.resolver import in_number
 from heliograph.machine import Address
 from heliograph.node import BROKER
 from heliograph.notes import NeighbourLinked, Note

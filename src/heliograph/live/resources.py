@@ -117,6 +117,7 @@ class ResourceRegistration:
         self._secret = secret or secrets.token_bytes(16)
         self._body = {"where": where, "model": model, "name": name, "language": language, "lease_s": lease}
         self._epoch = time.time_ns()
+        self._is_attached = secret is not None  # another broker may have it
         self._version = 0
         self._lease = lease
         self._task: asyncio.Task[None] | None = None
@@ -139,6 +140,7 @@ class ResourceRegistration:
             self.values = dict(values)
             self._version = max(self._version + 1, time.time_ns())
         body = {"do": "register", "secret": self.secret, "epoch": self._epoch, **self._body}
+        body["attached"] = self._is_attached
         if self.values is not None:
             body |= {"values": self.values, "version": self._version}
         self.broker = str((await self._client.ask(SERVICE, body))["broker"])
@@ -156,6 +158,7 @@ class ResourceRegistration:
             if error.reason not in AWAY:
                 raise
             self._epoch = time.time_ns()  # another broker: it is attached there from now on
+            self._is_attached = True
             await self._register()
 
     async def withdraw(self) -> None:
@@ -186,6 +189,7 @@ class ResourceRegistration:
 
     async def _attach(self) -> None:
         self._epoch = time.time_ns()
+        self._is_attached = True
         try:
             await self._register()
             self.problem = None
@@ -401,7 +405,8 @@ class ResourceCalls:
         "memory desc"), "near" this client's broker, or "together", near one another.
 
         ``deliver`` is "similarity" (share the answers of similar requests, at most ``max_age`` seconds old; 0 shares
-        none) or "normal". After ``deadline`` seconds the answer names the brokers that did not answer.
+        none), "normal", or "direct" (hosting brokers answer straight to this client's broker). After ``deadline``
+        seconds the answer names the brokers that did not answer.
         """
         deadline_ms = None if deadline is None else max(10, round(deadline * 1_000))
         return await discover(

@@ -25,7 +25,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Identity, Role
-from heliograph.trust.names import identity_of
+from heliograph.trust.certificate_names import identity_of
 from heliograph.trust.revocation import Revocations
 
 CERTIFICATES_MAX = 4  # the holder's and three in between; `heliograph ca` makes chains of one

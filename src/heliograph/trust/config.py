@@ -3,7 +3,7 @@
 In:    values of the right type.
 Out:   frozen configs.
 State: none.
-Not here: reading the files (config/keyring_files.py, live/tls.py), the network key (broker/routing/settings.py).
+Not here: reading the files (config/keyring_files.py, live/tls.py), the network key (broker/routing/config.py).
 """
 
 from __future__ import annotations

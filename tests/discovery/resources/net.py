@@ -20,7 +20,13 @@ from heliograph.discovery.resources.conditions import read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
-from heliograph.discovery.resources.messages import AdvertisedResource, RequestId, ResourceState
+from heliograph.discovery.resources.messages import (
+    AdvertisedResource,
+    RequestId,
+    ResourceRequest,
+    ResourcesFound,
+    ResourceState,
+)
 from heliograph.machine import Timers
 from heliograph.wire.ways import LinkedBroker, WaysHere
 
@@ -61,12 +67,32 @@ class Node:
             stirred=lambda id: net.stirred(self, id),
             emptied=lambda id, host: net.emptied(self, id, str(host.broker), host.incarnation),
             learned=lambda host, difference: None,
+            direct=self._send_directly,
+            reply=lambda id: (name, "topic"),
         )
 
     def _send(self, link: int, payload: bytes) -> None:
         wire = self.wires.get(link)
         if wire is not None and not wire.cut:
             self.net.carry(self.name, wire, payload)
+
+    def _send_directly(
+        self, request: ResourceRequest, found: ResourcesFound, undelivered: Callable[[], None], now: int
+    ) -> bool:
+        """As a link of its own would: it may be refused at once, fail later, or lose what was sent."""
+        assert request.reply is not None
+        draw, net = self.net.random.random() if self.net.direct_faults else 1.0, self.net
+        if draw < 0.2:
+            return False
+        at = net.now + net.random.randint(net.delay_ms[0] * MS, 3 * net.delay_ms[1] * MS)
+        if draw < 0.4:
+            net.at(at, undelivered)
+        elif draw > 0.5:
+            core = net.nodes[request.reply[0]].core
+            payload = messages.encode(found)
+            net.at(at, lambda: core.hear_direct(payload, "seal", lambda id: "seal"))
+        net.kinds["Direct"] += 1
+        return True
 
 
 class Net:
@@ -84,6 +110,7 @@ class Net:
         self.kinds: Counter[str] = Counter()
         self.traffic: list[tuple[str, str, str]] = []
         self.delay_ms = (1, 1)
+        self.direct_faults = False
         self.on_told: Callable[[Node, RequestId, ResourceState], None] | None = None
         self.on_stirred: Callable[[Node, RequestId], None] | None = None
         self.on_emptied: Callable[[Node, RequestId, str, int], None] | None = None
@@ -222,7 +249,7 @@ class Net:
         self, at: str, id: int, where: str, static: bool = False, epoch: int = 1, lease_s: float = 3_600
     ) -> None:
         text = read_condition(where).text
-        advertised = AdvertisedResource(id, static, text, epoch, f"R{id}")
+        advertised = AdvertisedResource(id, static, text, epoch, f"R{id}", epoch > 1)
         self.nodes[at].core.hosting.register(advertised, "owner", int(lease_s * SECOND), self.now)
 
     def update(self, at: str, id: int, version: int, **values: Any) -> None:

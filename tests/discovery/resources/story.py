@@ -19,7 +19,7 @@ from typing import Any
 
 from heliograph.discovery.resources.conditions import read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
-from heliograph.discovery.resources.forwarding import NORMAL, SIMILARITY
+from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
 from heliograph.discovery.resources.messages import RequestId, ResourceState
 from heliograph.discovery.resources.watching import WatchState
@@ -27,6 +27,7 @@ from tests.discovery.resources.net import MS, SECOND, Edge, Net, Node
 
 CACHE_S = 3
 FOREVER = 1 << 60
+SETTLES = SECOND // 2  # a move is known everywhere after this, where no link is down
 
 
 @dataclass
@@ -38,10 +39,22 @@ class Past:
     history: list[tuple[int, dict[str, Any] | None]] = field(default_factory=list)
     told: bool = False  # whether it has told values
     version: int = 0
+    epoch: int = 1
+    last: dict[str, Any] = field(default_factory=dict)  # its last values, which its owner remembers
+    moved: list[tuple[int, str]] = field(default_factory=list)  # when it left which broker
+    expires: int = FOREVER
 
     @property
     def is_there(self) -> bool:
         return bool(self.history) and self.history[-1][1] is not None
+
+    def host_at(self, instant: int) -> str:
+        """Where it was then."""
+        return next((host for left, host in self.moved if left > instant), self.host)
+
+    def is_moving(self, start: int, end: int) -> bool:
+        """True if it moved in this time, or so shortly before that not every broker knows."""
+        return any(start - SETTLES <= left <= end for left, _ in self.moved)
 
 
 @dataclass
@@ -87,6 +100,7 @@ class Story:
         self.asked: list[Asked] = []
         self.watches: list[Watch] = []
         self.down: list[Edge] = []
+        self.net.direct_faults = faults
         self.net.on_told = self._told
         self.net.on_stirred = self._stirred
         self.net.on_emptied = self._emptied
@@ -103,14 +117,18 @@ class Story:
         for _ in range(2):
             self._watch()
         actions = [self._ask] * 10 + [self._update] * 5 + [self._register, self._withdraw, self._watch, self._pause]
+        actions += [self._move, self._best]
         if self.faults:
             actions += [self._cut, self._mend, self._mend, self._crash]
         for _ in range(steps):
+            self._expire()
             self.random.choice(actions)()
             self.net.run(self.random.choice((0, 0.001, 0.005, 0.02, 0.1)))
         while self.down:
             self._mend()
         self.net.run(5)
+        self._expire()
+        self.net.run(1)
         self._judge_watches()
         for asked in self.asked:
             self._judge(asked)
@@ -130,9 +148,36 @@ class Story:
         low = self.random.randint(0, 2)
         where = f"a >= {low} and a <= {low + self.random.randint(1, 4)} and b >= 0 and b <= 3"
         host = self.random.choice(self.names)
-        self.past[id] = Past(host, where)
-        self.net.register(host, id, where)
+        lease_s = self.random.choice((3_600, 3_600, 1))
+        self.past[id] = Past(host, where, expires=self.net.now + lease_s * SECOND)
+        self.net.register(host, id, where, lease_s=lease_s)
         self.past[id].history.append((self.net.now, {}))
+
+    def _expire(self) -> None:
+        """Leases that are over: the services look at them now, as they do twice a second."""
+        for node in self.net.nodes.values():
+            node.core.tick(self.net.now)
+        for past in self.past.values():
+            if past.is_there and past.expires <= self.net.now:
+                past.history.append((self.net.now, None))
+
+    def _move(self) -> None:
+        """An owner attaches its resource at another broker, with its last values."""
+        there = self._there()
+        if there:
+            self._attach(self.random.choice(there))
+
+    def _attach(self, id: int) -> None:
+        past = self.past[id]
+        values = past.history[-1][1] or past.last
+        past.epoch += 1
+        past.moved.append((self.net.now, past.host))
+        past.host, past.expires = self.random.choice(self.names), FOREVER
+        self.net.register(past.host, id, past.where, epoch=past.epoch)
+        if values:
+            past.version += 1
+            self.net.update(past.host, id, past.version, **values)
+        past.history.append((self.net.now, values or {}))
 
     def _there(self) -> list[int]:
         return [id for id, past in self.past.items() if past.is_there]
@@ -148,6 +193,7 @@ class Story:
         past.version += 1
         self.net.update(past.host, id, past.version, **values)
         past.history.append((self.net.now, values))
+        past.last = values
 
     def _withdraw(self) -> None:
         there = self._there()
@@ -158,8 +204,8 @@ class Story:
 
     def _ask(self) -> None:
         at, where = self.random.choice(self.names), self._condition()
-        deliver = self.random.choice((SIMILARITY, SIMILARITY, SIMILARITY, NORMAL))
-        max_age = 0 if deliver == NORMAL else self.random.choice((CACHE_S, CACHE_S, 1, 0)) * SECOND
+        deliver = self.random.choice((SIMILARITY, SIMILARITY, SIMILARITY, NORMAL, DIRECT))
+        max_age = 0 if deliver != SIMILARITY else self.random.choice((CACHE_S, CACHE_S, 1, 0)) * SECOND
         asked = Asked(at, where, self.net.now, max_age, self.net.now + 2 * SECOND)
         hosts = self.net.nodes[at].core.table.overlapping_hosts(read_condition(where))
         asked.known = [host.name for host in hosts]
@@ -177,6 +223,41 @@ class Story:
             asked.answered = now
 
         self.net.nodes[at].core.gathering.begin(wish, answered, self.net.now)
+
+    def _best(self) -> None:
+        """The best k of a whole network, while nothing changes: exactly those that an oracle takes."""
+        at, where = self.random.choice(self.names), self._condition()
+        best, order = self.random.randint(1, 4), self.random.choice(("a", "a desc", "b"))
+        deliver = self.random.choice((SIMILARITY, NORMAL, DIRECT))
+        answers: list[GatheredAnswer] = []
+        if self.down:
+            return
+        self._expire()
+        self.net.run(1)
+        self._expire()
+        self.net.run(1)
+        fitting = [
+            (past.history[-1][1], id)
+            for id, past in self.past.items()
+            if past.is_there and self._fits(read_condition(where), past, past.history[-1][1])
+        ]
+        wish = ResourceWish(
+            *(read_condition(where), deliver, best, order, 0, 2 * SECOND, CACHE_S * SECOND),
+        )
+        self.net.nodes[at].core.gathering.begin(wish, lambda answer, now: answers.append(answer), self.net.now)
+        self.net.run(2.5)
+        name, descends = order[0], order.endswith("desc")
+
+        def key(each: tuple[dict[str, Any] | None, int]) -> tuple[bool, int, int]:
+            value = (each[0] or {}).get(name)
+            return (value is None, 0 if value is None else -value if descends else value, each[1])
+
+        wanted = [id for _, id in sorted(fitting, key=key)[:best]]
+        got = [each.id for each in answers[0].found] if answers else []
+        if self.faults and any(self.past[id].moved for id in got if not self.past[id].is_there):
+            return  # its old host never heard that it moved, and has it until its lease ends
+        if not answers or (answers[0].is_complete and got != wanted):
+            self.problems.append(f"the best {best} by {order} of {where} at {at} are {wanted}, not {got}; {answers}")
 
     def _pause(self) -> None:
         self.net.run(self.random.choice((0.5, 1, CACHE_S + 1)))
@@ -199,9 +280,11 @@ class Story:
         name = self.random.choice(self.names)
         for edge in self.net.crash(name):
             self.down.append(edge)
-        for past in self.past.values():
+        for id, past in self.past.items():
             if past.host == name and past.is_there:
                 past.history.append((self.net.now, None))
+                if self.random.random() < 0.5:
+                    self._attach(id)
         self.asked = [asked for asked in self.asked if asked.at != name or asked.answers]
         self.watches = [watch for watch in self.watches if watch.at != name]
         self.net.reroute()
@@ -268,6 +351,11 @@ class Story:
                 for id, past in self.past.items()
                 if past.is_there and past.history[-1][1] and read_condition(watch.where).has(past.history[-1][1])
             }
+            if (
+                self.faults
+            ):  # where a resource moved was perhaps never heard of; its old host has it until its lease ends
+                ended = [id for id, past in self.past.items() if past.moved and not past.is_there]
+                knows = {id: values for id, values in knows.items() if id not in ended}
             if knows != fits:
                 self.problems.append(f"a watcher of {watch.where} at {watch.at} knows {knows}, and {fits} fit")
 
@@ -291,14 +379,21 @@ class Story:
                 self.problems.append(
                     f"{asked.where} at {asked.at} misses {id} at {past.host}, which fitted {lasted}; {answer}"
                 )
-            if is_there and not any(fitted):
+            if is_there and not any(fitted) and not self._may_be_outdated(past, start, asked):
                 self.problems.append(
                     f"{asked.where} at {asked.at} has {id} at {past.host}, which never fitted; {answer}"
                 )
 
+    def _may_be_outdated(self, past: Past, start: int, asked: Asked) -> bool:
+        """Its old host has it until it hears of the move; that may take long where links are down."""
+        return past.is_moving(0 if self.faults else start, asked.answered)
+
     def _is_due(self, past: Past, asked: Asked, answer: GatheredAnswer) -> bool:
         """A host that was missing, or of which no news had come yet, need not have answered."""
-        return past.host not in answer.missing and past.host in asked.known and answer.is_complete
+        if past.is_moving(asked.issued - asked.max_age, asked.answered):
+            return False
+        host = past.host_at(asked.issued)
+        return host not in answer.missing and host in asked.known and answer.is_complete
 
     @staticmethod
     def _values(past: Past, start: int, end: int) -> list[dict[str, Any] | None]:

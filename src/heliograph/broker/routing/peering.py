@@ -19,17 +19,17 @@ from hmac import compare_digest
 from hmac import new as hmac
 from random import Random
 
+from heliograph.broker.routing.config import LinkConfig, NetworkConfig
 from heliograph.broker.routing.ports import END_TEXT_MAX, GONE, READY, LinkWriter, Neighbour, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS
-from heliograph.broker.routing.settings import LinkConfig, NetworkConfig
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
 from heliograph.model.identity import Role, describe_network
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
+from heliograph.wire.broker_bodies import MEMBERS_MAX, LinkUp, Proof, broker_id, decode_link_up, decode_proof, encode
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.limits import LINKS_PER_BROKER_MAX
-from heliograph.wire.network import MEMBERS_MAX, LinkUp, Proof, broker_id, decode_link_up, decode_proof, encode
 
 NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000

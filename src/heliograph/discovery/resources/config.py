@@ -23,7 +23,7 @@ class ResourcesConfig:
     deliver: str = setting(
         "similarity",
         "how answers come back unless a request says otherwise",
-        choices=("similarity", "normal"),
+        choices=("similarity", "normal", "direct"),
         reloads=False,
     )
     cache_s: int = setting(  # the paper's 100 s: longer shares more and returns older values
@@ -54,6 +54,13 @@ class ResourcesConfig:
     requests_max: int = setting(100_000, "how many requests are remembered at this broker", least=1, reloads=False)
     watches_per_client_max: int = setting(
         64, "how many continuous requests one client may have", least=1, most=100_000, reloads=False
+    )
+    direct_links_max: int = setting(
+        32,
+        "how many links to the brokers of requesters are kept for direct answers; 0: answers go along the path",
+        least=0,
+        most=10_000,
+        reloads=False,
     )
     publish_updates: bool = setting(
         False, "publish the updates of resources hosted here on System/Resources topics", reloads=False

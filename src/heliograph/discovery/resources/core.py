@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heliograph.discovery.resources import messages
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
-from heliograph.discovery.resources.forwarding import HERE, AsOf, RequestForwarding
+from heliograph.discovery.resources.forwarding import HERE, Arrival, DirectSend, RequestForwarding
 from heliograph.discovery.resources.gathering import AnswerGathering
 from heliograph.discovery.resources.hosting import Hosting
 from heliograph.discovery.resources.messages import (
@@ -57,6 +57,8 @@ class ResourceCore:
         stirred: Callable[[RequestId], None],
         emptied: Callable[[RequestId, HostingBroker], None],
         learned: Callable[[HostingBroker, TableDifference], None],
+        direct: DirectSend = lambda request, found, undelivered, now: False,
+        reply: Callable[[RequestId], tuple[str, str] | None] = lambda id: None,
     ) -> None:
         self.refused: dict[str, int] = {}
         self.places = Places()
@@ -87,6 +89,7 @@ class ResourceCore:
             count=self.count,
             found=self._found,
             done=self._done,
+            direct=direct,
         )
         self.gathering = AnswerGathering(
             self.table,
@@ -96,6 +99,7 @@ class ResourceCore:
             network_time=network_time,
             ask=self._ask,
             is_settled=lambda: self.spreading.is_settled,
+            reply=reply,
         )
         self.standing = StandingForwarding(
             self.table,
@@ -123,8 +127,8 @@ class ResourceCore:
     def _found(self, key: tuple[RequestId, int], found: list[FoundResource]) -> None:
         self.gathering.found(key, found)
 
-    def _done(self, key: tuple[RequestId, int], hosts: AsOf, lost: bool, now: Instant) -> None:
-        self.gathering.done(key, hosts, lost, now)
+    def _done(self, key: tuple[RequestId, int], arrival: Arrival, now: Instant) -> None:
+        self.gathering.done(key, arrival, now)
 
     def _own(self, condition: ResourceCondition, now: Instant) -> tuple[list[FoundResource], tuple[int, int]]:
         return self.hosting.matching(condition, now), (self.hosting.me[1], self.hosting.number)
@@ -177,6 +181,20 @@ class ResourceCore:
             self._hear(link, messages.decode(payload), now)
         except ProtocolError as error:
             self.count(error.reason)
+
+    def hear_direct(self, payload: bytes, seal: str, seal_of: Callable[[RequestId], str]) -> None:
+        """Answers that a hosting broker sent straight to us, with the seal of the request that it answers."""
+        try:
+            message = messages.decode(payload)
+        except ProtocolError as error:
+            self.count(error.reason)
+            return
+        if not isinstance(message, ResourcesFound) or seal != seal_of(message.id):
+            self.count(Reason.RESOURCE_FOREIGN)
+        elif not self.gathering.is_under_way((message.id, message.attempt)):
+            self.count(Reason.RESOURCE_REQUEST_UNKNOWN)
+        else:
+            self.gathering.found((message.id, message.attempt), message.found)
 
     def _hear(self, link: LinkId, message: Message, now: Instant) -> None:
         match message:

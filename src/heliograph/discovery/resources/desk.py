@@ -17,8 +17,10 @@ import msgspec
 from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
+from heliograph.discovery.resources.direct import DirectLinks
 from heliograph.discovery.resources.forwarding import DELIVERIES, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
+from heliograph.discovery.resources.hosting import check_size
 from heliograph.discovery.resources.messages import AdvertisedResource
 from heliograph.discovery.resources.ordering import check_order
 from heliograph.discovery.resources.watchers import Watchers, described, name_of
@@ -78,19 +80,23 @@ class ResourceDesk:
         config: ResourcesConfig,
         core: ResourceCore,
         watchers: Watchers,
+        direct: DirectLinks,
         announcer: ResourceAnnouncer,
         *,
         answer: Callable[[Frame, bytes, int], None],
         age_ms: Callable[[int, Instant], float],
+        address: Callable[[], str],
     ) -> None:
         self._config = config
         self._core = core
         self._watchers = watchers
+        self._direct = direct
         self._announcer = announcer
         self._send = answer
         self._age_ms = age_ms
         self._answers: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()  # long ones, being fetched in parts
         self._answer_number = 0
+        self._address = address
 
     def serve(self, frame: Frame, now: Instant) -> None:
         """A request of a client."""
@@ -155,7 +161,11 @@ class ResourceDesk:
     def _register(self, wish: RegisterWish, owner: str, now: Instant) -> dict[str, Any]:
         condition = read_condition(wish.where, wish.language)
         resource = self._owned(wish.secret)
-        advertised = AdvertisedResource(resource, wish.model == "static", condition.text, wish.epoch, wish.name)
+        if wish.values is not None:
+            check_size(wish.values)
+        advertised = AdvertisedResource(
+            *(resource, wish.model == "static", condition.text, wish.epoch, wish.name, wish.attached)
+        )
         known = self._core.hosting.resources.get(resource)
         lease_ns = self._lease_ns(wish.lease_s)
         self._core.hosting.register(advertised, owner, lease_ns, now)
@@ -268,10 +278,10 @@ class ResourceDesk:
         self._answer(frame, {"known": True, "number": watcher.told})
 
     def _tables(self) -> dict[str, Any]:
-        return overview(self._core, self._watchers)
+        return {**overview(self._core, self._watchers, self._direct), "address": self._address()}
 
 
-def overview(core: ResourceCore, watchers: Watchers) -> dict[str, Any]:
+def overview(core: ResourceCore, watchers: Watchers, direct: DirectLinks) -> dict[str, Any]:
     """What a service knows and counts."""
     counts = core.forwarding.counts
     return {
@@ -286,8 +296,16 @@ def overview(core: ResourceCore, watchers: Watchers) -> dict[str, Any]:
         "results": counts.results,
         "completion_messages": counts.completions,
         "shared": counts.shared,
-        "matching_operations": core.table.questions,
+        "matching_operations": counts.matchings,
+        "table_questions": core.table.questions,
         "advertisement_messages": core.spreading.frames_told,
+        "standing_messages": core.standing.frames_told,
+        "state_messages": core.standing.states_told,
+        "direct_messages": direct.counts.packages,
+        "direct_links": len(direct),
+        "direct_links_opened": direct.counts.opened,
+        "direct_links_closed": direct.counts.closed,
+        "direct_returned": direct.counts.returned,
         "refused": dict(sorted(core.refused.items())),
     }
 

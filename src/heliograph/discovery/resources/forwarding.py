@@ -34,6 +34,7 @@ from heliograph.discovery.resources.messages import (
     ResourceRequest,
     ResourceRequestDone,
     ResourcesFound,
+    in_parts,
 )
 from heliograph.discovery.resources.ordering import enough
 from heliograph.discovery.resources.places import Places
@@ -44,8 +45,8 @@ from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 
 HERE: LinkId = 0  # the hop of our own clients
-SIMILARITY, NORMAL = "similarity", "normal"
-DELIVERIES = (SIMILARITY, NORMAL)
+SIMILARITY, NORMAL, DIRECT = "similarity", "normal", "direct"
+DELIVERIES = (SIMILARITY, NORMAL, DIRECT)
 
 Key = tuple[RequestId, int]
 Asked = tuple[LinkId, RequestId | None]
@@ -63,6 +64,7 @@ class Arrival:
     as_of: int  # nothing that answers it is older
     pending: dict[Asked, None] = field(default_factory=dict)
     hosts: AsOf = field(default_factory=dict)  # who answered
+    direct: dict[int, int] = field(default_factory=dict)  # how many answers a host sent directly
     lost: bool = False
     uncovered: bool = False
     over: bool = False
@@ -76,7 +78,7 @@ class KnownRequest:
     condition: ResourceCondition
     hop: LinkId  # by which it first came
     arrivals: dict[Asked, Arrival] = field(default_factory=dict)
-    passed: dict[int, None] = field(default_factory=dict)  # resources in answers that were passed on
+    passed: dict[int, int] = field(default_factory=dict)  # resources in answers that were passed on, with their epoch
     waiting: dict[Key, KnownRequest] = field(default_factory=dict)  # requests that share its answers
     dependants: list[tuple[KnownRequest, Arrival]] = field(default_factory=list)  # … and wait for its completion
     cache: dict[int, FoundResource] = field(default_factory=dict)  # at its host broker
@@ -102,6 +104,10 @@ class KnownRequest:
         return (self.request.issued, self.request.id)
 
 
+DirectSend = Callable[[ResourceRequest, ResourcesFound, Callable[[], None], Instant], bool]
+"""Sends a package to the requester's broker; False if it cannot, and a call if it could not after all."""
+
+
 @dataclass(slots=True)
 class ForwardingCounts:
     """What crossed links, as the paper counts it and beside that."""
@@ -111,10 +117,15 @@ class ForwardingCounts:
     results: int = 0  # resources in them
     completions: int = 0
     shared: int = 0  # requests that found a covering one here
+    matchings: int = 0  # questions to the table of advertisements on behalf of requests
+    direct: int = 0  # packages that went straight to the requester's broker; publications counts them too
 
 
 class RequestForwarding:
-    """Requests on their way, at one broker."""
+    """Requests on their way, at one broker.
+
+    It has 31 methods because the paper's two algorithms, completion and covering work on one table of requests.
+    """
 
     def __init__(
         self,
@@ -127,7 +138,8 @@ class RequestForwarding:
         send: Callable[[LinkId, Message], None],
         count: Callable[[Reason], None],
         found: Callable[[Key, list[FoundResource]], None],
-        done: Callable[[Key, AsOf, bool, Instant], None],
+        done: Callable[[Key, Arrival, Instant], None],
+        direct: DirectSend,
     ) -> None:
         self.known: dict[Key, KnownRequest] = {}
         self.counts = ForwardingCounts()
@@ -140,6 +152,7 @@ class RequestForwarding:
         self._count = count
         self._found = found
         self._done = done
+        self._direct = direct
         self._listed = BoxIndex()  # requests that may cover others
         self._by_slot: dict[int, KnownRequest] = {}
         self._first: dict[RequestId, KnownRequest] = {}  # those that may be named as covering
@@ -154,7 +167,7 @@ class RequestForwarding:
         if known is None:
             known = self._begin(hop, request)
             if known is None:
-                self._refuse(hop, request)
+                self._refuse(hop, request, now)
                 return
         asked = (hop, request.cover)
         if asked in known.arrivals:
@@ -179,12 +192,12 @@ class RequestForwarding:
         heappush(self._expiries, (request.until, known.key))
         return known
 
-    def _refuse(self, hop: LinkId, request: ResourceRequest) -> None:
+    def _refuse(self, hop: LinkId, request: ResourceRequest, now: Instant) -> None:
         self._count(Reason.RESOURCE_REQUESTS_OVER_LIMIT)
         if hop != HERE:
             self._send(hop, ResourceRequestDone(request.id, request.attempt, request.cover, lost=True))
         else:
-            self._done((request.id, request.attempt), {}, True, 0)
+            self._done((request.id, request.attempt), Arrival(hop, None, request.issued, lost=True), now)
 
     def _work(self, known: KnownRequest, arrival: Arrival, now: Instant) -> None:
         """Share the answers of a covering request, or go to the hosts of resources."""
@@ -228,6 +241,7 @@ class RequestForwarding:
         back = {each.hop for each in known.arrivals.values() if each.cover is None}
         hops: dict[LinkId, None] = {}
         me = self._places.ways.broker if self._places.ways is not None else -1
+        self.counts.matchings += 1
         for host in self._table.overlapping_hosts(known.condition):
             if host.broker == me:
                 self._answer(known, arrival, now)
@@ -243,7 +257,27 @@ class RequestForwarding:
         found, as_of = self._own(known.condition, now)
         request = known.request
         arrival.hosts[self._me] = as_of
-        self._pass(known, enough(found, request.best, request.order), None)
+        chosen = enough(found, request.best, request.order)
+        if request.deliver == DIRECT and request.reply is not None and known.hop != HERE:
+            arrival.direct[self._me] = len(chosen)
+            self._answer_directly(known, chosen, now)
+        else:
+            self._pass(known, chosen, None)
+
+    def _answer_directly(self, known: KnownRequest, found: list[FoundResource], now: Instant) -> None:
+        """Straight to the requester's broker; along the path where that cannot be."""
+        for part in in_parts(found, RESULTS_PER_BODY_MAX) if found else ():
+
+            def along(part: list[FoundResource] = part) -> None:
+                if self.known.get(known.key) is known:
+                    self._pass(known, part, None)
+
+            if self._direct(known.request, ResourcesFound(*known.key, part), along, now):
+                self.counts.publications += 1
+                self.counts.direct += 1
+                self.counts.results += len(part)
+            else:
+                along()
 
     @property
     def _me(self) -> int:
@@ -257,7 +291,7 @@ class RequestForwarding:
             hop,
             ResourceRequest(
                 *(request.id, request.attempt, request.where, request.issued, request.until, request.deliver),
-                *(request.best, request.order, request.max_age, cover),
+                *(request.best, request.order, request.max_age, cover, request.reply),
             ),
         )
 
@@ -324,8 +358,8 @@ class RequestForwarding:
     def _pass(self, known: KnownRequest, found: Iterable[FoundResource], came: LinkId | None) -> None:
         """Pass answers of a request on, each once; and to those who share them."""
         found = list(found)
-        fresh = [each for each in found if each.id not in known.passed]
-        known.passed.update((each.id, None) for each in fresh)
+        fresh = [each for each in found if known.passed.get(each.id, -1) < each.epoch]
+        known.passed.update((each.id, each.epoch) for each in fresh)
         if known.hop == HERE:
             known.cache.update((each.id, each) for each in fresh)
             if fresh:
@@ -348,8 +382,7 @@ class RequestForwarding:
         return [each for each in found if each.at >= known.oldest and fits_found(known.condition, each)]
 
     def _send_found(self, known: KnownRequest, found: list[FoundResource]) -> None:
-        for start in range(0, len(found), RESULTS_PER_BODY_MAX):
-            part = found[start : start + RESULTS_PER_BODY_MAX]
+        for part in in_parts(found, RESULTS_PER_BODY_MAX) if found else ():
             self.counts.publications += 1
             self.counts.results += len(part)
             self._send(known.hop, ResourcesFound(*known.key, part))
@@ -367,6 +400,7 @@ class RequestForwarding:
                 continue
             del arrival.pending[asked]
             arrival.hosts.update((host, (incarnation, number)) for host, incarnation, number in message.hosts)
+            arrival.direct.update(message.direct)
             arrival.lost |= message.lost
             arrival.as_of = min(arrival.as_of, message.as_of or arrival.as_of)
             if message.uncovered and message.cover is not None:
@@ -405,7 +439,7 @@ class RequestForwarding:
         known.hosts, known.as_of = arrival.hosts, arrival.as_of
         if arrival.lost:
             self._unlist(known)
-        self._done(known.key, arrival.hosts, arrival.lost, now)
+        self._done(known.key, arrival, now)
         dependants, known.dependants = known.dependants, []
         for other, waiting in dependants:
             waiting.pending.pop((HERE, known.request.id), None)
@@ -422,9 +456,12 @@ class RequestForwarding:
             return
         self.counts.completions += 1
         hosts = [(host, *as_of) for host, as_of in arrival.hosts.items()][:IDS_PER_BODY_MAX]
+        direct = list(arrival.direct.items())[:IDS_PER_BODY_MAX]
         self._send(
             arrival.hop,
-            ResourceRequestDone(*known.key, arrival.cover, hosts, arrival.lost, arrival.uncovered, arrival.as_of),
+            ResourceRequestDone(
+                *(*known.key, arrival.cover, hosts, arrival.lost, arrival.uncovered, arrival.as_of, direct)
+            ),
         )
 
     # -- what ends ----------------------------------------------------------------------------------------------

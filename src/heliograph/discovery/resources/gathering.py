@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from heliograph.discovery.resources.conditions import ResourceCondition
-from heliograph.discovery.resources.forwarding import NORMAL, SIMILARITY, AsOf, Key
+from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY, Arrival, AsOf, Key
 from heliograph.discovery.resources.messages import FoundResource, RequestId, ResourceRequest
 from heliograph.discovery.resources.ordering import best
 from heliograph.discovery.resources.places import COST_FAR, Places
@@ -70,7 +70,15 @@ class Gathered:
     attempts: dict[int, int] = field(default_factory=dict)  # in which attempt each was found
     answered_in: dict[int, int] = field(default_factory=dict)  # in which attempt each host last answered
     hosts: AsOf = field(default_factory=dict)
+    due: dict[int, int] = field(default_factory=dict)  # how many answers each host sent directly in this attempt
+    arrived: dict[int, dict[int, None]] = field(default_factory=dict)  # in this attempt, by host
+    is_whole: bool = False  # the attempt is complete but for what was sent directly
     pause_ms: int = AGAIN_MS
+
+    @property
+    def short(self) -> list[int]:
+        """Hosts of whose direct answers some have not come."""
+        return [host for host, count in self.due.items() if len(self.arrived.get(host, ())) < count]
 
 
 class AnswerGathering:
@@ -86,6 +94,7 @@ class AnswerGathering:
         network_time: Callable[[Instant], int],
         ask: Callable[[ResourceRequest, Instant], None],
         is_settled: Callable[[], bool],
+        reply: Callable[[RequestId], tuple[str, str] | None],
     ) -> None:
         self.under_way: dict[RequestId, Gathered] = {}
         self._table = table
@@ -95,6 +104,7 @@ class AnswerGathering:
         self._network_time = network_time
         self._ask = ask
         self._is_settled = is_settled  # False while the table of advertisements is being fetched
+        self._reply = reply  # where direct answers to a request are to go; None: nowhere yet
         self._number = 0
 
     def begin(self, wish: ResourceWish, answered: Answered, now: Instant) -> RequestId:
@@ -113,11 +123,17 @@ class AnswerGathering:
     def _try(self, gathered: Gathered, now: Instant) -> None:
         wish, first = gathered.wish, gathered.attempt == 0
         issued = self._network_time(now)
-        deliver = wish.deliver if first or wish.deliver != SIMILARITY else NORMAL
+        reply = self._reply(gathered.id) if first and wish.deliver == DIRECT else None
+        deliver = NORMAL if not first or (wish.deliver == DIRECT and reply is None) else wish.deliver
+        for host in gathered.short:
+            gathered.hosts.pop(host, None)
+        gathered.is_whole = False
+        gathered.due = {}
+        gathered.arrived.clear()
         lasts = wish.cache_ns if deliver == SIMILARITY else gathered.ends - now + MARGIN_NS
         request = ResourceRequest(
             *(gathered.id, gathered.attempt, wish.condition.text, issued, issued + lasts, deliver),
-            *(wish.best, wish.order, wish.max_age_ns if first else 0),
+            *(wish.best, wish.order, wish.max_age_ns if first else 0, None, reply),
         )
         half = (gathered.ends - now) // 2
         if half > AGAIN_MS * NS_PER_MS:
@@ -136,23 +152,36 @@ class AnswerGathering:
             return
         for each in found:
             known = gathered.found.get(each.id)
+            if key[1] == gathered.attempt:
+                gathered.arrived.setdefault(each.host, {})[each.id] = None
             if key[1] < gathered.answered_in.get(each.host, 0):
                 continue  # it comes late: its host has said since what fits
             if known is None or (each.epoch, each.at, each.number) >= (known.epoch, known.at, known.number):
                 gathered.found[each.id] = each
                 gathered.attempts[each.id] = key[1]
+        if gathered.is_whole and not gathered.short:  # what was sent directly came after the completion
+            self._timers.set(("deadline", gathered.id), gathered.began, lambda now: self._end(gathered, now))
 
-    def done(self, key: Key, hosts: AsOf, lost: bool, now: Instant) -> None:
+    def is_under_way(self, key: Key) -> bool:
+        """True if answers to this attempt are awaited."""
+        gathered = self.under_way.get(key[0])
+        return gathered is not None and gathered.attempt == key[1]
+
+    def done(self, key: Key, arrival: Arrival, now: Instant) -> None:
         """An attempt is complete, or lost something."""
         gathered = self.under_way.get(key[0])
         if gathered is None or gathered.attempt != key[1]:
             return
+        hosts, lost = arrival.hosts, arrival.lost
+        gathered.due = dict(arrival.direct)
         gathered.hosts.update(hosts)
         gathered.answered_in.update(dict.fromkeys(hosts, key[1]))
         if key[1]:
             self._drop_outdated(gathered, key[1])
         if not lost and not self._missing(gathered) and self._is_settled():
-            self._end(gathered, now)
+            gathered.is_whole = True
+            if not gathered.short:
+                self._end(gathered, now)
             return
         self._timers.set(
             ("silence", gathered.id), now + gathered.pause_ms * NS_PER_MS, lambda at: self._again(gathered, at)
@@ -177,6 +206,8 @@ class AnswerGathering:
             return
         self._timers.cancel(("deadline", gathered.id))
         self._timers.cancel(("silence", gathered.id))
+        for host in gathered.short:
+            gathered.hosts.pop(host, None)
         wish, missing = gathered.wish, self._missing(gathered)
         found = best(list(gathered.found.values()), wish.best, wish.order, self._cost)
         shared = wish.deliver == SIMILARITY and gathered.attempt == 0 and wish.max_age_ns > 0

@@ -12,12 +12,20 @@ attaches it elsewhere. Of two hosts of one resource the one where it was attache
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from heliograph.discovery.resources.conditions import ResourceCondition, fixed_values, read_condition
-from heliograph.discovery.resources.messages import AdvertisedResource, FoundResource, ResourceState, Scalar
+from heliograph.discovery.resources.messages import (
+    VALUES_BYTES_MAX,
+    VALUES_MAX,
+    AdvertisedResource,
+    FoundResource,
+    ResourceState,
+    Scalar,
+    encode,
+)
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.matching.boxes.chunk import Stored
@@ -40,6 +48,15 @@ class HostedResource:
     at: int = 0  # network time of the last values
     number: int = 0  # our count of changes then
     version: int = 0  # the owner's count of updates
+
+
+def check_size(values: Mapping[str, Scalar]) -> None:
+    """ProtocolError if so many or so long values do not fit the messages between brokers."""
+    if len(values) > VALUES_MAX or len(encode(values)) > VALUES_BYTES_MAX:
+        raise ProtocolError(
+            Reason.RESOURCE_VALUES_OVER_LIMIT,
+            f"a resource has at most {VALUES_MAX} values, of {VALUES_BYTES_MAX} bytes in all",
+        )
 
 
 @dataclass(slots=True)
@@ -138,6 +155,7 @@ class Hosting:
         if hosted.advertised.is_static:
             raise ProtocolError(Reason.RESOURCE_OUT_OF_RANGE, "a static resource does not change; register it anew")
         full = {**hosted.fixed, **values}
+        check_size(full)
         if not hosted.condition.has(full):
             raise ProtocolError(
                 Reason.RESOURCE_OUT_OF_RANGE, f"outside what was advertised: {hosted.advertised.where[:200]}"

@@ -11,7 +11,8 @@ named by its host broker's id, that broker's incarnation and a number. Times are
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -25,6 +26,8 @@ IDS_PER_BODY_MAX = 500
 TEXT_LENGTH_MAX = 4_096
 NAME_LENGTH_MAX = 128
 VALUES_MAX = 64
+VALUES_BYTES_MAX = 8_192  # of one resource, as JSON: two states of it fit a message
+PART_BYTES = 40_000  # of the items of one message: with the rest of it, below what a service may send at once
 
 Id = Annotated[int, Meta(ge=0)]
 """Of a broker or a resource. That it has 64 bits is checked below: the decoder compares with 63 only."""
@@ -46,6 +49,7 @@ class AdvertisedResource(Body, frozen=True, array_like=True):
     where: Text  # its ranges, in the canonical form of the language predicates
     epoch: Count  # when its owner attached it: the newest wins
     name: Name = ""
+    attached: bool = False  # another broker may have it too, and has to hear of this: it is told even if it is covered
 
 
 class FoundResource(Body, frozen=True, array_like=True):
@@ -104,6 +108,7 @@ class ResourceRequest(Body, frozen=True, tag="ask", tag_field="say"):
     order: Name = ""
     max_age: Count = 0  # nanoseconds
     cover: RequestId | None = None
+    reply: tuple[Name, Name] | None = None  # for direct delivery: the address of its host broker, and a topic there
 
 
 class ResourcesFound(Body, frozen=True, tag="found", tag_field="say"):
@@ -125,6 +130,8 @@ class ResourceRequestDone(Body, frozen=True, tag="done", tag_field="say"):
     lost: bool = False  # somebody went away meanwhile
     uncovered: bool = False  # the covering request is not known there any more, or its answers are too old
     as_of: Count = 0  # no answer is older
+    direct: Annotated[list[tuple[Id, Count]], Meta(max_length=IDS_PER_BODY_MAX)] = []  # how many answers a host sent
+    # directly: they may come later than this
 
 
 class StandingRequests(Body, frozen=True, tag="want", tag_field="say"):
@@ -169,6 +176,25 @@ Message = (
 encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Message)
 ID_MAX = (1 << 64) - 1
+
+
+Item = TypeVar("Item")
+
+
+def in_parts(items: Sequence[Item], count_max: int) -> list[list[Item]]:
+    """Items in lists that fit a message each; one empty list if there are none."""
+    if len(items) <= 1:
+        return [list(items)]
+    parts: list[list[Item]] = [[]]
+    size = 0
+    for item in items:
+        length = len(encode(item))
+        if parts[-1] and (len(parts[-1]) >= count_max or size + length > PART_BYTES):
+            parts.append([])
+            size = 0
+        parts[-1].append(item)
+        size += length
+    return parts
 
 
 def decode(data: bytes) -> Message:

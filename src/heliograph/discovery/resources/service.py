@@ -9,6 +9,7 @@ Paper: [resources] §4 and §5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -17,12 +18,22 @@ import msgspec
 from heliograph.discovery.resources.config import RESOURCES, ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
 from heliograph.discovery.resources.desk import ResourceAnnouncer, ResourceDesk, overview
-from heliograph.discovery.resources.messages import ResourceState
+from heliograph.discovery.resources.direct import DirectLinks
+from heliograph.discovery.resources.messages import (
+    NAME_LENGTH_MAX,
+    RequestId,
+    ResourceRequest,
+    ResourcesFound,
+    ResourceState,
+    encode,
+)
 from heliograph.discovery.resources.table import HostingBroker, TableDifference
 from heliograph.discovery.resources.watchers import Watchers
 from heliograph.errors import Reason, UsageError
 from heliograph.machine import Address, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.publication import Publication
 from heliograph.services.broker_session import BrokerSession
+from heliograph.wire.bodies import Welcome
 from heliograph.wire.frames import Frame
 from heliograph.wire.ways import WaysHere
 
@@ -35,7 +46,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResourceService:
-    """A machine: resource discovery for one broker."""
+    """A machine: resource discovery for one broker.
+
+    It has 33 methods because the contract of machines and of services that attend takes twenty of them.
+    """
 
     def __init__(self, config: ResourcesConfig, *, seed: int, incarnation: int) -> None:
         self._config = config
@@ -56,7 +70,12 @@ class ResourceService:
             stirred=lambda id: self._watchers.stirred(self._core, id, self._now),
             emptied=lambda id, host: self._watchers.emptied(self._core, id, host),
             learned=self._learned,
+            direct=self._send_directly,
+            reply=self._reply,
         )
+        self._direct = DirectLinks(config.direct_links_max, self._secret, self._outbox, self._timers)
+        self._address = ""  # where others dial our broker
+        self._inbox = ""  # of our session on the pipe: direct answers come there
         self._watchers = Watchers(
             self._timers,
             config.watches_per_client_max,
@@ -65,16 +84,24 @@ class ResourceService:
             deadline_ns=config.deadline_ms * NS_PER_MS,
         )
         self._desk = ResourceDesk(
-            config, self._core, self._watchers, self._announcer, answer=self._answer, age_ms=self._age_ms
+            *(config, self._core, self._watchers, self._direct, self._announcer),
+            answer=self._answer,
+            age_ms=self._age_ms,
+            address=lambda: self._address,
         )
 
     # -- the pipe ---------------------------------------------------------------------------------------------------
 
     def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
-        """The broker is there."""
+        """The broker is there, or a requester's broker that was dialled."""
         self._now = now
+        if self._direct.attach(link, peer, now):
+            return
         session = self._session = BrokerSession(
-            link, self._outbox, self._secret, serve=self._desk.serve, attendant=self
+            *(link, self._outbox, self._secret),
+            serve=self._desk.serve,
+            attendant=self,
+            welcome=self._welcomed,
         )
         session.hello(RESOURCES)
         session.attend(RESOURCES)
@@ -82,17 +109,27 @@ class ResourceService:
         self._tick(now)
 
     def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
-        """The broker is gone."""
-        self._session = None
+        """The broker is gone, or a requester's broker."""
+        if self._session is not None and self._session.link == link:
+            self._session = None
+        else:
+            self._direct.detach(link, now)
 
     def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
         """What the broker says."""
         self._now = now
         if self._session is None or self._session.link != link:
+            self._direct.receive(link, data, now)
             return
         self._session.receive(data, now)
         if self._session.fault is not None:
             self._outbox.hang_up(link, self._session.fault)
+
+    def _welcomed(self, welcome: Welcome, now: Instant) -> None:
+        """We know our inbox now: direct answers come there."""
+        if self._session is not None and not self._inbox:
+            self._inbox = welcome.inbox
+            self._session.subscribe(f"{self._inbox}/direct/+".encode(), self._hear_direct)
 
     def _send(self, link: LinkId, payload: bytes) -> None:
         if self._session is not None:
@@ -111,6 +148,33 @@ class ResourceService:
         if isinstance(report, dict) and isinstance(report.get("time_ns"), int):
             self._ahead_ns = report["time_ns"] - now
 
+    # -- direct answers ---------------------------------------------------------------------------------------------
+
+    def _hear_usage(self, report: Any, now: Instant) -> None:
+        if isinstance(report, dict) and report.get("addresses"):
+            self._address = str(report["addresses"][0])[:NAME_LENGTH_MAX]
+
+    def _reply(self, id: RequestId) -> tuple[str, str] | None:
+        """Where direct answers to this request are to go. Its last level is secret: who was not asked cannot answer."""
+        if not self._address or not self._inbox:
+            return None
+        return self._address, f"{self._inbox}/direct/{self._seal(id)}"
+
+    def _seal(self, id: RequestId) -> str:
+        return sha256(self._secret + b"%d/%d/%d" % id).hexdigest()[:16]
+
+    def _send_directly(
+        self, request: ResourceRequest, found: ResourcesFound, undelivered: Callable[[], None], now: Instant
+    ) -> bool:
+        if request.reply is None or not request.reply[1].startswith("Inbox/"):
+            return False
+        address, topic = request.reply
+        return self._direct.send(address, topic.encode(), encode(found), undelivered, now)
+
+    def _hear_direct(self, publication: Publication, now: Instant) -> None:
+        self._now = now
+        self._core.hear_direct(publication.payload, publication.topic.rsplit("/", 1)[1], self._seal)
+
     def _network_time(self, now: Instant) -> int:
         return now + self._ahead_ns
 
@@ -123,6 +187,8 @@ class ResourceService:
         for hosted in gone:
             self._announcer.announce(hosted.advertised, "expired", None, now)
         self._core.forwarding.expire(now)
+        if not self._address and self._session is not None:  # a broker knows its address once it listens
+            self._session.order({"do": "report", "question": "usage"}, self._hear_usage)
         self._timers.set("tick", now + TICK_NS, self._tick)
 
     # -- what the core tells ----------------------------------------------------------------------------------------
@@ -178,7 +244,7 @@ class ResourceService:
             return core.forwarding.tables()
         if question != "overview":
             raise UsageError("the resource service reports its overview and its tables")
-        return overview(core, self._watchers)
+        return overview(core, self._watchers, self._direct)
 
     def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
         """It has no sockets."""
@@ -190,7 +256,9 @@ class ResourceService:
         """It asks for nothing that ends in a ticket."""
 
     def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
-        """It asks for nothing that ends in a ticket."""
+        """A requester's broker could not be dialled."""
+        self._now = now
+        self._direct.failed(ticket, now)
 
     def tell(self, command: Any, now: Instant) -> None:
         """It takes no commands."""

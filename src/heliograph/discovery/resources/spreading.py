@@ -6,7 +6,8 @@ State: what we told of ourselves: a number, and the advertisements that are told
 Not here: the table (table.py), our own resources (hosting.py).
 Paper: [resources] §3: advertisements flood. Design: numbered as interests are (broker/routing/interests.py).
 
-A dynamic advertisement that another of ours covers is not told until that goes: requests come here anyway. A gap asks
+A dynamic advertisement that another of ours covers is not told until that goes: requests come here anyway. One that its
+owner attached anew is told all the same, so that the broker where it was before lets it go. A gap asks
 whoever told it for a snapshot. On a new link each side offers what it has.
 """
 
@@ -22,6 +23,7 @@ from heliograph.discovery.resources.messages import (
     AdvertisementsOffered,
     AdvertisementsTold,
     Message,
+    in_parts,
 )
 from heliograph.discovery.resources.places import Places
 from heliograph.discovery.resources.table import AdvertisementTable, HostingBroker, TableDifference
@@ -68,7 +70,7 @@ class OwnAdvertisements:
     def _tell(self, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
         condition = read_condition(advertised.where)
         if not advertised.is_static:
-            if self._is_covered(condition):
+            if self._is_covered(condition) and not advertised.attached:
                 return
             slot = self._index.spare
             self._index.add(slot, condition.conjunction)
@@ -141,8 +143,9 @@ class Spreading:
         if (add or remove) and not self._is_known:
             self._tell_all()
             return
-        while add or remove:
-            some, add = add[:ADVERTISEMENTS_PER_BODY_MAX], add[ADVERTISEMENTS_PER_BODY_MAX:]
+        adds = in_parts(add, ADVERTISEMENTS_PER_BODY_MAX) if add else []
+        while adds or remove:
+            some = adds.pop(0) if adds else []
             gone, remove = remove[:IDS_PER_BODY_MAX], remove[IDS_PER_BODY_MAX:]
             self._number += 1
             told = self._told(add=some, remove=gone)
@@ -193,15 +196,8 @@ class Spreading:
     def _parts(
         resources: list[AdvertisedResource], make: Callable[..., AdvertisementsTold | None]
     ) -> list[AdvertisementsTold]:
-        starts = range(0, max(1, len(resources)), ADVERTISEMENTS_PER_BODY_MAX)
-        parts = [
-            make(
-                full=True,
-                more=start + ADVERTISEMENTS_PER_BODY_MAX < len(resources),
-                add=resources[start : start + ADVERTISEMENTS_PER_BODY_MAX],
-            )
-            for start in starts
-        ]
+        some = in_parts(resources, ADVERTISEMENTS_PER_BODY_MAX)
+        parts = [make(full=True, more=number < len(some), add=each) for number, each in enumerate(some, 1)]
         return [part for part in parts if part is not None]
 
     # -- links --------------------------------------------------------------------------------------------------

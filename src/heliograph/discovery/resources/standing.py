@@ -69,6 +69,8 @@ class StandingForwarding:
         emptied: Callable[[RequestId, HostingBroker], None],
     ) -> None:
         self.requests: dict[RequestId, StandingRequest] = {}
+        self.frames_told = 0  # requests that begin or end, to neighbours
+        self.states_told = 0
         self._table = table
         self._places = places
         self._requests_max = requests_max
@@ -152,16 +154,18 @@ class StandingForwarding:
         before = sent.get(request.id, {})
         if hosts == before:
             return
+        self.frames_told += 1
         if hosts:
             sent[request.id] = hosts
-            self._send(
-                link, StandingRequests(add=[(request.id, request.condition.text, list(hosts)[:IDS_PER_BODY_MAX])])
-            )
         else:
             del sent[request.id]
-            self._send(link, StandingRequests(drop=[request.id]))
         if any(host not in hosts for host in before):
-            self._tell_covered(request, link)
+            self._tell_covered(request, link)  # before this one goes: no state falls between the two
+        if hosts:
+            some = list(hosts)[:IDS_PER_BODY_MAX]
+            self._send(link, StandingRequests(add=[(request.id, request.condition.text, some)]))
+        else:
+            self._send(link, StandingRequests(drop=[request.id]))
 
     def _tell_covered(self, narrower: StandingRequest, link: LinkId) -> None:
         """It does not cover others there as far as before: what it held back is told."""
@@ -270,5 +274,6 @@ class StandingForwarding:
                     self._tell(request.id, state)
                 elif hop != came and state.host in hosts:
                     hops[hop] = None
+        self.states_told += len(hops)
         for hop in hops:
             self._send(hop, state)

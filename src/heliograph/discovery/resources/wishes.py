@@ -38,6 +38,7 @@ class RegisterWish(Body, frozen=True, tag="register", tag_field="do"):
     lease_s: Seconds = 60
     values: Values | None = None
     version: Count = 0
+    attached: bool = False  # it may be registered at another broker as well
 
 
 class UpdateWish(Body, frozen=True, tag="update", tag_field="do"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heliograph.discovery.resources.forwarding import NORMAL, SIMILARITY
+from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY
 from heliograph.evaluation.resources.architecture import (
     CENTRAL,
     DECENTRAL,
@@ -21,7 +21,7 @@ from heliograph.evaluation.resources.architecture import (
     STATIC,
     STATIC_CONTINUOUS,
 )
-from heliograph.evaluation.resources.sharing import DIRECT, chosen
+from heliograph.evaluation.resources.sharing import chosen
 from heliograph.evaluation.resources.workload import BALANCED, GEOMETRIC
 
 METRICS = {

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from statistics import mean
-from typing import Any
 
 from heliograph.discovery.resources.conditions import read_condition
 from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.discovery.resources.core import ResourceCore
-from heliograph.discovery.resources.forwarding import DELIVERIES
 from heliograph.discovery.resources.gathering import GatheredAnswer, ResourceWish
 from heliograph.discovery.resources.messages import AdvertisedResource, ResourceRequest, ResourcesFound
 from heliograph.discovery.resources.watchers import Watchers
@@ -39,7 +37,7 @@ CACHE_NS = 100 * SECOND  # the paper's
 LEASE_NS = 10**6 * SECOND
 EPOCH_NS = 1_000 * SECOND  # network time at the beginning
 EDGES, ROUTERS = 20, 4
-DIRECT, SEAL = "direct", "seal"
+SEAL = "seal"
 
 Edge = tuple[int, int]
 
@@ -106,7 +104,8 @@ class _Node:
             stirred=lambda id: self.watchers.stirred(self.core, id, network.now),
             emptied=lambda id, host: self.watchers.emptied(self.core, id, host),
             learned=lambda host, difference: self.watchers.learned(host, difference),  # noqa: PLW0108 it comes later
-            **self._direct_options(),
+            direct=self._send_directly,
+            reply=lambda id: (str(number), SEAL),
         )
         self.watchers = Watchers(
             self.timers,
@@ -115,12 +114,6 @@ class _Node:
             age_ms=lambda at, now: 0.0,
             deadline_ns=10 * SECOND,
         )
-
-    def _direct_options(self) -> dict[str, Any]:
-        """Where answers can go directly, how."""
-        if DIRECT not in DELIVERIES:
-            return {}
-        return {"direct": self._send_directly, "reply": lambda id: (str(self.number), SEAL)}
 
     def _send(self, link: LinkId, payload: bytes) -> None:
         self.frames.append((self.ways[link], payload))
@@ -133,12 +126,6 @@ class _Node:
 
     def _publish(self, topic: bytes, payload: bytes) -> None:
         self.after.append(lambda at: self.network.hear_watcher(topic, payload, at))
-
-    @property
-    def matchings(self) -> int:
-        """Questions to the table on behalf of requests."""
-        counts = self.core.forwarding.counts
-        return int(getattr(counts, "matchings", self.core.table.questions))
 
     @property
     def cost_marks(self) -> tuple[int, int]:
@@ -364,7 +351,7 @@ class ResourceNetwork:
         return Traffic(
             subscriptions=sum(each.subscriptions for each in every),
             publications=sum(each.publications for each in every),
-            matchings=sum(node.matchings for node in self.nodes),
+            matchings=sum(each.matchings for each in every),
             results=sum(each.results for each in every),
             completions=sum(each.completions for each in every),
             advertisements=sum(node.core.spreading.frames_told for node in self.nodes),

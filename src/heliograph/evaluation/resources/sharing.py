@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from heliograph.discovery.resources.forwarding import DELIVERIES, NORMAL, SIMILARITY
+from heliograph.discovery.resources.forwarding import DIRECT, NORMAL, SIMILARITY
 from heliograph.discovery.resources.gathering import GatheredAnswer
 from heliograph.evaluation.resources.network import MS, ResourceNetwork, backbone
 from heliograph.evaluation.resources.workload import (
@@ -38,7 +38,7 @@ from heliograph.evaluation.resources.workload import (
 
 PLACEMENTS = (BALANCED, GEOMETRIC)
 DISTRIBUTIONS = ((UNIFORM, UNIFORM), (ZIPF, UNIFORM), (UNIFORM, GAUSSIAN))  # in space, in time: Figures 9, 10, 11
-DIRECT, DIRECT_LEVEL = "direct", 50
+DIRECT_LEVEL = 50
 REST_S = 5.0  # after the last request
 
 Say = Callable[[str], None]
@@ -150,7 +150,7 @@ def _runs(stage: SharingStage, network: ResourceNetwork, placement: str, space: 
     rows = []
     for level in stage.plan.levels:
         ways = [NORMAL, SIMILARITY]
-        if DIRECT in DELIVERIES and level == DIRECT_LEVEL and (space, time) == (UNIFORM, UNIFORM):
+        if level == DIRECT_LEVEL and (space, time) == (UNIFORM, UNIFORM):
             ways.append(DIRECT)
         for deliver in ways:
             head = {"resources": placement, "space": space, "time": time, "similarity": level, "deliver": deliver}
