@@ -206,7 +206,7 @@ def _standing(count: int, rounds: int) -> dict[str, Any]:
     before: dict[str, Any] = {"kind": 1, "memory": 50_000}
     took = []
     for number in range(rounds):
-        values = {"kind": random.randrange(50), "memory": random.randint(1, 100_000)}
+        values: dict[str, Any] = {"kind": random.randrange(50), "memory": random.randint(1, 100_000)}
         state = ResourceState(1, 1, number, 7, 1, "r", 0, before, values)
         begin = perf_counter()
         standing.state(None, state)

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import Any
 
 from heliograph.discovery.resources.forwarding import NORMAL, SIMILARITY
+from heliograph.discovery.resources.gathering import GatheredAnswer
 from heliograph.errors import HeliographError
 from heliograph.evaluation.live.processes import KEY, Processes
 from heliograph.evaluation.resources.network import backbone, name
@@ -58,12 +59,16 @@ def _simulated(stage: SharingStage, level: int, deliver: str) -> dict[str, Any]:
     where = place_requests(stage.plan.requests, stage.plan.edges, UNIFORM, stage.seed)
     wrong = 0
     for request, broker in zip(stage.requests[level], where, strict=True):
-        found: list[list[int]] = []
-        network.ask(
-            broker, request, deliver, lambda answer, ns, found=found: found.append([e.id for e in answer.found])
-        )  # type: ignore[misc]
+        found: list[int] = []
+        done: list[bool] = []
+
+        def answered(answer: GatheredAnswer, ns: int, found: list[int] = found, done: list[bool] = done) -> None:
+            found += [each.id for each in answer.found]
+            done.append(answer.is_complete)
+
+        network.ask(broker, request, deliver, answered)
         network.run(0.05)
-        wrong += not found or sorted(found[0]) != stage.offer.matching(request)
+        wrong += done != [True] or sorted(found) != stage.offer.matching(request)
     traffic = network.traffic()
     return {
         **{"similarity": level, "deliver": deliver, "how": "simulated"},
