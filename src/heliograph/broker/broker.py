@@ -123,7 +123,7 @@ class Broker:
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
         observations = self._observations = Observations()
-        stored = StoredFrames(links, sessions, routing)
+        stored = StoredFrames(links, sessions, subscriptions, routing)
         arrivals = Arrivals(
             links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
         )

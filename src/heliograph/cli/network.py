@@ -115,7 +115,7 @@ def up(
         if secure:
             _say_who(network.folder, network.secure_url)
         if detach:
-            say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
+            say(f"the network keeps running; `heliograph network down{_dir(folder)}` stops it")
             return
         _watch(network)
     except KeyboardInterrupt:
@@ -270,7 +270,7 @@ def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTop
     if count is not None and file is not None:
         raise UsageError(f"give a number of brokers ({count}) or a topology file ({file}), not both")
     if count is None and file is None:
-        raise UsageError("say how many brokers there shall be, or name a topology file, such as: network up 5")
+        raise UsageError("give a number of brokers, or name a topology file, such as: network up 5")
     if file is not None:
         if clusters != 1:
             raise UsageError("--clusters goes with a number of brokers; a topology file names the clusters itself")
@@ -305,7 +305,7 @@ def _watch(network: NetworkProcesses) -> None:
     """Wait for Ctrl-C, or until all brokers have ended."""
     import time
 
-    say("the network stands; Ctrl-C stops it")
+    say("the network is running; Ctrl-C stops it")
     gone: dict[str, int] = {}
     names = [broker.name for broker in network.brokers]
     while not set(names) <= set(gone):

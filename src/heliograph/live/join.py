@@ -136,7 +136,7 @@ class Joining:
         except TimeoutError:
             if link not in self._kept:
                 self._driver.tell(BROKER, KeepLink(link, keep=False))
-            self._log.say("warning", f"{finding.broker} at {url} was found, but no link came about")
+            self._log.say("warning", f"{finding.broker} at {url} was found, but no link could be made")
             return False
         self._keep(link)
         away = "" if finding.round_trip_ms is None else f", {finding.round_trip_ms:.1f} ms away"

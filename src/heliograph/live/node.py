@@ -218,7 +218,7 @@ class Running:
             self.sockets[machine, spec.name] = address
         elif vital:
             where = format_address((spec.host, spec.port))
-            self._log.say("error", f"{where} (UDP) cannot be had for {machine}; {switch}")
+            self._log.say("error", f"{where} (UDP) is not available for {machine}; {switch}")
         return address is not None or not vital
 
     def _same_port(self, machine: str, host: str) -> int:

@@ -199,4 +199,4 @@ def explain(error: BaseException) -> str:
         return f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
     if isinstance(error, ConnectionAbortedError):
         return "the TLS handshake took too long"
-    return "the peer went away during the TLS handshake"
+    return "the peer closed the connection during the TLS handshake"

@@ -37,6 +37,7 @@ class RunResult:
     digest: str
     measured: list[str]  # what checkers measured, for people
     journal: Journal = field(repr=False)
+    tally: dict[str, int] = field(default_factory=dict)  # what checkers counted, for sums over many runs
     crash: str = ""  # the traceback of a machine that failed
 
     @property
@@ -116,6 +117,7 @@ def _result(stage: ScenarioWorld, seed: int, violations: list[Violation], measur
         digest=world.digest.hex(),
         measured=measured,
         journal=world.journal,
+        tally={name: count for checker in stage.checkers for name, count in checker.tally().items()},
         crash=crash,
     )
 

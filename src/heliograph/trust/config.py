@@ -39,7 +39,7 @@ class TlsConfig:
 
     revoked: str = setting(
         "",
-        "certificates that the authority took back, made by `heliograph ca revoke`",
+        "certificates that the authority revoked, made by `heliograph ca revoke`",
         allowed=_PEM,
         reloads=False,
         is_file=True,

@@ -209,7 +209,7 @@ class Peering:
             self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce, proof))))
         else:
             raise ProtocolError(
-                Reason.ROLE_MISSING, "a broker shows a certificate with the role broker, or a network key"
+                Reason.ROLE_MISSING, "a broker must show a certificate with the role broker, or a network key"
             )
 
     def receive_linked(self, link: Port, frame: Frame, now: Instant) -> None:
@@ -242,7 +242,7 @@ class Peering:
         """The dialling broker's proof."""
         greeting = self._greetings.get(link)
         if greeting is None or greeting.aim is not None or greeting.other is None or link.state == READY:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF answers a LINKED, where no session began meanwhile")
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF follows LINKED only, and no session")
         wanted = self._proof("dialler", greeting.other.nonce, greeting.nonce)
         if not _is_equal(wanted, decode_proof(frame.payload).proof):
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")
