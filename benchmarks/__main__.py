@@ -38,6 +38,7 @@ NAMES = (
     "store",
     "history",
     "topics",
+    "resources",
     "spark",
 )
 

@@ -36,7 +36,7 @@ for package in "${missing[@]}"; do
         echo "$package: not installed; the benchmarks will report it as absent" >&2
         continue
     fi
-    "${as_root[@]}" systemctl disable --now "$package" >/dev/null 2>&1 ||
-        "${as_root[@]}" service "$package" stop >/dev/null 2>&1 || true  # no service manager here: nothing was started
+    "${as_root[@]}" systemctl disable --now "${package/#etcd-server/etcd}" >/dev/null 2>&1 ||
+        "${as_root[@]}" service "${package/#etcd-server/etcd}" stop >/dev/null 2>&1 || true  # no service manager here: nothing was started
     echo "$package: installed"
 done

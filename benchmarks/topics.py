@@ -27,7 +27,7 @@ import heliograph
 from benchmarks import created, machine
 from benchmarks.field import say
 from benchmarks.figures import budget, budget_lines
-from benchmarks.peers import etcd
+from benchmarks.peers import etcd_tls
 from heliograph.cli.network_secure import environment, secure_url
 from heliograph.discovery.topics.queries import words_of
 from heliograph.discovery.topics.topic_searches import SIFTED_AT_FIRST, SIFTED_AT_ONCE
@@ -57,7 +57,7 @@ def run(quick: bool) -> dict[str, Any]:
     facts, rounds = machine.facts(), 30 if quick else 100
     ours = asyncio.run(_conversations(rounds, 1_000 if quick else 10_000))
     say("etcd")
-    peer = etcd.measure(rounds)
+    peer = etcd_tls.measure(rounds)
     ours |= _queries(100_000 if quick else 1_000_000)
     say("publications on created topics")
     ours |= created.measure(quick)

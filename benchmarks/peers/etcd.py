@@ -1,115 +1,111 @@
-"""etcd: keys with values over TLS, durable, which sign nothing. What `topics` is compared with.
+"""etcd: one server, spoken to by its HTTP gateway.
 
-In:    a folder for its files.
-Out:   ms per put, and per range of 1, 10 and 100 keys.
-State: a server, as long as it is measured.
-Not here: publish/subscribe (the other peers); its gRPC: the same server answers JSON over HTTPS.
+In:    a folder, a port.
+Out:   an Etcd that can be started; ms per range, and from put until a watch tells it.
+State: none; connections last as long as a measurement.
+Not here: clusters of it.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
-import socket
-import ssl
 import subprocess
-import tempfile
-import time
 from base64 import b64encode
-from collections.abc import Callable
-from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from statistics import median
+from threading import Event, Thread
+from time import perf_counter
 from typing import Any
 
-from benchmarks import certificates
-from benchmarks.peers.system import find, not_installed
+from benchmarks.certificates import TlsFiles
+from benchmarks.links import Link
+from benchmarks.peers.server import free_port
+from benchmarks.peers.system import find
 
-START_S = 30.0
-VALUE = b"v" * 1_200  # as long as a stored topic advertisement of `topics`
-COUNTS = (1, 10, 100)
+KEY = b64encode(b"machines/1").decode()
+WAIT_S = 10
 
 
-def measure(rounds: int) -> dict[str, Any]:
-    """Start it, measure it, stop it."""
-    missing = not_installed("etcd")
-    if missing is not None:
-        return {"absent": missing}
-    with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        files = certificates.make(folder)
-        client, peer = _free_port(), _free_port()
-        process = subprocess.Popen(_command(folder, files, client, peer), stderr=subprocess.DEVNULL)
+class Etcd:
+    """Debian's etcd-server."""
+
+    name = "etcd"
+
+    def absent(self) -> str | None:
+        """Why it cannot run here, or None."""
+        return None if find("etcd") else "etcd is not installed (make bench-peers)"
+
+    def version(self) -> str:
+        """As it says itself."""
+        said = subprocess.run([find("etcd") or "etcd", "--version"], check=True, capture_output=True, text=True)
+        return said.stdout.splitlines()[0].rpartition(" ")[2]
+
+    def command(self, folder: Path, port: int, tls: TlsFiles | None) -> list[str]:
+        """One member of its own cluster."""
+        clients, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+        return [
+            *(find("etcd") or "etcd", "--data-dir", str(folder / "data"), "--name", "one"),
+            *("--listen-client-urls", clients, "--advertise-client-urls", clients),
+            *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+            *("--initial-cluster", f"one={peers}"),
+        ]
+
+    def connect(self, port: int, ca_file: str | None) -> Link:
+        """Ready once it answers a range."""
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
         try:
-            return _measure(HTTPSConnection("127.0.0.1", client, context=_context(files)), rounds)
+            _call(line, "/v3/kv/range", {"key": KEY})
+        except (http.client.HTTPException, ValueError) as error:
+            raise ConnectionError(str(error)) from None
         finally:
-            process.kill()
-            process.wait()
+            line.close()
+        return Link(port)
+
+    def measure(self, port: int, rounds: int) -> dict[str, Any]:
+        """Range of one key, and put until the watch tells it."""
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+        _call(line, "/v3/kv/put", {"key": KEY, "value": KEY})
+        ranges = []
+        for _ in range(rounds):
+            begin = perf_counter()
+            assert _call(line, "/v3/kv/range", {"key": KEY})["count"] == "1"
+            ranges.append((perf_counter() - begin) * 1_000)
+        told = _watched(line, port, rounds)
+        line.close()
+        return {"range_ms": round(median(ranges), 3), "put_to_watch_ms": round(median(told), 3)}
 
 
-def _command(folder: Path, files: certificates.TlsFiles, client: int, peer: int) -> list[str]:
-    at, beside = f"https://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
-    return [
-        str(find("etcd")),
-        *("--data-dir", str(folder / "data"), "--cert-file", str(files.certificate), "--key-file", str(files.key)),
-        *("--listen-client-urls", at, "--advertise-client-urls", at, "--listen-peer-urls", beside),
-        *("--initial-advertise-peer-urls", beside, "--initial-cluster", f"default={beside}", "--log-level", "error"),
-    ]
+def _call(line: http.client.HTTPConnection, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    line.request("POST", path, json.dumps(body))
+    answer = line.getresponse()
+    said: dict[str, Any] = json.loads(answer.read())
+    if answer.status != http.client.OK:
+        raise ConnectionError(str(said))
+    return said
 
 
-def _context(files: certificates.TlsFiles) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(files.ca))
+def _watched(line: http.client.HTTPConnection, port: int, rounds: int) -> list[float]:
+    watcher = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+    watcher.request("POST", "/v3/watch", json.dumps({"create_request": {"key": KEY}}))
+    stream = watcher.getresponse()
+    assert json.loads(stream.readline())["result"]["created"]
+    heard, at = Event(), [0.0]
 
+    def listen() -> None:
+        for _ in range(rounds):
+            stream.readline()
+            at[0] = perf_counter()
+            heard.set()
 
-def _measure(connection: HTTPSConnection, rounds: int) -> dict[str, Any]:
-    def ask(what: str, **body: Any) -> dict[str, Any]:
-        connection.request("POST", f"/v3/kv/{what}", json.dumps(body))
-        said = connection.getresponse().read()
-        answer: dict[str, Any] = json.loads(said)
-        return answer
-
-    def put(key: str) -> None:
-        ask("put", key=_text(key.encode()), value=_text(VALUE))
-
-    def fetch(count: int) -> None:
-        found = ask("range", key=_text(b"topic/"), range_end=_text(b"topic0"), limit=str(count))
-        assert len(found["kvs"]) == count
-
-    _wait(lambda: put("ready"), connection)
-    for number in range(COUNTS[-1]):
-        put(f"topic/{number:03d}")
-    figures = {"put": _median(rounds, lambda: put("more"))}
-    for count in COUNTS:
-        figures[f"range_{count}"] = _median(rounds, lambda count=count: fetch(count))  # type: ignore[misc]
-    return figures
-
-
-def _wait(work: Callable[[], None], connection: HTTPSConnection) -> None:
-    until = time.monotonic() + START_S
-    while True:
-        try:
-            return work()
-        except (OSError, HTTPException, ValueError):
-            connection.close()
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
-
-
-def _median(rounds: int, work: Callable[[], None]) -> float:
+    listener = Thread(target=listen, daemon=True)
+    listener.start()
     took = []
     for _ in range(rounds):
-        began = time.perf_counter()
-        work()
-        took.append((time.perf_counter() - began) * 1_000)
-    return round(median(took), 2)
-
-
-def _text(data: bytes) -> str:
-    return b64encode(data).decode()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+        begin = perf_counter()
+        _call(line, "/v3/kv/put", {"key": KEY, "value": KEY})
+        assert heard.wait(WAIT_S), "the watch did not tell of a put"
+        heard.clear()
+        took.append((at[0] - begin) * 1_000)
+    watcher.close()
+    return took

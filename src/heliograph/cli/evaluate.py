@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heliograph.cli import evaluate_topics
+from heliograph.cli import evaluate_resources, evaluate_topics
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.errors import UsageError
 from heliograph.maps.cells import table
@@ -26,6 +26,7 @@ LATE_MS = 0.5  # that relays are late on the average; on an idle computer it is 
 
 app = group("Run the experiments of the papers.")
 evaluate_topics.register(app)
+evaluate_resources.register(app)
 
 
 @app.command(
@@ -89,19 +90,16 @@ def _brokers(
 
 def save_measurements(report: dict[str, Any], folder: Path) -> Path:
     """Write what was measured, one JSON object per line; the file."""
-    import json
     from time import time_ns
     from uuid import uuid4
 
     import heliograph
+    from heliograph.cli.evaluate_files import write_measurements
     from heliograph.evaluation.measurements import of_brokers
 
     run = uuid4().hex[:12]
     rows = of_brokers(report, run, heliograph.__version__, time_ns() // 1_000)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"brokers-{run}.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return file
+    return write_measurements(rows, folder, f"brokers-{run}")
 
 
 def _chosen(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:

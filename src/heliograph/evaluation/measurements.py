@@ -3,7 +3,7 @@
 In:    the report of an evaluation, as the command prints it.
 Out:   rows: run, version, seed, experiment, parameters, metric, unit, value, paper.
 State: none.
-Not here: running experiments (simulated.py, live/), tables and figures (pipeline/evaluation.py).
+Not here: running experiments (simulated.py, resources/, live/), tables and figures (pipeline/evaluation.py).
 
 Rows have a base date, so that nothing lies at the beginning of 1970, where a stream's watermark would drop it.
 """
@@ -23,6 +23,25 @@ def of_brokers(report: dict[str, Any], run: str, version: str, time_us: int) -> 
     head = {"run": run, "version": version, "seed": report["seed"], "time_us": max(time_us, BASE_US)}
     experiment = f"brokers {report['how']}"
     return [{**head, "experiment": experiment, **row} for row in _values(report)]
+
+
+def of_resources(report: dict[str, Any], run: str, version: str, time_us: int) -> list[dict[str, Any]]:
+    """Every value of `heliograph evaluate resources`. The paper prints no numbers for them, only pictures."""
+    head = {"run": run, "version": version, "seed": report["seed"], "time_us": max(time_us, BASE_US)}
+    tables = {
+        "workloads": ("similarity",),
+        "sharing": ("resources", "space", "time", "similarity", "deliver"),
+        "architecture": ("model", "architecture", "result_size"),
+        "live": ("similarity", "deliver", "how"),
+    }
+    return [
+        {**head, "experiment": f"resources {name}", **_row(metric, {each: row[each] for each in names}, unit, value)}
+        for name, names in tables.items()
+        for row in report.get(name, ())
+        for metric, value in row.items()
+        if metric not in names
+        for unit in (MS if metric.endswith("_ms") else "1",)
+    ]
 
 
 def _values(report: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import cache
+from itertools import pairwise
 from statistics import mean
 
 import pytest
@@ -55,7 +55,7 @@ def test_matchless_requests_are_replaced_by_ones_that_match() -> None:
     offer, requests = made(1)
     for level in LEVELS:
         assert sum(bool(offer.matching(each)) for each in requests[level]) == COUNT * level // 100
-    for before, after in itertools.pairwise(LEVELS):
+    for before, after in pairwise(LEVELS):
         changed = [one for one, other in zip(requests[before], requests[after], strict=True) if one != other]
         assert not any(offer.matching(each) for each in changed)
 

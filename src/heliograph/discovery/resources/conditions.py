@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from heliograph.errors import ConditionError, Reason
 from heliograph.matching.boxes.box import Box, box, encloses, fits
@@ -20,6 +19,7 @@ from heliograph.matching.languages.ranges import WORDS, write_name, write_value
 from heliograph.model.predicates import Conjunction, Op, Value
 
 TEXTS_MAX = 4_096
+PREDICATES = "predicates"  # the language of canonical texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,21 @@ class ResourceCondition:
         return all(name in offered and values.meets(offered[name]) for name, values in self.box.items())
 
 
-@lru_cache(maxsize=TEXTS_MAX)
-def read_condition(text: str, language: str = "predicates") -> ResourceCondition:
+_read: dict[tuple[str, str], ResourceCondition] = {}
+
+
+def read_condition(text: str, language: str = PREDICATES) -> ResourceCondition:
     """A text as a condition. ConditionError if it is wrong, or more than a conjunction."""
+    known = _read.get((text, language))
+    if known is None:
+        known = _compile(text, language)
+        while len(_read) >= TEXTS_MAX:
+            del _read[next(iter(_read))]
+        _read[(text, language)] = _read[(known.text, PREDICATES)] = known  # who is told of it reads its canonical text
+    return known
+
+
+def _compile(text: str, language: str) -> ResourceCondition:
     compiled = compile_condition(language, text)
     if compiled.residue is not None or compiled.synopsis is not None:
         raise ConditionError(

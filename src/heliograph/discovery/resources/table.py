@@ -2,7 +2,7 @@
 
 In:    what hosting brokers tell, as numbered changes and snapshots.
 Out:   what was new; the static resources and the hosting brokers that a request overlaps.
-State: per hosting broker its advertisements; a box index of static and one of dynamic ones.
+State: per hosting broker its advertisements; a box index of static and one of dynamic ones; answers given lately.
 Not here: telling neighbours (spreading.py), which link leads to a host (places.py).
 Paper: [resources] §3 and §4.1, the SRT. The last hop of an advertisement is the next hop toward its host.
 """
@@ -20,6 +20,7 @@ from heliograph.matching.boxes.chunk import Stored
 from heliograph.matching.boxes.index import BoxIndex, IndexFullError
 
 HOSTS_MAX = 16_384
+REMEMBERED_MAX = 4_096  # questions whose answers are kept until the table changes
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class AdvertisementTable:
         self._resources_max = resources_max
         self._indexes = (BoxIndex(), BoxIndex())  # dynamic, static
         self._rows: tuple[dict[int, tuple[HostingBroker, AdvertisedResource]], ...] = ({}, {})
+        self._remembered: dict[str, list[HostingBroker]] = {}  # hosts of dynamic resources, by the text of a request
 
     def __len__(self) -> int:
         return len(self._rows[0]) + len(self._rows[1])
@@ -131,6 +133,7 @@ class AdvertisementTable:
             difference.refused += 1
             return
         rows[slot] = (host, advertised)
+        self._remembered.clear()
         host.resources[advertised.id] = advertised
         host.slots[advertised.id] = slot
         difference.added.append(advertised)
@@ -140,6 +143,7 @@ class AdvertisementTable:
         if advertised is None:
             return
         slot = host.slots.pop(resource)
+        self._remembered.clear()
         self._indexes[advertised.is_static].remove(slot)
         del self._rows[advertised.is_static][slot]
         difference.removed.append(advertised)
@@ -149,6 +153,14 @@ class AdvertisementTable:
     def overlapping_hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
         """The brokers that host dynamic resources which may fit, in the order of their ids."""
         self.questions += 1
+        hosts = self._remembered.get(condition.text)
+        if hosts is None:
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            hosts = self._remembered[condition.text] = self._find_hosts(condition)
+        return list(hosts)
+
+    def _find_hosts(self, condition: ResourceCondition) -> list[HostingBroker]:
         rows = self._rows[False]
         found = {
             rows[slot][0].broker: rows[slot][0]

@@ -10,7 +10,9 @@ A resource advertises a ceiling per attribute ("a <= 57") and has a value at mos
 their attributes and lower bounds alike, and these alone decide which advertisements overlap; so the hosting brokers per
 request stay the same while similarity rises. At first every request is matchless, and covers none and is covered by
 none. Then more and more of them are replaced by requests that match something and are covered by another such one: by
-one of two wide requests, or by whatever covers it by chance; one in five is a copy of another one.
+wide requests, which ask for ``a`` alone and are one in fifty, or by whatever covers it by chance; one in five is a copy
+of another one that is not wide. All of them are in one block. They come in random order: a request may come before what
+covers it.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ from heliograph.model.predicates import Conjunction
 ATTRIBUTES = ("a", "b", "c", "d", "e")
 VALUE_MAX = 100
 LEVELS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
-WIDE = (("a", 1, 45), ("a", 25, 75))  # the requests under which others come
-FLOOR_A_MAX = 40  # the greatest lower bound of ``a``: what begins there lies below one of the wide ones, or beyond both
+WIDE = (((1, 5), (41, 45)), ((21, 25), (71, 75)))  # bounds of the wide requests: least and most of ``a``, two kinds
+WIDE_SHARE = 50  # one request in so many is wide, and at least …
+WIDE_LEAST = 4
+BEYOND = 75  # whatever ends above this is in no wide request
+FLOOR_A_MAX = 40  # the greatest lower bound of ``a``
 FLOOR_MAX = 60  # … of the others
 COPIES = 0.2
 GEOMETRIC_P = 1 / 3
@@ -134,7 +139,7 @@ class _Drawing:
         """Fits nothing, covers nothing and is covered by nothing of the index."""
         for _ in range(TRIES_MAX):
             (_, floor), *others = self._floors()
-            top = self.random.randint(WIDE[1][2] + 1, VALUE_MAX)
+            top = self.random.randint(BEYOND + 1, VALUE_MAX)
             request = WorkloadRequest(
                 (("a", floor, top), *((name, least, least + self.random.randint(0, 3)) for name, least in others))
             )
@@ -144,10 +149,10 @@ class _Drawing:
         raise AssertionError("no room for another matchless request")
 
     def covered(self) -> WorkloadRequest:
-        """Fits something, and lies in one of the wide ones."""
+        """Fits something, and lies in every wide one of one kind."""
         for _ in range(TRIES_MAX):
             (_, floor), *others = self._floors()
-            top = WIDE[0][2] if floor < WIDE[1][1] else WIDE[1][2]
+            top = WIDE[floor >= WIDE[1][0][1]][1][0]
             request = WorkloadRequest(
                 (
                     ("a", floor, self.random.randint(floor, top)),
@@ -159,13 +164,23 @@ class _Drawing:
         raise AssertionError("nothing is left to be asked for")
 
 
+def _wide(random: Random, count: int) -> list[WorkloadRequest]:
+    """The requests under which the others come, of both kinds in turn; the last one is in all of them."""
+    made = []
+    for number in range(max(WIDE_LEAST, count // WIDE_SHARE)):
+        least, most = (random.randint(*ends) for ends in WIDE[number % 2])
+        made.append(WorkloadRequest((("a", least, most),)))
+    inner = ("a", WIDE[1][0][1], WIDE[0][1][0])
+    return [*made, WorkloadRequest((inner, ("b", 1, VALUE_MAX), ("c", 1, VALUE_MAX)))]
+
+
 def make_requests(
     offer: Offer, count: int, seed: int, levels: Sequence[int] = LEVELS
 ) -> dict[int, list[WorkloadRequest]]:
     """The requests by their similarity in percent, in the order in which they come."""
     drawing = _Drawing(offer, seed)
     index = BoxIndex()
-    wide = [WorkloadRequest((bound,)) for bound in WIDE]
+    wide = _wide(drawing.random, count)
     for place, request in enumerate(wide):
         index.add(place, request.conjunction)
     requests = []
@@ -191,10 +206,9 @@ def _next(
     index.remove(replaced)
     if len(block) < len(wide):
         return wide[len(block)]
-    if len(block) == len(wide):  # in both: it makes one block of them
-        return WorkloadRequest((("a", WIDE[1][1], WIDE[0][2]), ("b", 1, VALUE_MAX), ("c", 1, VALUE_MAX)))
     for _ in range(TRIES_MAX):
-        request = drawing.random.choice(block) if drawing.random.random() < COPIES else drawing.covered()
+        is_copy = len(block) > len(wide) and drawing.random.random() < COPIES
+        request = drawing.random.choice(block[len(wide) :]) if is_copy else drawing.covered()
         made = request.conjunction
         if all(other < len(wide) for other in [*index.covered(made), *index.coverers(made)]):
             return request

@@ -1,0 +1,36 @@
+"""The evaluation of resource discovery as a whole.
+
+In:    quick or not, a seed.
+Out:   one report of plain values: workloads, rows of both experiments, checks.
+State: none.
+Not here: the experiments (sharing.py, architecture.py), the paper's statements (claims.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from heliograph.evaluation.resources import architecture, claims, sharing
+from heliograph.evaluation.resources.network import ServiceTimes
+
+
+def evaluate(quick: bool, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Everything that is simulated."""
+    plan = sharing.QUICK if quick else sharing.SharingPlan()
+    other = architecture.QUICK if quick else architecture.ArchitecturePlan()
+    found = sharing.evaluate(plan, seed, say)
+    rows = architecture.evaluate(other, seed, say)
+    return {
+        "how": "simulated",
+        "seed": seed,
+        "quick": quick,
+        "resources": plan.resources,
+        "requests": plan.requests,
+        "brokers": plan.edges + plan.routers,
+        "service_times": asdict(ServiceTimes()),
+        **found,
+        "architecture": rows,
+        "checks": claims.checks(found["sharing"], rows),
+    }
