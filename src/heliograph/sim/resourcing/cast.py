@@ -14,7 +14,7 @@ from hashlib import sha256
 from heliograph.node import Node
 from heliograph.sim.host import Host
 from heliograph.sim.loop import SECOND
-from heliograph.sim.resourcing.party import Owner, Requester
+from heliograph.sim.resourcing.party import ResourceOwner, ResourceRequester
 from heliograph.sim.resourcing.plans import DiscoveryPlan, ResourcePlan
 from heliograph.sim.world import World
 
@@ -50,11 +50,11 @@ class ResourceCast:
 
     def _owner(self, plan: ResourcePlan, incarnation: int) -> Node:
         random = self._world.random(f"resource/{plan.name}")
-        return _alone(plan.name, Owner(plan, random, self._seed(plan.name), self._world.journal.write))
+        return _alone(plan.name, ResourceOwner(plan, random, self._seed(plan.name), self._world.journal.write))
 
     def _requester(self, plan: DiscoveryPlan, incarnation: int) -> Node:
-        return _alone(plan.name, Requester(plan, self._seed(plan.name), self._world.journal.write))
+        return _alone(plan.name, ResourceRequester(plan, self._seed(plan.name), self._world.journal.write))
 
 
-def _alone(name: str, party: Owner | Requester) -> Node:
+def _alone(name: str, party: ResourceOwner | ResourceRequester) -> Node:
     return Node(name=name, machines={PARTY: party}, pipes=(), listeners={})

@@ -133,7 +133,7 @@ class ResourceParty:
         """It asks for nothing but links."""
 
 
-class Owner(ResourceParty):
+class ResourceOwner(ResourceParty):
     """Keeps one resource registered, with its latest values."""
 
     def __init__(self, plan: ResourcePlan, random: Random, seed: bytes, write: Write) -> None:
@@ -207,7 +207,7 @@ class Owner(ResourceParty):
             super().tell(command, now)
 
 
-class Requester(ResourceParty):
+class ResourceRequester(ResourceParty):
     """Asks once, again and again, or watches."""
 
     def __init__(self, plan: DiscoveryPlan, seed: bytes, write: Write) -> None:
