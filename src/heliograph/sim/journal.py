@@ -47,6 +47,11 @@ KINDS = {
     "acknowledged": "a store told a publisher that a publication is durable",
     "taken": "a durable subscriber took a publication from a store",
     "missed": "a store told a durable subscriber that positions of its log cannot be read",
+    "owned": "the owner of a resource has new values for it, or withdraws it",
+    "attended": "a broker took a registration, or refused it",
+    "asked": "a requester asked for resources",
+    "answered": "it got its answer",
+    "watched": "a watcher was told of a change",
     "datagram_dropped": "a machine sent a datagram that could not leave: no such socket, or too large",
     "datagram_lost": "a datagram did not arrive",
 }

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.model.subscription import Policy
 from heliograph.model.topics import filter_fault, topic_fault
 from heliograph.sim import selections
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.distances import NetworkSettings
+from heliograph.sim.resourcing.plans import DiscoveryPlan, ResourcePlan, discovery_problems, resource_problems
 from heliograph.sim.world import HostSettings
 from heliograph.topology.scenario_network import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
 from heliograph.topology.toml_tables import suggest
@@ -134,6 +136,8 @@ class Checks:
     """What must hold."""
 
     names: tuple[str, ...] = ("delivery", "duplicates", "order", "isolation", "bounded", "convergence")
+    counts: dict[str, int] = field(default_factory=dict)  # what the resource services of all brokers count together
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)  # broker -> the lines of its tables of requests
     harmless: tuple[str, ...] = (
         "clock_step",
         "lag",
@@ -151,6 +155,9 @@ class Scenario:
     hosts: HostSettings = field(default_factory=HostSettings)
     workload: tuple[Workload, ...] = ()
     storing: tuple[Storing, ...] = ()
+    resources: ResourcesConfig | None = None  # settings of the resource service of every broker; None: they have none
+    resource: tuple[ResourcePlan, ...] = ()
+    discovery: tuple[DiscoveryPlan, ...] = ()
     fault: tuple[Fault, ...] = ()
     checks: Checks = field(default_factory=Checks)
 
@@ -163,6 +170,12 @@ class Scenario:
             found += _workload_problems(workload, self.topology, f"workload[{number}]")
         for number, storing in enumerate(self.storing):
             found += _storing_problems(storing, self.topology, f"storing[{number}]")
+        for number, resource in enumerate(self.resource):
+            found += resource_problems(resource, self.topology.brokers, f"resource[{number}]")
+        for number, discovery in enumerate(self.discovery):
+            found += discovery_problems(discovery, self.topology.brokers, f"discovery[{number}]")
+        if (self.resource or self.discovery) and self.resources is None:
+            found.append("resource and discovery need the table [resources], which may be empty")
         for number, fault in enumerate(self.fault):
             found += _fault_problems(fault, self.scenario, f"fault[{number}]")
         found += [

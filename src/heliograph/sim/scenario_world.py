@@ -23,6 +23,7 @@ from heliograph.sim.checkers import CHECKERS, Checker, Maps, Ways
 from heliograph.sim.faults import Faults
 from heliograph.sim.host import Host
 from heliograph.sim.network import End
+from heliograph.sim.resourcing.cast import ResourceCast
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.storing.cast import StoreCast
 from heliograph.sim.tamper import payloads_of_parcels
@@ -55,9 +56,12 @@ class ScenarioWorld:
         self.checkers: list[Checker] = [CHECKERS[name](scenario, self.world.journal, self.ask) for name in names]
         self.world.journal.watch("note", self._on_note)
         self._clients = [name for group, plan in topology.clients.items() for name in client_names(group, plan)]
-        self.wiring = Wiring(self.world, topology)
+        self.wiring = Wiring(self.world, topology, scenario.resources)
         self.programs = self._programs()
         self.cast = StoreCast(self.world, scenario.storing)
+        self.resource_cast = ResourceCast(
+            self.world, scenario.resource, scenario.discovery, scenario.scenario.duration_s
+        )
         self.faults = Faults(self.world, scenario.fault, scenario.scenario.duration_s, self.wiring)
 
     def ask(self, host: str, question: str) -> Any:
@@ -65,6 +69,8 @@ class ScenarioWorld:
         asked = self.world.hosts[host]
         if not asked.up:
             return None
+        if question.startswith("resources "):
+            return asked.seat("resources").machine.report(question.partition(" ")[2])
         report = asked.seats[0].machine.report(question)
         if question == "time" and report["time_ns"] is not None:  # as of now, so that nodes can be compared
             report["time_ns"], report["error_ns"] = shown(report, self.world.loop.now + asked.shift)

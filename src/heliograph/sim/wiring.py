@@ -23,6 +23,7 @@ from heliograph.broker.config import (
     NetworkConfig,
     TimeConfig,
 )
+from heliograph.discovery.resources.config import ResourcesConfig
 from heliograph.node import BROKER, Node, build
 from heliograph.sim.clock import WallClock
 from heliograph.sim.host import Host
@@ -39,7 +40,8 @@ ORDER = 1 << 40  # the number of our orders: those of the admin service, whose p
 class Wiring:
     """The brokers of a world, and the links that they are to have: the first of a pair dials the second."""
 
-    def __init__(self, world: World, topology: ScenarioTopology) -> None:
+    def __init__(self, world: World, topology: ScenarioTopology, resources: ResourcesConfig | None = None) -> None:
+        self._resources = resources
         self.pairs: dict[Pair, None] = dict.fromkeys(topology.links)
         self._world = world
         self._topology = topology
@@ -69,7 +71,9 @@ class Wiring:
         config = self._config(host.name, plan)
         host.configure(config)
         incarnation = host.wall.wall_ns(self._world.loop.now) // MILLISECOND
-        services = [] if plan.store is None else [replace(plan.store, enabled=True, name=host.name)]
+        services: list[object] = [] if plan.store is None else [replace(plan.store, enabled=True, name=host.name)]
+        if self._resources is not None:
+            services.append(self._resources)
         return build(config, seed=seed + host.incarnation, incarnation=incarnation, services=services)
 
     def _config(self, host: str, plan: BrokerPlan) -> BrokerConfig:

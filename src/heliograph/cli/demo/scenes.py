@@ -21,6 +21,7 @@ from heliograph.cli.demo.broker_process import SETTINGS, BrokerProcess, broker_p
 from heliograph.cli.demo.content_scene import play_contents
 from heliograph.cli.demo.network_scene import play_network
 from heliograph.cli.demo.report import Report
+from heliograph.cli.demo.resources_scene import play_resources
 from heliograph.cli.demo.store_scene import play_store
 from heliograph.cli.demo.topics_scene import play_topics
 from heliograph.cli.network_processes import administrating
@@ -54,6 +55,7 @@ async def play(report: Report) -> None:
             report.add("broker", broker.ready)
             await _traffic(broker, report)
             await play_contents(lambda name: _connect(broker, name), report)
+            await play_resources(lambda name: _connect(broker, name), report)
             await _slow_consumers(broker, report)
             await _denials(broker, report)
             await _administration(broker, report)

@@ -257,6 +257,8 @@ class RequestForwarding:
         found, as_of = self._own(known.condition, now)
         request = known.request
         arrival.hosts[self._me] = as_of
+        # Clocks differ: what we say may seem older than the request, and must not be left out of a complete answer.
+        arrival.as_of = min(arrival.as_of, self._network_time(now))
         chosen = enough(found, request.best, request.order)
         if request.deliver == DIRECT and request.reply is not None and known.hop != HERE:
             arrival.direct[self._me] = len(chosen)

@@ -1,0 +1,147 @@
+"""Resources: every request gets what an oracle says, once, or hears what is missing; watchers know in the end.
+
+In:    "owned", "asked", "answered", "watched", "disturbed", "settled"; reports of the resource services.
+Out:   a violation for each answer that lacks, repeats or invents a resource, for each watcher that is wrong in the end,
+       and for each count and table that is not as the scenario says.
+State: the values that each resource had, and when; what every watcher was told.
+Not here: owners and requesters (sim/resourcing/).
+
+An answer must have what fitted all the time that it may speak of, and STEADY before, while the network was settled.
+It must not have what never fitted in that time; where the network was not settled, values from before may still come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from heliograph.discovery.resources.conditions import fixed_values, read_condition
+from heliograph.sim.checkers.base import Checker
+from heliograph.sim.loop import SECOND
+
+STEADY_NS = 2 * SECOND  # after this, everybody knows of a resource
+Values = dict[str, Any] | None
+
+
+class Resources(Checker):
+    """Discovery is exact, or says what is missing."""
+
+    name = "resources"
+
+    def prepare(self) -> None:
+        """Nothing has happened yet."""
+        self._plans = {plan.name: plan for plan in self.scenario.resource}
+        self._requests = {plan.name: plan for plan in self.scenario.discovery}
+        self._past: dict[str, list[tuple[int, Values]]] = {name: [] for name in self._plans}
+        self._asked: dict[tuple[str, int], int] = {}
+        self._knows: dict[str, dict[str, Values]] = {name: {} for name in self._requests}
+        self._quiet_from: int | None = None if self.scenario.topology.links else 0
+        self._answers = 0
+
+    def on_disturbed(self, *_: object) -> None:
+        """A fault strikes brokers or links."""
+        self._quiet_from = None
+
+    def on_settled(self, *_: object) -> None:
+        """Their maps are right again."""
+        self._quiet_from = self.journal.instant
+
+    def on_owned(self, who: str, values: Values) -> None:
+        """An owner has these values from now on; None: it withdraws."""
+        self._past[who].append((self.journal.instant, values))
+
+    def on_asked(self, who: str, number: int) -> None:
+        """A request."""
+        self._asked[who, number] = self.journal.instant
+
+    def on_answered(self, who: str, number: int, answer: Any) -> None:
+        """Its answer."""
+        began = self._asked.pop((who, number), None)
+        if began is None:
+            self.blame(f"{who} got a second answer to request {number}")
+            return
+        if answer is None:
+            return  # refused: its broker was going away
+        self._answers += 1
+        plan, now = self._requests[who], self.journal.instant
+        names = [row["name"] for row in answer["resources"]]
+        if len(set(names)) != len(names):
+            self.blame(f"{who} got a resource twice: {names}")
+        if plan.expect is not None and sorted(names) != sorted(plan.expect):
+            self.blame(f"{who} got {sorted(names)}, and should have got {sorted(plan.expect)}")
+        quiet = self._quiet_from is not None and self._quiet_from + STEADY_NS <= began
+        start = began - int((plan.max_age_s if plan.deliver == "similarity" else 0) * SECOND)
+        condition = read_condition(plan.where)
+        for name in self._plans:
+            if self._plans[name].static != (plan.model == "static") or plan.model == "static":
+                continue
+            fitted = [self._fits(condition, name, values) for values in self._values(name, start, now)]
+            is_old = bool(self._past[name]) and self._past[name][0][0] + STEADY_NS <= began
+            if quiet and is_old and all(fitted) and name not in names and not plan.best and answer["complete"]:
+                self.blame(f"{who} misses {name} in a complete answer")
+            if quiet and name in names and not any(fitted):
+                self.blame(f"{who} got {name}, which never fitted {plan.where!r}")
+
+    def _values(self, name: str, start: int, end: int) -> list[Values]:
+        """What its values were in this time, and STEADY before: an update is on its way for a moment."""
+        past: list[tuple[int, Values]] = [(0, None), *self._past[name]]
+        ends = [at for at, _ in past[1:]] + [1 << 62]
+        return [values for (at, values), until in zip(past, ends, strict=True) if at <= end and until >= start]
+
+    def _fits(self, condition: Any, name: str, values: Values) -> bool:
+        if values is None:
+            return False
+        return bool(condition.has({**fixed_values(read_condition(self._plans[name].where)), **values}))
+
+    def on_watched(self, who: str, kind: str, name: str, values: Values) -> None:
+        """A watcher is told."""
+        knows = self._knows[who]
+        if kind == "appeared" and name in knows:
+            self.blame(f"{who} was told twice that {name} appeared")
+        if kind in ("stopped", "vanished") and name not in knows:
+            self.blame(f"{who} was told that {name} {kind}, which it did not know")
+        if kind in ("appeared", "changed"):
+            knows[name] = values
+        else:
+            knows.pop(name, None)
+
+    def end(self) -> None:
+        """Everything is quiet now."""
+        for (who, number), began in self._asked.items():
+            if self.journal.instant - began > 2 * self._requests[who].deadline_s * SECOND and not self.scenario.fault:
+                self.blame(f"{who} got no answer to request {number}")
+        if self._requests and not all(plan.watch for plan in self._requests.values()) and not self._answers:
+            self.blame("requests were made, and nothing was answered")
+        for who, plan in self._requests.items():
+            if plan.watch:
+                self._judge_watcher(who)
+        self._judge_counts()
+
+    def _judge_watcher(self, who: str) -> None:
+        plan, fits = self._requests[who], {}
+        condition = read_condition(plan.where)
+        for name, past in self._past.items():
+            fixed = fixed_values(read_condition(self._plans[name].where))
+            last = past[-1][1] if past else None
+            if last is not None and self._plans[name].static == (plan.model == "static"):
+                full = {**fixed, **last}
+                if condition.has(full):
+                    fits[name] = full
+        if plan.expect is not None:
+            if sorted(self._knows[who]) != sorted(plan.expect):
+                self.blame(f"{who} knows {sorted(self._knows[who])} in the end, and should know {sorted(plan.expect)}")
+        elif self._knows[who] != fits:
+            self.blame(f"{who} knows {self._knows[who]} in the end, and {fits} fit")
+
+    def _judge_counts(self) -> None:
+        brokers = self.scenario.topology.brokers
+        reports = {name: self.ask(name, "resources overview") for name in brokers}
+        for name, wanted in self.scenario.checks.counts.items():
+            got = sum(report[name] for report in reports.values() if report is not None)
+            self.journal.write("measured", "the network", f"{name} {got}")
+            if got != wanted:
+                self.blame(f"{name} is {got} over all brokers, and should be {wanted}")
+        for host, lines in self.scenario.checks.tables.items():
+            tables = self.ask(host, "resources tables") or {}
+            got_lines = [f"{kind} {line}" for kind, found in tables.items() for line in found]
+            if sorted(got_lines) != sorted(lines):
+                self.blame(f"the tables of {host} are {got_lines}, and should be {list(lines)}")

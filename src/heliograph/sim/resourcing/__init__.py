@@ -1,0 +1,1 @@
+"""Owners of resources and requesters, as scenarios list them."""

@@ -1,0 +1,286 @@
+"""A simulated owner of a resource, or a requester: one session with one broker at a time.
+
+In:    its plan; the broker's bytes; time.
+Out:   frames; entries "owned", "asked", "answered" and "watched" of the journal.
+State: its session; the owner's latest values; the watcher's state.
+Not here: a program's client (live/resources.py), judging what happened (checkers/resources.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+import msgspec
+
+from heliograph.broker.config import DEFAULT_PORT
+from heliograph.discovery.resources.watching import WatchState
+from heliograph.errors import Reason, UsageError
+from heliograph.machine import Address, Dial, Effects, Instant, LinkId, Outbox, Peer, SocketName, Ticket, Timers
+from heliograph.model.publication import Publication
+from heliograph.services.broker_session import BrokerSession
+from heliograph.sim.resourcing.plans import DiscoveryPlan, ResourcePlan
+from heliograph.wire.bodies import Welcome
+
+SERVICE = b"resources"
+NS_PER_S = 1_000_000_000
+REDIAL_NS = NS_PER_S // 5
+BEAT_NS = NS_PER_S // 2
+SILENT_NS = 2 * NS_PER_S
+
+Write = Callable[..., None]
+
+
+class ResourceParty:
+    """A machine (machine.py): dials its brokers in turn until one is there."""
+
+    def __init__(self, name: str, brokers: tuple[str, ...], seed: bytes, write: Write) -> None:
+        self.name = name
+        self._brokers = brokers
+        self._seed = seed
+        self._write = write
+        self._tries = 0
+        self._links = 0
+        self._heard_at: Instant = 0
+        self._outbox = Outbox()
+        self._timers = Timers()
+        self.session: BrokerSession | None = None
+        self._begun = False
+
+    def clock(self, wall_ns: int, now: Instant) -> None:
+        """The first reading is the start."""
+        if not self._begun:
+            self._begun = True
+            self._redial(now)
+
+    def _redial(self, now: Instant) -> None:
+        if self.session is None:
+            self._outbox.dial(Dial(self._brokers[self._tries % len(self._brokers)], DEFAULT_PORT))
+
+    def attach(self, link: LinkId, peer: Peer, now: Instant) -> None:
+        """A broker is there."""
+        self._links += 1
+        secret = sha256(self._seed + self._links.to_bytes(4, "little")).digest()
+        self.session = BrokerSession(link, self._outbox, secret, welcome=self.welcomed)
+        self.session.hello(self.name, keep_alive_ms=1_000)
+        self._heard_at = now
+        self._beat(now)
+
+    def _beat(self, now: Instant) -> None:
+        if self.session is None:
+            return
+        if now - self._heard_at > SILENT_NS:
+            self.session.give_up(Reason.SILENT)
+            return
+        self.session.beat()
+        self._timers.set("beat", now + BEAT_NS, self._beat)
+
+    def welcomed(self, welcome: Welcome, now: Instant) -> None:
+        """The session has begun."""
+
+    def receive(self, link: LinkId, data: bytes, now: Instant) -> None:
+        """What the broker says."""
+        if self.session is not None and self.session.link == link:
+            self._heard_at = now
+            self.session.receive(data, now)
+            if self.session is not None and self.session.fault is not None:
+                self._outbox.hang_up(link, self.session.fault)
+
+    def detach(self, link: LinkId, reason: Reason, now: Instant) -> None:
+        """The link is gone; the next broker is dialled."""
+        self.session = None
+        self._try_next(now)
+
+    def failed(self, ticket: Ticket, reason: Reason, now: Instant) -> None:
+        """No broker there."""
+        self._try_next(now)
+
+    def _try_next(self, now: Instant) -> None:
+        self._tries += 1
+        self._timers.set("dial", now + REDIAL_NS, self._redial)
+
+    def ask(self, body: dict[str, Any], answer: Callable[[Any, Instant], None]) -> None:
+        """Ask the resource service; without a broker it is lost."""
+        if self.session is not None:
+            self.session.ask(SERVICE, body, answer)
+
+    def wake(self, now: Instant) -> None:
+        """Time has passed."""
+        self._timers.run(now)
+
+    def take(self) -> Effects:
+        """What is wanted since the last take."""
+        return self._outbox.empty(self._timers.next())
+
+    def report(self, question: str) -> Any:
+        """Nothing that the journal does not say."""
+        return {"connected": self.session is not None}
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """It takes no commands."""
+        raise UsageError(f"a party of resources does not know the command {command!r}")
+
+    def receive_datagram(self, socket: SocketName, source: Address, data: bytes, now: Instant) -> None:
+        """It has no sockets."""
+
+    def press(self, link: LinkId, pressed: bool, now: Instant) -> None:
+        """It says little."""
+
+    def done(self, ticket: Ticket, result: Any, now: Instant) -> None:
+        """It asks for nothing but links."""
+
+
+class ResourceOwner(ResourceParty):
+    """Keeps one resource registered, with its latest values."""
+
+    def __init__(self, plan: ResourcePlan, random: Random, seed: bytes, write: Write) -> None:
+        super().__init__(plan.name, plan.brokers, seed, write)
+        self._plan = plan
+        self._random = random
+        self._secret = sha256(seed + b"resource").hexdigest()[:32]
+        self._values: dict[str, Any] | None = None
+        self._epoch = 0
+        self._version = 0
+        self._ended = False
+
+    def welcomed(self, welcome: Welcome, now: Instant) -> None:
+        """Register at this broker: the newest registration wins."""
+        self._epoch += 1
+        if self._values is None and self._plan.values:
+            self._draw(now)
+        if not self._ended:
+            self._register(now)
+        self._timers.set("renew", now + NS_PER_S, self._renew)
+        if self._plan.every_s:
+            self._timers.set("update", now + int(self._plan.every_s * NS_PER_S), self._update)
+
+    def _draw(self, now: Instant) -> None:
+        self._version += 1
+        self._values = {name: self._drawn(values) for name, values in self._plan.values.items()}
+        self._write("owned", self.name, dict(self._values))
+
+    def _drawn(self, values: tuple[int | float | str, ...]) -> int | float | str:
+        least, most = values[0], values[-1]
+        if isinstance(least, int) and isinstance(most, int):
+            return self._random.randint(least, most)
+        return self._random.choice(values)
+
+    def _register(self, now: Instant) -> None:
+        plan = self._plan
+        body = {
+            **{"do": "register", "secret": self._secret, "where": plan.where, "epoch": self._epoch, "name": plan.name},
+            **{"model": "static" if plan.static else "dynamic", "lease_s": plan.lease_s, "attached": self._epoch > 1},
+            **({"values": self._values, "version": self._version} if self._values else {}),
+        }
+        self.ask(body, lambda answer, now: self._write("attended", self.name, answer is not None))
+
+    def _renew(self, now: Instant) -> None:
+        def answered(answer: Any, now: Instant) -> None:
+            if answer is None and not self._ended:
+                self._register(now)
+
+        if not self._ended:
+            self.ask({"do": "renew", "secret": self._secret, "lease_s": self._plan.lease_s}, answered)
+            self._timers.set("renew", now + NS_PER_S, self._renew)
+
+    def _update(self, now: Instant) -> None:
+        if self._ended or self.session is None:
+            return
+        self._draw(now)
+        body = {"do": "update", "secret": self._secret, "values": self._values, "version": self._version}
+        self.ask({**body, "lease_s": self._plan.lease_s}, lambda answer, now: None)
+        self._timers.set("update", now + int(self._plan.every_s * NS_PER_S), self._update)
+
+    def tell(self, command: Any, now: Instant) -> None:
+        """ "rest": no more updates; "withdraw"."""
+        if command == "rest":
+            self._timers.cancel("update")
+            self._plan = replace(self._plan, every_s=0.0)
+        elif command == "withdraw":
+            self._ended = True
+            self._write("owned", self.name, None)
+            self.ask({"do": "withdraw", "secret": self._secret}, lambda answer, now: None)
+        else:
+            super().tell(command, now)
+
+
+class ResourceRequester(ResourceParty):
+    """Asks once, again and again, or watches."""
+
+    def __init__(self, plan: DiscoveryPlan, seed: bytes, write: Write) -> None:
+        super().__init__(plan.name, plan.brokers, seed, write)
+        self._plan = plan
+        self.watched = WatchState()
+        self._watch = 0
+        self._topic = ""
+        self._heard = 0
+        self._stale = False
+        self._snapshot: list[Any] = []
+        self._number = 0
+
+    def welcomed(self, welcome: Welcome, now: Instant) -> None:
+        """Ask, or watch anew."""
+        assert self.session is not None
+        if self._plan.watch:
+            self.session.subscribe(f"{welcome.inbox}/resources/#".encode(), self._told)
+            self._begin(now)
+        else:
+            self._ask(now)
+
+    def _ask(self, now: Instant) -> None:
+        plan = self._plan
+        self._number += 1
+        number = self._number
+        body = {
+            **{"do": "discover", "where": plan.where, "model": plan.model, "deliver": plan.deliver},
+            **{"best": plan.best, "order": plan.order, "max_age_s": plan.max_age_s},
+            "deadline_ms": int(plan.deadline_s * 1_000),
+        }
+        if self.session is not None:
+            self._write("asked", self.name, number)
+            self.ask(body, lambda answer, now: self._write("answered", self.name, number, answer))
+        if plan.every_s:
+            self._timers.set("ask", now + int(plan.every_s * NS_PER_S), self._ask)
+
+    def _begin(self, now: Instant) -> None:
+        body = {"do": "watch", "where": self._plan.where, "model": self._plan.model}
+        self.ask(body, self._begun_watch)
+        self._timers.set("keep", now + NS_PER_S, self._keep)
+
+    def _begun_watch(self, answer: Any, now: Instant) -> None:
+        if answer is not None:
+            self._watch, self._topic, self._heard, self._snapshot = answer["watch"], answer["topic"], 0, []
+
+    def _keep(self, now: Instant) -> None:
+        heard = self._heard
+
+        def answered(answer: Any, now: Instant) -> None:
+            if answer is None or not answer["known"]:
+                self._begin(now)
+            elif answer["number"] > heard and heard == self._heard:
+                self._stale = True
+
+        self.ask({"do": "keep", "watch": self._watch, "again": self._stale}, answered)
+        self._timers.set("keep", now + NS_PER_S, self._keep)
+
+    def _told(self, publication: Publication, now: Instant) -> None:
+        told = msgspec.json.decode(publication.payload)
+        if publication.topic != self._topic or told["number"] <= self._heard:
+            return
+        if told["number"] != self._heard + 1:
+            self._stale, self._snapshot = True, []
+        self._heard = told["number"]
+        changes = [change for state in told.get("states", ()) for change in self.watched.state(state)]
+        if "emptied" in told:
+            changes += self.watched.emptied(*told["emptied"])
+        if "snapshot" in told:
+            self._snapshot += told["snapshot"]
+            if not told.get("more"):
+                hosts = {host: (as_of[0], as_of[1]) for host, as_of in told["hosts"].items()}
+                changes += self.watched.snapshot(self._snapshot, hosts, told["missing"])
+                self._snapshot, self._stale = [], False
+        for change in changes:
+            self._write("watched", self.name, change.kind, change.name, change.values)
