@@ -70,14 +70,29 @@ def test_the_doctor_has_one_line_for_each_problem(monkeypatch: pytest.MonkeyPatc
     assert bad == ["java", "pandas", "deltalake"]
     assert told["pandas"].told.startswith("pandas 3.0.1 does not fit; 2.2 or newer, below 3 is needed")
     assert all("\n" not in each.told for each in told.values())
+    assert doctor.misfit(version) == told["pandas"].told, "no session is begun with it"
+    assert doctor.misfit() is None
 
 
 def test_what_spark_says_becomes_one_line() -> None:
     long = "An error occurred\n" + "\tat java.lang.Thread\n" * 80
     assert meaning(long) == "An error occurred"
     assert meaning("x\njava.io.IOException: No space left on device\n\tat y").startswith("no space left")
+    assert meaning("[STREAM_FAILED] x: Python worker failed to connect back. y").startswith("a Python worker")
     assert "install heliograph[spark] there" in meaning("ModuleNotFoundError: No module named 'pyarrow'")
     assert meaning("py4j: x heliograph.errors.UsageError: this is wrong\n at") == "this is wrong"
+
+
+def test_where_a_task_dials() -> None:
+    from heliograph.pipeline.options import read_options
+    from heliograph.pipeline.source import addresses
+
+    plain, secure = (read_options({"url": f"{scheme}://named:1"}, False) for scheme in ("heliograph", "heliographs"))
+    assert addresses("heliograph://near:2", plain) == ["heliograph://near:2", "heliograph://named:1"]
+    assert addresses("", plain) == ["heliograph://named:1"]
+    assert addresses("heliograph://near:2", secure) == ["heliographs://named:1"], "TLS is not given up"
+    assert addresses("heliographs://near:2", secure) == ["heliographs://near:2", "heliographs://named:1"]
+    assert addresses("", read_options({}, False)) == [], "then the environment says where"
 
 
 @pytest.mark.live

@@ -23,6 +23,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
 from heliograph.model.topics import is_inbox
+from heliograph.wire.events import select
 from heliograph.wire.frames import SCAN, Frame
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.stores import span, span_of, stored
@@ -83,10 +84,18 @@ class StoredFrames:
         """The frame without what the receiver may not hear. ProtocolError if it is malformed."""
         channel, before, after, offsets = span_of(frame)
         payload = frame.payload
+        known: dict[bytes, bool] = {}
+
+        def ask(topic: bytes) -> bool:
+            known[topic] = allowed = self._subscriptions.may_hear(receiver, topic)
+            return allowed
+
+        looked, size, _ = select(payload, 0, len(offsets), len(payload) + 1, known, ask)
+        if looked == len(offsets) and size == len(payload):
+            return frame.raw
         ends = frames_of(payload, 0)
         if len(ends) != len(offsets):
             raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame needs one offset per publication")
-        known: dict[bytes, bool] = {}
         last, allowed, start = b"", True, 0
         withheld: list[int] = []
         for number, end in enumerate(ends):
@@ -95,9 +104,7 @@ class StoredFrames:
             topic = payload[start + HEAD_BYTES : start + HEAD_BYTES + (SCAN.unpack_from(payload, start)[1] >> 16)]
             start = end
             if topic != last:
-                if topic not in known:
-                    known[topic] = self._subscriptions.may_hear(receiver, topic)
-                last, allowed = topic, known[topic]
+                last, allowed = topic, known[topic] if topic in known else ask(topic)
             if not allowed:
                 withheld.append(number)
         if not withheld:

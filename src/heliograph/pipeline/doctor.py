@@ -46,6 +46,13 @@ def _java() -> Iterator[Diagnosis]:
     yield Diagnosis("java", True, f"Java {java.version}, from {java.found}")
 
 
+def misfit(version_of: Version = version) -> str | None:
+    """What is wrong with the packages that every job needs, in one line; None if they fit."""
+    needed = ("pyspark", "pandas", "pyarrow")
+    bad = (each for each in _packages(version_of) if each.about in needed and not each.is_good)
+    return next((each.told for each in bad), None)
+
+
 def _packages(version_of: Version) -> Iterator[Diagnosis]:
     for name, low, below in (
         ("pyspark", (4, 3), (4, 4)),

@@ -9,7 +9,7 @@ Not here: what is done with them (source.py, sink.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +73,13 @@ class SourceOptions:
         """Of the rows."""
         return schema_of(self.columns, parse_attributes(self.attributes))
 
-    def connect(self, url: str = "", name: str = "spark") -> BlockingClient:
-        """A client, at the broker that is named, or at another one that is nearer to the data."""
+    def connect(self, urls: Sequence[str] = (), name: str = "spark") -> BlockingClient:
+        """A client, at the broker that is named, or at one of others, the first of them that answers."""
         from heliograph.live.blocking import connect_blocking
 
         given = self.connection
         options: dict[str, Any] = {known: given[name] for name, known in CONNECTION.items() if known and name in given}
-        return connect_blocking(url or given.get("url") or None, name=name, timeout=TIMEOUT_S, **options)
+        return connect_blocking(list(urls) or given.get("url") or None, name=name, timeout=TIMEOUT_S, **options)
 
 
 def read_options(given: Mapping[str, str], streaming: bool) -> SourceOptions:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heliograph.errors import UsageError
+from heliograph.pipeline.doctor import misfit
 from heliograph.pipeline.java import find_java
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def prepare() -> None:
     """Set what PySpark reads from the environment. UsageError if Spark cannot run here."""
     if importlib.util.find_spec("pyspark") is None:
         raise UsageError("Spark is not installed: `pip install 'heliograph[spark]'`")
+    if (told := misfit()) is not None:
+        raise UsageError(told)
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

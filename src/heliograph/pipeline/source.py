@@ -11,18 +11,20 @@ a gap: it fails in one line, or is passed over where ``failOnDataLoss`` is false
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from heliograph.client.config import SECURE
 from heliograph.errors import HeliographError, UsageError
 from heliograph.model.topics import matches
 from heliograph.pipeline.options import EARLIEST, LOG, RANGE_POSITIONS, Offsets, SourceOptions, read_options
+from heliograph.pipeline.pushdown import Narrowed, is_offered, narrowed
 from heliograph.pipeline.rows import matching, parse_attributes, to_batch
 
 if TYPE_CHECKING:
@@ -75,7 +77,8 @@ class HeliographSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
-        return RangeReader(read_options(self.options, False))
+        options = read_options(self.options, False)
+        return PushingReader(options) if is_offered() else RangeReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """For a stream."""
@@ -105,13 +108,47 @@ class RangeReader(DataSourceReader):
         options = self._options
         with options.connect() as client:
             logs = list_logs(client, options)
-        start = resolve(options.starting, logs)
-        end = resolve(options.ending, logs)
+        return self.plan(logs)
+
+    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+        """The same for logs as they are."""
+        options = self._options
+        return plan(options, logs, resolve(options.starting, logs), resolve(options.ending, logs))
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """In a task. Spark asks for a task where there is nothing to read, too."""
+        return read_range(self._options, partition) if isinstance(partition, LogRange) else iter(())
+
+
+class PushingReader(RangeReader):
+    """The same where Spark offers filters: what they leave out is not read."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._narrowed = Narrowed()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
+        """Take what helps; Spark checks all of them again."""
+        self._narrowed = narrowed(filters)
+        self._options = replace(self._options, filters=self._narrowed.filters(self._options.filters))
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ranges of positions, for tasks; none if no topic is left."""
+        return super().partitions() if self._options.filters else []
+
+    def plan(self, logs: Sequence[StoreLog]) -> list[InputPartition]:
+        """The positions that are left."""
+        options, kept = self._options, self._narrowed
+        start, end = resolve(options.starting, logs), resolve(options.ending, logs)
+        for store in start:
+            end[store] = {LOG: min(end[store][LOG], kept.end)}
+            start[store] = {LOG: min(max(start[store][LOG], kept.start), end[store][LOG])}
         return plan(options, logs, start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """In a task."""
-        return read_range(self._options, partition)
+        return map(self._narrowed.rows, super().read(partition))
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -268,7 +305,7 @@ def _lost(options: SourceOptions, store: str, first: int, end: int) -> None:
 def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatch]:
     """The rows of one range, in large batches."""
     attributes = parse_attributes(options.attributes)
-    with options.connect(_url(part.address, options)) as client:
+    with options.connect(addresses(part.address, options)) as client:
         for number, pattern in enumerate(options.filters):
             runs = client.runs(
                 pattern,
@@ -286,11 +323,12 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
                 yield batch if len(batch.schema) == len(options.schema) else batch.select(options.schema.names)
 
 
-def _url(address: str, options: SourceOptions) -> str:
-    """Where a task dials: the broker of the store, if that is known and needs nothing else."""
+def addresses(address: str, options: SourceOptions) -> list[str]:
+    """Where a task dials: the broker of the store first, unless that would give up TLS; then the one that was named."""
     given = options.connection.get("url", "")
-    scheme = given.partition("://")[0] if "://" in given else "heliograph"
-    return f"{scheme}://{address}" if address else given
+    is_downgrade = given.startswith(f"{SECURE}://") and not address.startswith(f"{SECURE}://")
+    near = [] if is_downgrade or not address else [address]
+    return [*near, *([given] if given and given not in near else [])]
 
 
 def _read_columns(options: SourceOptions) -> list[str]:

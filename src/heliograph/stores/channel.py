@@ -20,6 +20,7 @@ from heliograph.model.topics import matches
 from heliograph.stores.names import NameKey, Span
 from heliograph.stores.references import PartReference, reference_of, resolved
 from heliograph.vault import Damage, Run
+from heliograph.wire.events import select
 from heliograph.wire.frames import SCAN
 from heliograph.wire.limits import HEAD_BYTES
 from heliograph.wire.stores import NUMBER_MAX, OFFSETS_MAX, STORED_BYTES, span, stored
@@ -204,6 +205,10 @@ class Channel:
         self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
     ) -> int:
         """Look at publications of a run from the cursor on; those that match, in pieces that follow each other."""
+        if self._condition is None and not self._done:
+            looked, size = self._choose_topics(run, base, count_max, bytes_max, frames, offsets)
+            if looked:
+                return size
         data, cursor = run.data, self.cursor
         ends = frames_of(data, 0)
         skipped = cursor - run.position
@@ -231,6 +236,21 @@ class Channel:
             frames.append(data[piece_at:start])
         self.cursor = cursor
         return size
+
+    def _choose_topics(
+        self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
+    ) -> tuple[int, int]:
+        """The same where topics alone decide; how many were looked at, and the bytes of those that match."""
+        data, cursor = run.data, self.cursor
+        looked, size, pieces = select(
+            data, cursor - run.position, count_max, bytes_max, self._topics, self._wants_topic
+        )
+        for start, end, first, count in pieces:
+            frames.append(data if end - start == len(data) else data[start:end])
+            offset = cursor - base + first
+            offsets.extend(range(offset, offset + count))
+        self.cursor = cursor + looked
+        return looked, size
 
     def empty_frame(self, store: int) -> bytes | None:
         """A frame without publications that covers what did not match; None if there is nothing to cover."""

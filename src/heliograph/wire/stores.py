@@ -44,6 +44,8 @@ PATTERNS_MAX = 64
 PARTS_MAX = 4_096
 SELECTED_MAX = 1_024  # spans of a selective acknowledgement
 NUMBER_MAX = (1 << 62) - 1
+_COUNTED_MAX = 1 << 14
+_COUNTING = pack(f"<{_COUNTED_MAX}I", *range(_COUNTED_MAX))  # offsets where every publication matches
 
 
 class StoredFlag(IntFlag):
@@ -352,7 +354,16 @@ def stored(
 
 def span(channel: int, before: int, after: int, offsets: Sequence[int], log: int = 0) -> bytes:
     """The headers of a STORED frame with publications: each one's position is ``before`` plus its offset."""
-    return SPAN.pack(channel, log, before, after) + pack(f"<{len(offsets)}I", *offsets)
+    return SPAN.pack(channel, log, before, after) + (_counted(offsets) or pack(f"<{len(offsets)}I", *offsets))
+
+
+def _counted(offsets: Sequence[int]) -> bytes | None:
+    """Offsets that count up by one, as bytes: a slice of what is there already. None if they do not."""
+    count = len(offsets)
+    first = offsets[0] if count else 0
+    if first + count > _COUNTED_MAX or not count or offsets[-1] - first != count - 1:
+        return None  # they rise, so first and last tell
+    return _COUNTING[4 * first : 4 * (first + count)]
 
 
 def span_of(frame: Frame) -> tuple[int, int, int, tuple[int, ...]]:
@@ -363,7 +374,9 @@ def span_of(frame: Frame) -> tuple[int, int, int, tuple[int, ...]]:
         raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose offsets do not fit its bytes")
     channel, _, before, after = SPAN.unpack_from(headers)
     offsets = unpack_from(f"<{count}I", headers, SPAN.size)
-    if after < before or any(late <= early for early, late in pairwise(offsets)):
+    first = offsets[0] if count else 0
+    counts_up = headers[SPAN.size :] == _COUNTING[4 * first : 4 * (first + count)]
+    if after < before or (not counts_up and any(late <= early for early, late in pairwise(offsets))):
         raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose positions do not rise")
     if offsets and before + offsets[-1] >= after:
         raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame whose positions lie beyond its end")

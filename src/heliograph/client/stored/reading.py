@@ -8,6 +8,7 @@ Not here: asking the store (readings.py), the queue for the program (inbox.py).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from enum import Enum
 
 from heliograph.errors import ProtocolError, Reason
@@ -189,11 +190,11 @@ class FrameReader:
         """The publications at ``expected`` and behind it, as bytes."""
         _, before, after, offsets = span_of(frame)
         data = frame.payload
-        skipped = sum(1 for offset in offsets if before + offset < expected)
+        skipped = bisect_left(offsets, expected - before)
         start = 0
         for _ in range(skipped):
             start = self._end(data, start)
-        positions = [before + offset for offset in offsets[skipped:]]
+        positions = [*map(before.__add__, offsets[skipped:] if skipped else offsets)]
         return StoredRun(store, max(before, expected), after, positions, data[start:] if start else data)
 
     def publications(self, frame: Frame, store: str, expected: int) -> list[StoredPublication]:

@@ -1,0 +1,120 @@
+"""Pushdown: what a query asks of offset, topic and time narrows what tasks read.
+
+In:    filters that Spark offers a reader before it plans its tasks.
+Out:   Narrowed: a range of offsets, topics, a range of times. It may be wider than the filters, never narrower.
+State: none.
+Not here: reading (source.py).
+
+Every filter goes back to Spark, which checks it again: a filter that is not understood here costs time, never rows.
+Offsets and topics decide what stores send. Times do so in the task, before rows go to the JVM: what stores know is when
+they took a publication, and the column ``timestamp`` is what the publisher's clock said.
+
+A reader that overrides ``pushFilters`` breaks every read where spark.sql.python.filterPushdown.enabled is not set. The
+process in which Spark plans a read with filters runs a module of its own, by which ``is_offered`` knows it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+
+from heliograph.model.topics import matches
+
+PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
+HIGHEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """What can be left out: positions outside [start, end), other topics, other times."""
+
+    start: int = 0
+    end: int = HIGHEST
+    topics: frozenset[str] | None = None  # None: any
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def filters(self, given: Sequence[str]) -> tuple[str, ...]:
+        """Topic filters that read no more than these and all that is wanted."""
+        if self.topics is None:
+            return tuple(given)
+        wanted = sorted(each for each in self.topics if any(matches(one.encode(), each.encode()) for one in given))
+        return tuple(wanted)
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without rows of other times, where the batch says times."""
+        if "timestamp" not in batch.schema.names:
+            return batch
+        if self.since is not None:
+            batch = batch.filter(pc.greater_equal(batch.column("timestamp"), _moment(self.since)))
+        if self.until is not None:
+            batch = batch.filter(pc.less_equal(batch.column("timestamp"), _moment(self.until)))
+        return batch
+
+
+def is_offered() -> bool:
+    """True in a process to which Spark offers filters."""
+    return PLANNER in sys.modules
+
+
+def narrowed(filters: Iterable[Filter]) -> Narrowed:
+    """All that is understood of some filters, which all must hold."""
+    found = Narrowed()
+    for each in filters:
+        column = getattr(each, "attribute", ())
+        if column == ("offset",):
+            found = _by_offset(found, each)
+        elif column == ("topic",):
+            found = _by_topic(found, each)
+        elif column == ("timestamp",):
+            found = _by_time(found, each)
+    return found
+
+
+def _by_offset(found: Narrowed, each: Any) -> Narrowed:
+    values = each.value if isinstance(each, In) else (getattr(each, "value", None),)
+    if not values or not all(type(value) is int for value in values):
+        return found
+    start, end = found.start, found.end
+    if isinstance(each, GreaterThan | GreaterThanOrEqual | EqualTo | In):
+        start = max(start, min(values) + isinstance(each, GreaterThan))
+    if isinstance(each, LessThan | LessThanOrEqual | EqualTo | In):
+        end = min(end, max(values) + (not isinstance(each, LessThan)))
+    return replace(found, start=start, end=end)
+
+
+def _by_topic(found: Narrowed, each: Any) -> Narrowed:
+    if not isinstance(each, EqualTo | In):
+        return found
+    values = each.value if isinstance(each, In) else (each.value,)
+    if not all(isinstance(value, str) and _is_exact(value) for value in values):
+        return found
+    topics = frozenset(values)
+    return replace(found, topics=topics if found.topics is None else found.topics & topics)
+
+
+def _is_exact(topic: str) -> bool:
+    """False if rows with other topics could show this text, or if it means more than itself as a filter."""
+    return bool(topic) and "�" not in topic and "\0" not in topic and not any(sign in topic for sign in "+#*")
+
+
+def _by_time(found: Narrowed, each: Any) -> Narrowed:
+    value = getattr(each, "value", None)
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return found
+    if isinstance(each, GreaterThan | GreaterThanOrEqual | EqualTo):
+        found = replace(found, since=value if found.since is None else max(found.since, value))
+    if isinstance(each, LessThan | LessThanOrEqual | EqualTo):
+        found = replace(found, until=value if found.until is None else min(found.until, value))
+    return found
+
+
+def _moment(when: datetime) -> pa.Scalar:
+    return pa.scalar(when, pa.timestamp("us", tz="UTC"))

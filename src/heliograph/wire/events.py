@@ -1,0 +1,227 @@
+"""Events as columns: the parts of many frames, each kind of part together; and which of many frames are wanted.
+
+In:    bytes in which whole EVENT frames follow each other.
+Out:   EventColumns, buffers in the layout of Arrow; pieces of frames that are wanted.
+State: none.
+Not here: Arrow (pipeline/rows.py), frames that are routed (wire/scan.py, wire/columns.py).
+
+There are two forms that mean the same: the functions below, and ``_events.c``, which knows the plain kind of JSON that
+clients write as headers and asks ``times_of`` about any other. HELIOGRAPH_KERNELS=python chooses this one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from enum import IntFlag
+from typing import Any, NamedTuple
+
+import msgspec
+
+from heliograph import kernels
+from heliograph.errors import ProtocolError, Reason
+from heliograph.model.publication import TIMESTAMP, UNSYNCHRONISED
+from heliograph.wire.frames import HEAD, Kind
+from heliograph.wire.limits import HEAD_BYTES
+
+try:
+    from heliograph.wire import _events as native
+except ImportError:  # there was no compiler when this was installed
+    is_native = False
+else:
+    is_native = kernels.wanted() in (None, "native")
+
+BYTES_MAX = (1 << 31) - 1  # at once: offsets have 32 bits
+STAMP_MAX = 1 << 62
+
+Piece = tuple[int, int, int, int]
+"""From where to where in the bytes; the number of the first frame of those looked at; how many."""
+
+
+class Want(IntFlag):
+    """Which columns to make; the others are empty."""
+
+    TOPICS = 1
+    HEADERS = 2
+    PAYLOADS = 4
+    TIMES = 8
+    IDS = 16
+
+
+class EventColumns(NamedTuple):
+    """Texts are (ends, bytes): 32-bit offsets, one more than rows, and what they point into. Bits are eight a byte."""
+
+    rows: int
+    topic_ends: bytes
+    topics: bytes
+    header_ends: bytes
+    headers: bytes
+    payload_ends: bytes
+    payloads: bytes
+    origins: bytes  # 16 hexadecimal digits each
+    sequences: bytes  # 64 bits each
+    stamps: bytes  # 64 bits each: when it was published, in microseconds since 1970 …
+    stamped: bytes  # … if this bit is set
+    synchronised: bytes  # bits
+
+
+class _Times(msgspec.Struct):
+    """The reserved headers that are times."""
+
+    t: Any = msgspec.field(name=TIMESTAMP, default=None)
+    u: Any = msgspec.field(name=UNSYNCHRONISED, default=False)
+
+
+_decode = msgspec.json.Decoder(_Times).decode
+
+
+def times_of(headers: bytes) -> tuple[int | None, bool]:
+    """When it was published, if its headers say so, and whether that clock had met network time."""
+    if not headers:
+        return None, True
+    try:
+        read = _decode(headers)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None, True
+    stamp = read.t if type(read.t) is int and abs(read.t) < STAMP_MAX else None
+    return stamp, not read.u
+
+
+def read_events(data: bytes, wanted: int) -> EventColumns:
+    """The frames as columns. ProtocolError if these are not whole EVENT frames."""
+    try:
+        return EventColumns(*native.read_events(data, wanted, times_of)) if is_native else plain_events(data, wanted)
+    except ValueError as error:
+        raise ProtocolError(Reason.FRAME_TOO_SHORT, f"publications that are not whole: {error}") from None
+
+
+def plain_events(data: bytes, wanted: int) -> EventColumns:
+    """The same in Python. ValueError if these are not whole EVENT frames."""
+    if len(data) > BYTES_MAX:
+        raise ValueError("more than 2 GiB at once")
+    topics, headers, payloads = (
+        _Texts(wanted & Want.TOPICS),
+        _Texts(wanted & Want.HEADERS),
+        _Texts(wanted & Want.PAYLOADS),
+    )
+    origins: list[str] = []
+    sequences, stamps = array("Q"), array("q")
+    stamped: list[bool] = []
+    synchronised: list[bool] = []
+    at = count = 0
+    while at < len(data):
+        parts = _parts_of(data, at)
+        if parts is None:
+            raise ValueError(f"no whole publication at {at}")
+        top, body, end, origin, sequence = parts
+        topics.add(data[at + HEAD_BYTES : top])
+        headers.add(data[top:body])
+        payloads.add(data[body:end])
+        if wanted & Want.IDS:
+            origins.append(f"{origin:016x}")
+            sequences.append(sequence)
+        if wanted & Want.TIMES:
+            stamp, is_right = times_of(data[top:body])
+            stamps.append(stamp or 0)
+            stamped.append(stamp is not None)
+            synchronised.append(is_right)
+        at = end
+        count += 1
+    return EventColumns(
+        count,
+        *topics.buffers(),
+        *headers.buffers(),
+        *payloads.buffers(),
+        "".join(origins).encode(),
+        sequences.tobytes(),
+        stamps.tobytes(),
+        _bits(stamped),
+        _bits(synchronised),
+    )
+
+
+def select(
+    data: bytes,
+    skip: int,
+    count_max: int,
+    bytes_max: int,
+    known: dict[bytes, bool],
+    wants: Callable[[bytes], bool],
+) -> tuple[int, int, list[Piece]]:
+    """Look at frames behind the first ``skip``, at most so many, and until those that are wanted have so many bytes.
+
+    Whether a topic is wanted is in ``known``, else ``wants`` says it. Returns how many were looked at, the bytes of
+    those that are wanted, and the pieces that they make. It stops before what is no whole EVENT frame.
+    """
+    if is_native:
+        return native.select(data, skip, count_max, bytes_max, known, wants)
+    return plain_select(data, skip, count_max, bytes_max, known, wants)
+
+
+def plain_select(
+    data: bytes,
+    skip: int,
+    count_max: int,
+    bytes_max: int,
+    known: dict[bytes, bool],
+    wants: Callable[[bytes], bool],
+) -> tuple[int, int, list[Piece]]:
+    """The same in Python."""
+    pieces: list[Piece] = []
+    at = looked = taken = count = start = first = 0
+    last, wanted = None, False
+    while skip > 0 and (parts := _parts_of(data, at)) is not None:
+        at = parts[2]
+        skip -= 1
+    while not skip and looked < count_max and taken < bytes_max and (parts := _parts_of(data, at)) is not None:
+        topic, end = data[at + HEAD_BYTES : parts[0]], parts[2]
+        if topic != last:
+            said = known.get(topic)
+            last, wanted = topic, wants(topic) if said is None else said
+        if wanted:
+            if not count:
+                start, first = at, looked
+            count += 1
+            taken += end - at
+        elif count:
+            pieces.append((start, at, first, count))
+            count = 0
+        at = end
+        looked += 1
+    if count:
+        pieces.append((start, at, first, count))
+    return looked, taken, pieces
+
+
+def _parts_of(data: bytes, at: int) -> tuple[int, int, int, int, int] | None:
+    """Where its headers, its payload and the next frame begin, and its id; None if there is no whole EVENT."""
+    if at + HEAD_BYTES > len(data):
+        return None
+    length, kind, _, topic_length, origin, sequence, header_length = HEAD.unpack_from(data, at)
+    top = at + HEAD_BYTES + topic_length
+    body, end = top + header_length, at + 4 + length
+    return (top, body, end, origin, sequence) if kind == Kind.EVENT and body <= end <= len(data) else None
+
+
+class _Texts:
+    """One column of bytes of any length."""
+
+    def __init__(self, is_wanted: int) -> None:
+        self._is_wanted = is_wanted
+        self._ends = array("i", [0])
+        self._parts: list[bytes] = []
+
+    def add(self, text: bytes) -> None:
+        """The next row."""
+        if self._is_wanted:
+            self._ends.append(self._ends[-1] + len(text))
+            self._parts.append(text)
+
+    def buffers(self) -> tuple[bytes, bytes]:
+        """(ends, bytes)."""
+        return (self._ends.tobytes(), b"".join(self._parts)) if self._is_wanted else (b"", b"")
+
+
+def _bits(flags: list[bool]) -> bytes:
+    whole = sum(1 << number for number, flag in enumerate(flags) if flag)
+    return whole.to_bytes((len(flags) + 7) // 8, "little")
