@@ -71,7 +71,7 @@ async def _live(runs: int) -> dict[str, list[float]]:
     from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.cli.network_secure import environment
     from heliograph.evaluation.topics import COUNTS
-    from heliograph.topology.network import generated
+    from heliograph.topology.processes import generated
 
     with tempfile.TemporaryDirectory() as text:
         network = NetworkProcesses(generated(1), Path(text) / "topics", bdn=False, secure=True)
