@@ -193,7 +193,7 @@ class _Watching(_Stage):
         network.reset()
         begun: dict[tuple[str, int], int] = {}
         took: list[int] = []
-        network.on_told = lambda topic, payload, at: self._heard(payload, at, begun, took)
+        network.listen(lambda payload, at: self._heard(payload, at, begun, took))
         happened = self._register(begun) if self.is_static else self._update(begun)
         expected = sum(_fits(request, values) for values in happened for request in watched)
         seconds = len(happened) / plan.per_second

@@ -125,7 +125,7 @@ class _Node:
         return True
 
     def _publish(self, topic: bytes, payload: bytes) -> None:
-        self.after.append(lambda at: self.network.hear_watcher(topic, payload, at))
+        self.after.append(lambda at: self.network.hear_watcher(payload, at))
 
     @property
     def cost_marks(self) -> tuple[int, int]:
@@ -142,7 +142,7 @@ class ResourceNetwork:
         self.now = 0
         self.frames = 0
         self.client_messages = 0
-        self.on_told: Callable[[bytes, bytes, int], None] = lambda topic, payload, at: None
+        self._told: Callable[[bytes, int], None] = lambda payload, at: None
         self._edges = list(edges)
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
@@ -327,9 +327,13 @@ class ResourceNetwork:
 
         self.client(broker, begin)
 
-    def hear_watcher(self, topic: bytes, payload: bytes, at: int) -> None:
+    def listen(self, told: Callable[[bytes, int], None]) -> None:
+        """From now on this hears what watchers are told, and when."""
+        self._told = told
+
+    def hear_watcher(self, payload: bytes, at: int) -> None:
         """A watcher is told something."""
-        self.on_told(topic, payload, at)
+        self._told(payload, at)
 
     # -- what was counted -------------------------------------------------------------------------------------------
 
