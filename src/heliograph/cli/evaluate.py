@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heliograph.cli import evaluate_topics
+from heliograph.cli import evaluate_topics, measured
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.errors import UsageError
 from heliograph.maps.cells import table
@@ -89,19 +89,9 @@ def _brokers(
 
 def save_measurements(report: dict[str, Any], folder: Path) -> Path:
     """Write what was measured, one JSON object per line; the file."""
-    import json
-    from time import time_ns
-    from uuid import uuid4
-
-    import heliograph
     from heliograph.evaluation.measurements import of_brokers
 
-    run = uuid4().hex[:12]
-    rows = of_brokers(report, run, heliograph.__version__, time_ns() // 1_000)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"brokers-{run}.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return file
+    return measured.save("brokers", report, of_brokers, folder)
 
 
 def _chosen(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:

@@ -26,6 +26,8 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
      "Python than this process: set PYSPARK_PYTHON to the same Python on all machines"),
     (r"ConcurrentQuery|CONCURRENT_STREAM_LOG_UPDATE|Another streaming query|multiple streaming queries",
      "another process works with the same checkpoint: stop it, or give this one a checkpoint of its own"),
+    (r"Python worker failed to connect back", "a Python worker of Spark did not start within 10 s: this machine is too "
+     "busy; run the command again, nothing is lost"),
     (r"TABLE_OR_VIEW_NOT_FOUND.*?`(\S+?)`", "there is no table {0}: ask 'show tables'"),
     (r"(?:heliograph\.errors\.\w+: )(.+)", "{0}"),
     (r"PARSE_SYNTAX_ERROR\S*\s*(.+)", "the SQL is not understood: {0}"),

@@ -288,6 +288,8 @@ def read_range(options: SourceOptions, part: LogRange) -> Iterator[pa.RecordBatc
 
 def _url(address: str, options: SourceOptions) -> str:
     """Where a task dials: the broker of the store, if that is known and needs nothing else."""
+    if "://" in address:
+        return address
     given = options.connection.get("url", "")
     scheme = given.partition("://")[0] if "://" in given else "heliograph"
     return f"{scheme}://{address}" if address else given
