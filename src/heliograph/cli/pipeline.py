@@ -83,7 +83,9 @@ def _archive(
 ) -> None:
     from heliograph.pipeline import jobs
 
-    options = source_options(there) | {"subscribe": filter} | ({"store": store} if store else {})
+    # The first time everything that is there; from then on the checkpoint says where to go on.
+    options = source_options(there) | {"subscribe": filter, "startingOffsets": "earliest"}
+    options |= {"store": store} if store else {}
     with spark_for(master, remote) as spark:
         found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
     show(found if as_json else found["tables"], as_json)
