@@ -20,7 +20,8 @@ PYTEST := $(RUN) -m pytest -n auto --dist worksteal
 INPUTS ?= 100000
 SEEDS ?= 10000
 # network-quiet takes half a minute, and one seed of it says as much as many.
-SCENARIOS = $(filter-out network-quiet,$(basename $(notdir $(wildcard src/heliograph/sim/scenarios/*.toml))))
+STORES = $(basename $(notdir $(wildcard src/heliograph/sim/scenarios/stores-*.toml)))
+SCENARIOS = $(filter-out network-quiet $(STORES),$(basename $(notdir $(wildcard src/heliograph/sim/scenarios/*.toml))))
 
 help: ## show this text
 	@echo 'Heliograph. Targets:'
@@ -64,6 +65,8 @@ fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a broker
 
 soak: .venv/.stamp ## every property with ten times the examples, new ones each time, then every shipped scenario over SEEDS seeds
 	$(PYTEST) -m 'not live and not sweep and not spark' --ignore tests/sim --hypothesis-profile thorough
+	@$(RUN) -m tests.sweep --seeds 1..$$(( ($(SEEDS) + 4) / 5 )) $(STORES)
+	HELIOGRAPH_KILL_S=300 $(RUN) -m pytest -q -s tests/stores/test_kill.py
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
 

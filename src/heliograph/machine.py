@@ -35,6 +35,8 @@ The rules, which every machine and both drivers keep:
     is told of the first: nothing becomes durable that relies on an earlier commit that failed. A commit
     that failed as full changed nothing; one that failed otherwise may be there when the vault is opened again. A read
     sees the commits that are answered before it, and no others.
+17. A job that runs a stranger's text has a time limit, ``limit_ms``. The driver runs it in a process of its own, kills
+    that process when the time is over, and says so with ``failed``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The repository of a topic directory: what its machine may ask of it, and what it is told.
 
 In:    nothing; these are values.
-Out:   Repository (declared by a machine's owner), entries and changes, questions and their answers; two jobs.
+Out:   Repository (declared by a machine's owner), entries and changes, questions and their answers; three jobs.
 State: none.
 Not here: back ends (live/vaults/), the simulated twin (sim/repositories.py), what a question means
           (discovery/topics/queries.py), vaults (vault.py), which have neither full text nor properties.
@@ -134,6 +134,31 @@ class RepositoryFailed:
 
     reason: Reason
     problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SiftDocuments:
+    """A job: for which of these XML documents does an XQuery hold? Answered by Sifted.
+
+    The query is a stranger's: the driver runs it in a process of its own, which it kills when ``limit_ms`` are over.
+    ``failed`` says QUERY_OVER_TIME then, and QUERY_LANGUAGE_MISSING where there is no XQuery.
+    """
+
+    query: str
+    documents: tuple[bytes, ...]
+    limit_ms: int
+
+    def run(self) -> Any:
+        """The driver has the process."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """``done`` of SiftDocuments."""
+
+    numbers: tuple[int, ...] = ()  # of the documents, in order
+    problem: str = ""  # what is wrong with the query
 
 
 RepositoryJob = KeepTopics | AskTopics

@@ -16,6 +16,7 @@ from tests.architecture.house import ROOT, SOURCE, code_lines, documents, projec
 
 LEDGER = ROOT / "docs" / "reference" / "ledger.md"
 DOCUMENTS = documents()
+PROSE_MAX = 120
 
 # Written in two halves, so that this file does not find itself.
 MACHINE_PATHS = re.compile("/(" + "work|farm|root" + ")/")
@@ -95,6 +96,37 @@ def test_every_source_file_named_exists() -> None:
         for line in code_lines(document)
         for name in re.findall(r"\b[\w./-]+\.(?:py|toml)\b", line)
         if "/" in name and not name.startswith("/") and not (SOURCE / name).exists() and not (ROOT / name).exists()
+    ]
+    assert wrong == []
+
+
+def prose_over(document: Path, length_max: int) -> list[int]:
+    """The numbers of lines that are too long; rows of tables and lines of code cannot be wrapped and do not count."""
+    found, in_code = [], False
+    for number, line in enumerate(document.read_text("utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            in_code = not in_code
+        if len(line) > length_max and not in_code and not line.startswith(("|", "    ", "[")):
+            found.append(number)
+    return found
+
+
+def test_lines_of_prose_wrap() -> None:
+    wrong = [f"{named(document)}:{number}" for document in DOCUMENTS for number in prose_over(document, PROSE_MAX)]
+    assert wrong == [], f"wrap these at {PROSE_MAX} characters"
+
+
+def test_every_part_of_a_large_room_exists() -> None:
+    """A heading names a folder; the first cells below it name its files."""
+    text = (ROOT / "docs" / "reference" / "parts.md").read_text("utf-8")
+    folders = re.findall(r"^## [^\n]*`([\w/]+)/`\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    assert len(folders) == text.count("\n## ")
+    wrong = [
+        f"{folder}/{name}"
+        for folder, table in folders
+        for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+\.py)`", row)
+        if not (SOURCE / folder / name).is_file()
     ]
     assert wrong == []
 

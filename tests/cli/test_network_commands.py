@@ -13,7 +13,7 @@ from heliograph.cli.network_state import LocalBroker, LocalNetwork
 from heliograph.config.load import load_settings
 from heliograph.maps.trace import as_text
 from heliograph.model.identity import network_is_valid
-from heliograph.topology.network import generated
+from heliograph.topology.processes import generated
 
 from .conftest import Run
 

@@ -24,7 +24,7 @@ SAYS = {
     "batch.py": "10000 readings, the last one 9999\n",
     "blocking.py": "sensors/kitchen 21.5 celsius\nsensors/cellar 8.5\nsensors/cellar 8.4\nsensors/cellar 8.3\n",
     "callback.py": "done: wash\ndone: dry\ndone: fold\n",
-    "request_reply.py": "HELLO\nresponders_missing: nobody answers on services/nobody\n",
+    "request_reply.py": "HELLO\nresponders_missing: no subscriber answers on services/nobody\n",
     "worker_group.py": "done: ['job 0', 'job 3', 'job 6']\n",
     "slow_consumer.py": "lost 990, kept 990 to 999\n",
     "admin_report.py": "broker: broker\n",

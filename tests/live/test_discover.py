@@ -22,7 +22,7 @@ from heliograph.errors import Reason
 from heliograph.live import remembered_file
 from heliograph.live.discover import discover, options_from
 from heliograph.live.loop import Driver
-from heliograph.live.names import directories_of, system_resolvers
+from heliograph.live.resolver import directories_of, system_resolvers
 from heliograph.live.tls import TlsContexts, TlsFiles, client_context, server_context
 from heliograph.machine import Address
 from heliograph.model.identity import Role

@@ -7,10 +7,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from heliograph.cli.network_processes import is_complete
+from heliograph.maps.network_view import LOST, RUNNING, SILENT, NetworkView, SeenBroker, merged
 from heliograph.maps.svg import draw
 from heliograph.maps.text import as_text
-from heliograph.maps.view import LOST, RUNNING, SILENT, NetworkView, SeenBroker, merged
-from heliograph.topology.network import NetworkTopology, generated
+from heliograph.topology.processes import NetworkTopology, generated
 from tests.broker.routing.mesh import Mesh
 
 pytestmark = pytest.mark.req("N4", "O2")

@@ -9,9 +9,9 @@ import pytest
 
 from heliograph.matching.conditions import covers
 from heliograph.matching.languages import compile
+from heliograph.matching.similarity import Forest, similarity
 from heliograph.model.topics import covers as filter_covers
 from heliograph.pipeline import requests as analysis
-from heliograph.pipeline.wishes import Forest, similarity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.matching.boxes.box import box, covers
-from heliograph.pipeline.wishes import NEVER, Coverers, Forest, Wish, from_key, key_of, maximal, similarity
+from heliograph.matching.similarity import Forest
+from heliograph.pipeline.wishes import NEVER, Coverers, Wish, from_key, key_of, maximal
 from tests.matching.box_oracle import boxes
 
 wishes = boxes.map(box).filter(lambda found: found is not None).map(lambda found: Wish(b"a/#", found, frozenset()))
-
-
-@pytest.mark.req("R11")
-def test_the_papers_example() -> None:
-    assert round(similarity([4, 5, 4, 3, 4, 7], 30), 4) == 0.3815
-    assert similarity([1, 1, 1], 3) == 0.0, "isolated requests count only in n"
 
 
 def test_equal_requests_have_one_key() -> None:

@@ -16,7 +16,7 @@ from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND, Loop
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import parse
-from heliograph.topology.scenario import BrokerPlan
+from heliograph.topology.simulated import BrokerPlan
 
 SCENARIO = parse("""
 [scenario]
@@ -191,8 +191,8 @@ def test_order_excuses_what_was_published_before_the_link_broke() -> None:
     ("prepare", "said"),
     [
         (lambda w: w.publish(1, "other") or w.receive(1, "other"), "it subscribed to x/#"),
-        (lambda w: w.publish(1) or w.receive(2), "which nobody published like this"),
-        (lambda w: w.publish(1) or w.receive(1, "x/z"), "which nobody published like this"),
+        (lambda w: w.publish(1) or w.receive(2), "which no client published so"),
+        (lambda w: w.publish(1) or w.receive(1, "x/z"), "which no client published so"),
         (lambda w: w.publish(1, who="far") or w.receive(1, publisher="far"), "their brokers are not linked"),
         (lambda w: w.publish(1, who="s") or w.receive(1, publisher="s"), "it asked not to get its own"),
         (lambda w: w.publish(1, "x/secret") or w.receive(1, "x/secret"), "s may not subscribe there"),
@@ -243,7 +243,7 @@ def test_isolation_notices_what_a_condition_does_not_fit_and_changed_headers() -
     world.receive(3, disk=201)
     assert world.verdict() == [
         "s got publication 2 of p on x/y, but it asked for disk > 120, and that has {'disk': 12}",
-        "s got publication 3 of 'p' on x/y, which nobody published like this",
+        "s got publication 3 of 'p' on x/y, which no client published so",
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import parse
-from heliograph.sim.stage import Stage
+from heliograph.sim.scenario_world import ScenarioWorld
 
 pytestmark = [pytest.mark.req("N4"), pytest.mark.slow]
 
@@ -32,7 +32,7 @@ def a_random_graph(brokers: int, clusters: int, seed: int = 1) -> Scenario:
     return parse(f"{HEAD}links = {[list(pair) for pair in links]}\n" + "\n".join(lines))
 
 
-def told(stage: Stage) -> int:
+def told(stage: ScenarioWorld) -> int:
     return sum(stage.ask(name, "map")["updates_told"] for name in stage.scenario.topology.brokers)
 
 
@@ -41,7 +41,7 @@ def test_what_a_broker_tells_from_a_cold_start_is_a_small_multiple_of_the_links_
     brokers: int, clusters: int
 ) -> None:
     scenario = a_random_graph(brokers, clusters)
-    stage = Stage(scenario, 1)
+    stage = ScenarioWorld(scenario, 1)
     stage.world.run(1 * SECOND)
     maps = [stage.ask(name, "map") for name in scenario.topology.brokers]
     links = len(scenario.topology.links)
@@ -52,7 +52,7 @@ def test_what_a_broker_tells_from_a_cold_start_is_a_small_multiple_of_the_links_
 
 def test_of_more_brokers_than_a_cluster_has_slots_the_rest_is_refused_and_the_others_come_to_rest() -> None:
     scenario = a_random_graph(100, 1)
-    stage = Stage(scenario, 1)
+    stage = ScenarioWorld(scenario, 1)
     stage.world.run(5 * SECOND)
     before = told(stage)
     stage.world.run(15 * SECOND)

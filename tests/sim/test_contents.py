@@ -21,8 +21,8 @@ from heliograph.matching.siblings import Siblings
 from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import load, parse
+from heliograph.sim.scenario_world import ScenarioWorld
 from heliograph.sim.selections import LANGUAGES, comparisons_of, covers, fits, uncovered
-from heliograph.sim.stage import Stage
 from tests.sweep.seeds import seeds_of
 
 MEASURED = re.compile(r"(\d+) subscriptions, (\d+) % covered: brokers told (\d+) interests, clusters (\d+)")
@@ -90,7 +90,7 @@ def test_covered_interests_cost_nothing_upstream_whatever_goes_wrong(seed: int) 
 
 
 def test_the_network_of_contents_is_large_enough() -> None:
-    brokers = Stage(load("contents"), 1).scenario.topology.brokers
+    brokers = ScenarioWorld(load("contents"), 1).scenario.topology.brokers
     assert len(brokers) >= 12
     assert len({plan.cluster for plan in brokers.values()}) >= 3
 

@@ -14,7 +14,7 @@ from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND, Loop
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import parse
-from heliograph.sim.stage import Stage
+from heliograph.sim.scenario_world import ScenarioWorld
 
 pytestmark = pytest.mark.req("O7", "N4")
 
@@ -52,7 +52,7 @@ broker = "d"
 @pytest.fixture(scope="module")
 def truth() -> dict[str, dict[str, Any]]:
     """The maps of five brokers that had time to find each other."""
-    stage = Stage(SCENARIO, 1)
+    stage = ScenarioWorld(SCENARIO, 1)
     stage.world.run(3 * SECOND)
     return {name: stage.ask(name, "map") for name in SCENARIO.topology.brokers}
 

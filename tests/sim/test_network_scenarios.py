@@ -14,7 +14,7 @@ from heliograph.sim.loop import SECOND
 from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Fault, Scenario
 from heliograph.sim.scenario_files import load, parse
-from heliograph.sim.stage import Stage
+from heliograph.sim.scenario_world import ScenarioWorld
 from tests.sweep.seeds import seeds_of
 
 SMALL = """
@@ -121,7 +121,7 @@ def test_two_brokers_that_are_both_overloaded_do_not_send_clients_to_and_fro(see
     topology = replace(scenario.topology, brokers=brokers, links=(("a", "b"),), clients=clients)
     names = tuple(name for name in scenario.checks.names if name != "spread")
     scenario = replace(scenario, topology=topology, checks=replace(scenario.checks, names=names))
-    stage = Stage(scenario, seed)
+    stage = ScenarioWorld(scenario, seed)
     roamed: list[str] = []
     stage.world.journal.watch("note", lambda who, note: isinstance(note, SessionRoamed) and roamed.append(who))
     stage.world.run(60 * SECOND)
@@ -205,7 +205,7 @@ def test_nothing_is_lost_while_the_member_that_speaks_for_its_cluster_leaves_and
 
 
 def test_the_network_of_faults_is_large_enough() -> None:
-    brokers = Stage(load("network-faults"), 1).scenario.topology.brokers
+    brokers = ScenarioWorld(load("network-faults"), 1).scenario.topology.brokers
     assert len(brokers) >= 12
     assert len({plan.cluster for plan in brokers.values()}) >= 3
 
@@ -273,7 +273,7 @@ def test_every_fault_of_networks_strikes_and_heals(kind: str) -> None:
 @pytest.mark.req("N8")
 def test_a_broker_that_is_replaced_has_another_name() -> None:
     scenario = small(Fault(kind="replace", target="b", at_s=3, for_s=1))
-    stage = Stage(scenario, 1)
+    stage = ScenarioWorld(scenario, 1)
     stage.world.run(6_000_000_000)
     assert stage.ask("b", "overview")["broker"] == "b.2"
     assert "b.2" in [row["broker"] for row in stage.ask("a", "map")["neighbours"]]

@@ -87,6 +87,14 @@ def test_what_was_lost_is_sent_again_from_where_the_reader_stands() -> None:
     assert positions(ledge) == [1, 2, 3, 4]
 
 
+@pytest.mark.req("N10")
+def test_a_reader_of_a_channel_that_the_store_does_not_know_is_told_to_open_it_again() -> None:
+    """A store that was restarted has forgotten its channels; a reader at another broker does not notice otherwise."""
+    ledge = filled()
+    credit(ledge, 3, again=True)
+    assert [(one["channel"], one["code"]) for one in notices(ledge)] == [(1, Reason.CHANNEL_UNKNOWN)]
+
+
 def test_what_does_not_come_for_a_second_is_sent_again_without_being_asked() -> None:
     ledge = filled()
     opened(ledge, window=4)

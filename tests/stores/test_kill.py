@@ -9,11 +9,13 @@ Not here: the simulated runs, which find more (test_faults.py, the scenarios sto
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -29,9 +31,11 @@ from tests.vaults.postgres import Server
 
 pytestmark = [pytest.mark.live, pytest.mark.req("N10")]
 
-COUNT = 1_500
-KILLS = 5
-PATIENCE_S = 60.0
+SECONDS = float(os.environ.get("HELIOGRAPH_KILL_S", "20"))  # under load; `make soak` has it run for longer
+COUNT = int(75 * SECONDS)  # of each of two publishers
+KILLS = int(SECONDS / 4)
+PAUSE_S = 1.0 if SECONDS < 60 else 3.5  # between two kills, on average
+PATIENCE_S = 60.0 + SECONDS
 
 
 class Nodes:
@@ -101,10 +105,22 @@ def test_kill_9_under_load_loses_repeats_and_reorders_nothing(tmp_path: Path, po
         }
         reader = DurableReader("reader", [addresses["c"], addresses["a"]], 1, notebook, pattern="#", window=500)
         run_loop(_play(three, {**writers, "reader": reader}, list(writers.values()), notebook))
+    print(summary(notebook, {writer.origin for writer in writers.values()}))
     assert notebook.count == 2 * COUNT
     for writer in writers.values():
         assert sequences(notebook, "reader", writer.origin) == list(range(1, COUNT + 1))
     assert notebook.gaps == notebook.resets == notebook.refused == []
+
+
+def summary(notebook: Notebook, origins: set[int]) -> str:
+    """What a soak is about, in one line."""
+    read = [sequences(notebook, "reader", origin) for origin in sorted(origins)]
+    acknowledged = sum(len(numbers) for stores in notebook.acknowledged.values() for numbers in stores.values())
+    lost = acknowledged - sum(len(set(numbers)) for numbers in read)
+    duplicated = sum(len(numbers) - len(set(numbers)) for numbers in read)
+    misordered = sum(first > second for numbers in read for first, second in pairwise(numbers))
+    told = f"{lost:,} lost, {duplicated:,} duplicated, {misordered:,} misordered, {KILLS} kills"
+    return f"live stores: {acknowledged:,} acknowledged, {told}"
 
 
 async def _play(
@@ -119,8 +135,9 @@ async def _play(
         while not notebook.count and loop.time() < begin + PATIENCE_S:
             await asyncio.sleep(0.2)
         for number in range(KILLS):
-            await asyncio.sleep(0.5 + draw.random())
-            three.kill("bcabc"[number])
+            await asyncio.sleep(PAUSE_S * (0.5 + draw.random()))
+            three.look_after()
+            three.kill("bcabc"[number % 5])
         while loop.time() < begin + 2 * PATIENCE_S:
             await asyncio.sleep(0.2)
             three.look_after()

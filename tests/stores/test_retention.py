@@ -80,6 +80,39 @@ def test_a_name_that_nobody_uses_for_long_is_forgotten() -> None:
     assert later(ledge, 20) == 10
 
 
+def test_a_name_that_is_being_read_is_in_use_also_when_nothing_comes_for_it() -> None:
+    ledge = filled(retain_s=5, name_idle_s=60)
+    id = f"{ledge.id:016x}"
+    ledge.ask(stores.OpenChannel(id, 1, "quiet", start="first"))
+    ledge.settle()
+    for _ in range(10):
+        later(ledge, 20)
+        ledge.ask(stores.GiveCredit(id, 1, 10))
+    ledge.settle()
+    assert len(ledge.store._names) == 1
+    assert later(ledge, 100) == 10  # its reader fell silent
+
+
+def test_a_publisher_is_not_forgotten_while_something_of_it_is_on_its_way_to_the_disk() -> None:
+    """Else what it repeats would be kept twice."""
+    ledge = Ledge(publisher_idle_s=60)
+    id = f"{ledge.id:016x}"
+    ledge.ask(stores.AttachPublisher(id))
+    ledge.settle()
+    ledge.deliver(ledge.reliable(1, 0))
+    ledge.settle()
+    ledge.wait(600_000)
+    [(ticket, query)] = [each for each in ledge.reads if "o/" in str(each)]
+    found = ledge.vault.find(query)
+    ledge.deliver(ledge.reliable(2, 1))
+    ledge.store.done(ticket, found, ledge.now)
+    ledge.reads.remove((ticket, query))
+    ledge.settle()
+    assert any(key.startswith("o/") for key in ledge.vault.keys)
+    later(ledge, 700)
+    assert not any(key.startswith("o/") for key in ledge.vault.keys)
+
+
 def test_a_reader_behind_what_was_forgotten_is_told_of_the_gap() -> None:
     ledge = filled(retain_bytes=4_500)
     later(ledge, 5)

@@ -41,6 +41,29 @@ def test_the_readers_own_broker_takes_out_what_the_reader_may_not_hear() -> None
     assert stage.notebook.gaps == []
 
 
+CREATED = "Topics/6a4e2f6e-8a3c-4a53-9d0a-0d7d6c1b2a3f/news"
+ALLOWED = AccessConfig(
+    rules=(RuleConfig(effect="allow", who=("*",), verbs=("publish", "subscribe"), topics=("Topics/#",)),)
+)
+
+
+def test_nobody_reads_a_created_topic_from_a_store_without_a_right_to_it() -> None:
+    stage = Stage(1)
+    stage.broker("a", access=ALLOWED)
+    stage.broker("b", "a", access=ALLOWED, store=StoreConfig(enabled=True, name="s1", patterns=("Topics/#",)))
+    stage.broker("c", "a", "b")
+    stage.run(3)
+    stage.publisher("writer", "a", topics=[CREATED], count=20)
+    stage.reader("trusted", "a", pattern="Topics/#")
+    stage.reader("other", "c", pattern="Topics/#")
+    stage.run(8)
+    writer = stage.world.hosts["writer"].seat("writer").machine
+    assert isinstance(writer, ReliablePublisher)
+    assert sequences(stage.notebook, "trusted", writer.origin) == list(range(1, 21))
+    assert sequences(stage.notebook, "other", writer.origin) == []
+    assert stage.notebook.gaps == []
+
+
 class Forger(StoreUser):
     """A client that tries what only stores may."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from heliograph.sim.run import play
 from heliograph.sim.scenario_files import parse
+from tests.sweep.__main__ import idle
 
 pytestmark = pytest.mark.req("O7")
 
@@ -32,3 +33,18 @@ def test_damaged_records_are_told_as_gaps_and_everything_else_is_read() -> None:
         assert result.ok, result.violations
         missed += [entry for entry in result.journal.entries if entry[2] == "missed"]
     assert missed
+
+
+def test_a_run_in_which_nothing_failed_or_little_was_acknowledged_proves_nothing() -> None:
+    text = text_of("stores-crashes")
+    calm = parse(text[: text.index("[[fault]]")] + text[text.index("[checks]") :])
+    assert idle(play(calm, 1)) == ["nothing was killed and no disk failed"]
+    few = parse(text.replace("count = 250", "count = 5"))
+    assert idle(play(few, 1)) == ["only 355 were acknowledged"]
+
+
+def test_a_publisher_that_is_told_of_less_than_it_published_is_found() -> None:
+    text = text_of("stores-clients").replace("duration_s = 14", "duration_s = 1")
+    text = text.replace("settle_s = 16", "settle_s = 1")
+    calm = parse(text[: text.index("[[fault]]")] + text[text.index("[checks]") :])
+    assert "kept" in [violation.checker for violation in play(calm, 1).violations]

@@ -19,12 +19,17 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from time import perf_counter
 
-from heliograph.sim.run import play
+from heliograph.cli.simulate import parse_seeds
+from heliograph.sim.run import RunResult, play
 from heliograph.sim.scenario import Scenario
 from heliograph.sim.scenario_files import load
 from tests.sweep.seeds import listed
 
 VIOLATIONS_MAX = 5  # shown per failure
+STORES = "stores-"  # scenarios about stores, and how many acknowledgements each of their runs must have at least
+ACKNOWLEDGED_MIN = 500
+KILLS = ("crash", "power_cut", "disk_torn", "replace")
+DISK_FAULTS = ("disk_full", "disk_slow", "disk_flip")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Run:
     inputs: int  # that machines had
     seconds: float
     problems: list[str]
+    tally: dict[str, int] = field(default_factory=dict)  # of checkers, with the kills
 
     @property
     def replay(self) -> str:
@@ -51,11 +57,13 @@ class Row:
     inputs: int = 0
     seconds: float = 0.0  # of one core
     failures: list[Run] = field(default_factory=list)
+    tally: dict[str, int] = field(default_factory=dict)
 
     def add(self, run: Run) -> None:
         self.seeds += 1
         self.inputs += run.inputs
         self.seconds += run.seconds
+        _add(self.tally, run.tally)
         if run.problems:
             self.failures.append(run)
 
@@ -71,8 +79,27 @@ def play_one(scenario: str, seed: int) -> Run:
         result = play(loaded(scenario), seed)
     except Exception:
         return Run(scenario, seed, 0, perf_counter() - began, [traceback.format_exc()])
-    problems = [*filter(None, [result.crash]), *map(str, result.violations)]
-    return Run(scenario, seed, result.inputs, perf_counter() - began, problems)
+    problems = [*filter(None, [result.crash]), *map(str, result.violations), *idle(result)]
+    tally = {**result.tally, "kills": _struck(result, KILLS)} if result.tally else {}
+    return Run(scenario, seed, result.inputs, perf_counter() - began, problems, tally)
+
+
+def idle(result: RunResult) -> list[str]:
+    """A run of stores in which little was acknowledged, or nothing failed, proves nothing."""
+    if not result.scenario.startswith(STORES):
+        return []
+    acknowledged = result.tally.get("acknowledged", 0)
+    few = [f"only {acknowledged} were acknowledged"] if acknowledged < ACKNOWLEDGED_MIN else []
+    return few + ([] if _struck(result, KILLS + DISK_FAULTS) else ["nothing was killed and no disk failed"])
+
+
+def _struck(result: RunResult, kinds: tuple[str, ...]) -> int:
+    return sum(result.faults.get(kind, 0) for kind in kinds)
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count
 
 
 @cache
@@ -103,6 +130,7 @@ def show(row: Row) -> None:
 def main(arguments: Sequence[str] | None = None, plan: dict[str, list[int]] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sweep", description="Play the listed seeds of scenarios.")
     parser.add_argument("scenario", nargs="*", help="only these")
+    parser.add_argument("--seeds", metavar="A..B", help="these seeds of each, in place of the listed ones")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--json", action="store_true", help="one JSON object per scenario, and nothing else")
     wanted = parser.parse_args(arguments)
@@ -110,6 +138,8 @@ def main(arguments: Sequence[str] | None = None, plan: dict[str, list[int]] | No
     if unknown := [name for name in wanted.scenario if name not in plan]:
         parser.error(f"not listed in tests/sweep/seeds.toml: {', '.join(unknown)}")
     chosen = {name: seeds for name, seeds in plan.items() if name in (wanted.scenario or plan)}
+    if wanted.seeds is not None:
+        chosen = {name: [*parse_seeds(wanted.seeds)] for name in chosen}
 
     began, rows = perf_counter(), []
     for row in sweep(chosen, wanted.jobs):
@@ -125,12 +155,17 @@ def main(arguments: Sequence[str] | None = None, plan: dict[str, list[int]] | No
 def verdict(rows: list[Row], seconds: float, *, quiet: bool) -> int:
     """The exit code. A scenario of which nothing was played is no success."""
     failed = sum(len(row.failures) for row in rows)
-    idle = [row.scenario for row in rows if not row.inputs]
+    unplayed = [row.scenario for row in rows if not row.inputs]
+    total: dict[str, int] = {}
+    for row in rows:
+        _add(total, row.tally)
+    if total and not quiet:
+        print("stores: " + ", ".join(f"{count:,} {name}" for name, count in total.items()))
     if not quiet:
         print(f"{len(rows)} scenarios, {sum(row.seeds for row in rows)} runs, {failed} failed, {seconds:.0f} s")
-    if idle or not rows:
-        print(f"nothing was played of: {', '.join(idle) or 'no scenario at all'}", file=sys.stderr)
-    return 1 if failed or idle or not rows else 0
+    if unplayed or not rows:
+        print(f"nothing was played of: {', '.join(unplayed) or 'no scenario at all'}", file=sys.stderr)
+    return 1 if failed or unplayed or not rows else 0
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from heliograph.errors import UsageError
 from heliograph.model.identity import Identity, Role
+from heliograph.trust.certificate_names import identity_of, uris_of
 from heliograph.trust.certificates import LOCAL_HOSTS, Pair, facts_of, issue, make_authority
-from heliograph.trust.names import identity_of, uris_of
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 

@@ -14,9 +14,9 @@ from hypothesis import example, given
 
 from heliograph.errors import Reason, UsageError
 from heliograph.model.identity import Identity, Role
+from heliograph.trust.certificate_names import uris_of
 from heliograph.trust.certificates import LEAF_DAYS, Pair, issue, make_authority
 from heliograph.trust.chains import CERTIFICATES_MAX, CHAIN_BYTES_MAX, Authorities, chain_hash, encode_chain
-from heliograph.trust.names import uris_of
 from tests.trust import parties
 from tests.trust.parties import AUTHORITIES, BROKER, CLIENT, DAY_NS, NOW, WALL_NS, chain, framed_chain, refused
 

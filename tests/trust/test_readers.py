@@ -12,7 +12,7 @@ from heliograph.errors import Reason, UsageError
 from heliograph.trust.keyring import Keyring
 from heliograph.trust.readers import READERS_MAX
 from heliograph.trust.sealing import SEAL_BYTES
-from heliograph.trust.standin import SimulatedSealer
+from heliograph.trust.seeded_hpke import SimulatedSealer
 from tests.trust.parties import (
     AUTHORITIES,
     BROKER,

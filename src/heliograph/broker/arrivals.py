@@ -25,7 +25,7 @@ from heliograph.broker.routing.routing import Routing
 from heliograph.broker.routing.seen import Seen
 from heliograph.broker.routing.targets import Targets
 from heliograph.broker.sessions import Sessions
-from heliograph.broker.stored import StoredFrames
+from heliograph.broker.stored_frames import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.tracing import Tracing
 from heliograph.errors import Reason

@@ -35,7 +35,7 @@ from heliograph.broker.sessions import Sessions
 from heliograph.broker.shedding import Shedding
 from heliograph.broker.shortcut import Shortcut
 from heliograph.broker.steps import Steps
-from heliograph.broker.stored import StoredFrames
+from heliograph.broker.stored_frames import StoredFrames
 from heliograph.broker.subscriptions import Subscriptions
 from heliograph.broker.timing import Timing
 from heliograph.broker.tracing import Tracing
@@ -123,7 +123,7 @@ class Broker:
         publications = Publications(links, sessions, subscriptions, routing, timing, steps, outbox)
         tracing = Tracing(routing, subscriptions, timers)
         observations = self._observations = Observations()
-        stored = StoredFrames(links, sessions, routing)
+        stored = StoredFrames(links, sessions, subscriptions, routing)
         arrivals = Arrivals(
             links, sessions, subscriptions, routing, publications, tracing, observations, self._time_us, stored
         )

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field
 from string import ascii_letters, digits
 
-from heliograph.broker.routing.settings import DEFAULT_PORT as DEFAULT_PORT
-from heliograph.broker.routing.settings import LinkConfig as LinkConfig
-from heliograph.broker.routing.settings import NetworkConfig as NetworkConfig
+from heliograph.broker.routing.config import DEFAULT_PORT as DEFAULT_PORT
+from heliograph.broker.routing.config import LinkConfig as LinkConfig
+from heliograph.broker.routing.config import NetworkConfig as NetworkConfig
 from heliograph.model.hosts import is_loopback
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.model.settings import (
@@ -183,8 +183,10 @@ class LimitsConfig:
 class RuleConfig:
     """One line of the access list; the first line that fits decides."""
 
-    effect: str = setting(MISSING, "what the rule does; the first rule that fits decides", choices=EFFECTS)
-    verbs: tuple[str, ...] = setting(VERBS[:2], "the actions the rule is about", allowed="any of " + ", ".join(VERBS))
+    effect: str = setting(MISSING, "what the rule does; the first matching rule decides", choices=EFFECTS)
+    verbs: tuple[str, ...] = setting(
+        VERBS[:2], "the actions to which the rule applies", allowed="any of " + ", ".join(VERBS)
+    )
     topics: tuple[str, ...] = setting(
         ("#",),
         "the topic filters of the rule; {entity} is replaced by the peer's entity id. For ask: service names",
@@ -223,7 +225,7 @@ class AccessConfig:
     otherwise."""
 
     rules: tuple[RuleConfig, ...] = ()
-    default: str = setting("allow", "what happens on ordinary topics that no rule fits", choices=EFFECTS)
+    default: str = setting("allow", "what happens on ordinary topics that no rule matches", choices=EFFECTS)
 
     def problems(self, path: str = "access") -> list[Problem]:
         """Everything wrong with it."""
@@ -253,7 +255,7 @@ class LoadConfig:
         allowed="above load.links_permille_low, at most 1000",
     )
     links_permille_low: int = setting(
-        800, "… and below this no longer", allowed="above 0 and below load.links_permille_high"
+        800, "the same, for ending it", allowed="above 0 and below load.links_permille_high"
     )
     overloaded_s: int = setting(  # a burst is no overload
         10, "how long the broker must be overloaded before it asks anyone", least=1, most=86_400

@@ -109,7 +109,7 @@ class Publications:
         self.spread(link, route, frame.raw, now)
         if frame.flags & Flag.REQUEST and route.is_empty:
             subject = str(headers.get(REPLY_TO, ""))[:256]
-            text = f"nobody answers on {frame.topic.decode()}"
+            text = f"no subscriber answers on {frame.topic.decode()}"
             self._links.count(Reason.RESPONDERS_MISSING)
             body = bodies.refusal(Reason.RESPONDERS_MISSING, text, subject)
             self._links.put(link, control(Kind.REFUSED, 0, body))

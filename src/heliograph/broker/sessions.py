@@ -186,7 +186,7 @@ class Sessions:
         if link.state != NEW and not link.is_pipe:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only the first frame is a HELLO")
         if link.peer.ticket is not None:  # there is no listener whose rules say what it must prove
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "who is dialled is no client")
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "HELLO is not allowed on a link that this broker opened")
         hello = bodies.decode(bodies.Hello, frame.payload)
         _check(hello)
         if link.is_pipe:  # a service that also wants to publish and subscribe: it speaks for the broker

@@ -75,7 +75,7 @@ class Shedding:
     def check(self, hello: Hello) -> None:
         """ProtocolError if a client comes because it was asked to, and this broker is not idle enough."""
         if hello.moved and self._is_above(low=True):
-            raise ProtocolError(Reason.OVERLOADED, "this broker has enough to do")
+            raise ProtocolError(Reason.OVERLOADED, "this broker is overloaded")
 
     def welcomed(self, link: Link, hello: Hello, now: Instant) -> None:
         """A session begins."""

@@ -228,6 +228,13 @@ class Subscriptions:
         self.has_slow_topics |= content is not None or bool(shares)
         return table.keep(topic, sinks, routes_max, shares=shares, content=content, guard=guard)
 
+    def may_hear(self, link: Link, topic: bytes) -> bool:
+        """True if this link would be delivered what is published on this topic, if it subscribed to it now."""
+        assert link.table is not None
+        profile = link.table.profile
+        is_allowed = profile.may("subscribe", topic) and profile.may_filter(topic, link.identity.entity)
+        return is_allowed and self._is_granted(link, profile, topic)
+
     def _is_granted(self, link: Link, profile: Profile, topic: bytes) -> bool:
         """True unless this link needs a right to hear this topic, or filter, and has none."""
         if not profile.asks_grant("subscribe", topic):

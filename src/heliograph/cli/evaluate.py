@@ -68,7 +68,7 @@ def _brokers(
     if not 1 <= wanted <= RUNS_MAX:
         raise UsageError(f"--runs {wanted}: from 1 to {RUNS_MAX}")
     if live and scale is not None:
-        raise UsageError("--scale is simulated only: leave it or --live out")
+        raise UsageError("--scale is for simulated runs: leave out --scale or --live")
     names = {name.partition(" ")[0]: name for name in topologies.EXPERIMENTS}
     experiments = [names[name] for name in _chosen("--topology", topology, tuple(names))]
     sites = _chosen("--site", site, CLIENT_SITES)
@@ -180,7 +180,7 @@ def show(report: dict[str, Any]) -> None:
     if late:
         _section("How late the relays were, ms per trip", [late])
         if late["mean"] > LATE_MS:
-            say("this computer was busy, so these times are too long; run it again while there is less to do")
+            say("this computer was busy, so these times are too long; run it again when it is idle")
 
 
 def _section(head: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -21,8 +21,8 @@ from heliograph.errors import HeliographError, UsageError
 if TYPE_CHECKING:
     from heliograph.cli.network_processes import NetworkProcesses
     from heliograph.cli.network_state import LocalBroker, LocalNetwork
-    from heliograph.maps.view import NetworkView
-    from heliograph.topology.network import NetworkTopology
+    from heliograph.maps.network_view import NetworkView
+    from heliograph.topology.processes import NetworkTopology
 
 app = group("Run many brokers on this machine, and look at a network.")
 
@@ -115,7 +115,7 @@ def up(
         if secure:
             _say_who(network.folder, network.secure_url)
         if detach:
-            say(f"the network runs on; `heliograph network down{_dir(folder)}` stops it")
+            say(f"the network keeps running; `heliograph network down{_dir(folder)}` stops it")
             return
         _watch(network)
     except KeyboardInterrupt:
@@ -168,8 +168,8 @@ def show_map(
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into this file.")] = None,
 ) -> None:
     """Show brokers, clusters and links."""
+    from heliograph.maps.network_view import merged
     from heliograph.maps.text import as_text
-    from heliograph.maps.view import merged
 
     where, network = _asked(there, folder)
     view = merged([ask(there, MAP)]) if network is None else _local_view(where, network)
@@ -265,12 +265,12 @@ def advice(there: Connection, as_json: AsJson = False) -> None:
 def _topology(count: int | None, clusters: int, file: Path | None) -> NetworkTopology:
     from heliograph.cli.files import read_file
     from heliograph.errors import ConfigError
-    from heliograph.topology.network import generated, read_topology
+    from heliograph.topology.processes import generated, read_topology
 
     if count is not None and file is not None:
         raise UsageError(f"give a number of brokers ({count}) or a topology file ({file}), not both")
     if count is None and file is None:
-        raise UsageError("say how many brokers there shall be, or name a topology file, such as: network up 5")
+        raise UsageError("give a number of brokers, or name a topology file, such as: network up 5")
     if file is not None:
         if clusters != 1:
             raise UsageError("--clusters goes with a number of brokers; a topology file names the clusters itself")
@@ -305,7 +305,7 @@ def _watch(network: NetworkProcesses) -> None:
     """Wait for Ctrl-C, or until all brokers have ended."""
     import time
 
-    say("the network stands; Ctrl-C stops it")
+    say("the network is running; Ctrl-C stops it")
     gone: dict[str, int] = {}
     names = [broker.name for broker in network.brokers]
     while not set(names) <= set(gone):
@@ -344,7 +344,7 @@ def _local_view(where: Path, network: LocalNetwork) -> NetworkView:
 
     from heliograph.cli.network_processes import administrating, listens
     from heliograph.cli.network_state import processes
-    from heliograph.maps.view import RUNNING, SILENT, SeenBroker, SeenDirectory, merged
+    from heliograph.maps.network_view import RUNNING, SILENT, SeenBroker, SeenDirectory, merged
 
     reports: dict[str, dict[str, Any]] = {}
 

@@ -35,7 +35,7 @@ from heliograph.cli.network_state import HOST, LocalBroker, LocalDirectory, Loca
 from heliograph.discovery.brokers.config import DIRECTORY_PORT
 from heliograph.errors import HeliographError
 from heliograph.live.runtime import node_environment
-from heliograph.topology.network import NetworkTopology
+from heliograph.topology.processes import NetworkTopology
 
 if TYPE_CHECKING:
     from heliograph.live.client import Client

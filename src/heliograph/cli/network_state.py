@@ -3,7 +3,7 @@
 In:    a folder; the brokers that were started in it.
 Out:   files that only their owner can read; which of the processes still run.
 State: `network.json` in the folder, from `network up` to `network down`.
-Not here: starting and stopping (network_processes.py), what the brokers report (maps/view.py).
+Not here: starting and stopping (network_processes.py), what the brokers report (maps/network_view.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from heliograph.cli import network_secure
 from heliograph.cli.files import read_file, write_file
 from heliograph.errors import HeliographError
 from heliograph.model.identity import NETWORK_LENGTH_MAX, network_is_valid
-from heliograph.topology.tables import read_table
+from heliograph.topology.toml_tables import read_table
 
 if TYPE_CHECKING:
-    from heliograph.topology.network import PlannedBroker
+    from heliograph.topology.processes import PlannedBroker
 
 HOST = "127.0.0.1"
 STATE, KEY = "network.json", "network.key"

@@ -3,7 +3,7 @@
 In:    a topic and a payload, or `-` for standard input.
 Out:   publications, all of them routed by the broker when the command ends.
 State: none.
-Not here: connecting (connection.py), JSON lines (payload.py), standard input (lines.py).
+Not here: connecting (connection.py), JSON lines (payload.py), standard input (standard_input.py).
 """
 
 from __future__ import annotations
@@ -127,21 +127,21 @@ async def _repeated(topic: str, payload: bytes, headers: dict[str, Any], count: 
 
 
 async def _whole(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
-    from heliograph.cli.lines import read_whole
+    from heliograph.cli.standard_input import read_whole
 
     yield topic, [await read_whole(sys.stdin.fileno())], headers
 
 
 async def _lines(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
-    from heliograph.cli.lines import read_lines
+    from heliograph.cli.standard_input import read_lines
 
     async for lines in read_lines(sys.stdin.fileno()):
         yield topic, lines, headers
 
 
 async def _json_lines(topic: str, headers: dict[str, Any]) -> AsyncIterator[Batch]:
-    from heliograph.cli.lines import read_lines
     from heliograph.cli.payload import from_json
+    from heliograph.cli.standard_input import read_lines
 
     number = 0
     async for lines in read_lines(sys.stdin.fileno()):

@@ -66,8 +66,8 @@ def _request(
 async def _ask(
     there: c.Connection, topic: str, payload: str, headers: dict[str, Any], timeout: float, *, as_json: bool
 ) -> None:
-    from heliograph.cli.lines import read_whole
     from heliograph.cli.payload import as_json as json_line
+    from heliograph.cli.standard_input import read_whole
     from heliograph.maps.cells import readable
 
     data = await read_whole(sys.stdin.fileno()) if payload == STDIN else payload.encode(errors="surrogateescape")

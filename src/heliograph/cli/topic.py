@@ -175,7 +175,7 @@ def renew(there: c.Connection, uuid: Uuid, lifetime: Lifetime = "1d") -> None:
 @app.command(name="withdraw", epilog=examples("heliograph topic withdraw 0f8b1a2c-…"))
 @c.with_connection
 def withdraw(there: c.Connection, uuid: Uuid) -> None:
-    """Take a topic of yours back: nobody finds it any more."""
+    """Withdraw a topic of yours: it is no longer found."""
 
     async def work() -> None:
         async with c.connected(there, name="heliograph topic") as client:

@@ -61,7 +61,7 @@ class Discover:
         allowed="host:port, or a domain whose DNS names them (SRV records of _heliograph-bdn._udp)",
     )
     bdn_links: tuple[str, ...] = _option(
-        (), "directories that are asked by TCP, for networks that let no datagram out", allowed=ADDRESSES
+        (), "directories that are asked by TCP, for networks that block UDP", allowed=ADDRESSES
     )
     brokers: tuple[str, ...] = _option((), "brokers to fall back on when no other party answers", allowed=ADDRESSES)
     multicast: bool = same_as(MulticastConfig, "enabled")
@@ -81,7 +81,7 @@ class Discover:
     pings: int = same_as(DiscoveryConfig, "pings")
     weights: tuple[str, ...] = _option(
         (),
-        "what counts how much in the choice of those that are pinged",
+        "the weights by which the brokers to ping are chosen",
         allowed="name=number with delay, free_memory, total_memory, links, cpu or connections",
     )
     remember: bool = _option(True, "remember the best brokers on disk, and ask them when no other party answers")

@@ -122,7 +122,7 @@ class Publisher:
 
     def _no_room(self, publications: int, now: Instant) -> bool:
         if self._closed:
-            raise UsageError(f"the session publishes no more: {self._closed}")
+            raise UsageError(f"the session no longer publishes: {self._closed}")
         self._losses.add("outgoing", publications, now)
         return False
 

@@ -53,7 +53,7 @@ class DeliveryReader:
             length, word, origin, sequence, header_length = _unpack(frame, start)
             end = start + 4 + length
             if word & 0xFF != 1 or length < BODY_BYTES or end > size:
-                raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery holds something else than whole publications")
+                raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery consists of whole publications only")
             top = start + HEAD_BYTES + (word >> 16)
             body = top + header_length
             if body > end:

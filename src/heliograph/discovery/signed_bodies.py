@@ -70,7 +70,7 @@ class Signatures:
         if self._keyring is None:
             return payload_of(flags, data), None
         if wall_ns is None:
-            raise ProtocolError(Reason.STALE, "there is no time yet to check a certificate by")
+            raise ProtocolError(Reason.STALE, "the time is not known yet, so certificates cannot be checked")
         if chain and self._keyring.chain(hash_of(flags, data)) is None:
             self._keyring.learn(chain, wall_ns, role)
         signed = self._keyring.verify(domain, data, wall_ns, role)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.live.loop import Driver
-from heliograph.live.names import in_number
+from heliograph.live.resolver import in_number
 from heliograph.machine import Address
 from heliograph.node import DISCOVERY
 from heliograph.observe.log import NodeLog

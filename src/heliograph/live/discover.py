@@ -24,7 +24,7 @@ from heliograph.live import remembered_file
 from heliograph.live.environment import local_broker, local_directory, network_from
 from heliograph.live.environment import options_from as options_from
 from heliograph.live.lone import run_alone
-from heliograph.live.names import directories_of, in_numbers
+from heliograph.live.resolver import directories_of, in_numbers
 from heliograph.machine import Address
 from heliograph.notes import Note, SocketRefused
 

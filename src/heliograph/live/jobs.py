@@ -3,7 +3,8 @@
 In:    jobs of machines.
 Out:   ``done`` or ``failed`` at the machine that asked, on the loop's own thread.
 State: a bounded queue and a few threads, started when the first job comes.
-Not here: what a job does (each is a value with ``run``).
+Not here: what a job does (each is a value with ``run``); repositories (repositories.py), queries of strangers
+          (xquery.py).
 
 The threads are daemons, unlike those of concurrent.futures: a job that hangs must not keep a stopped node alive.
 """
@@ -20,9 +21,10 @@ from heliograph.broker.commands import LoadSettings
 from heliograph.errors import ConfigError, Reason
 from heliograph.live.inputs import MachineInputs
 from heliograph.live.repositories import LiveRepositories
+from heliograph.live.xquery import QueryWorker
 from heliograph.machine import Job, Ticket
 from heliograph.notes import ReloadFailed
-from heliograph.repository import AskTopics, KeepTopics
+from heliograph.repository import AskTopics, KeepTopics, SiftDocuments
 
 WORKERS = 2  # a job releases the interpreter (scrypt) or is rare (reload)
 JOBS_MAX = 1_024  # waiting or running; beyond it a job fails at once
@@ -40,6 +42,7 @@ class Workers:
         repositories: LiveRepositories,
     ) -> None:
         self._repositories = repositories
+        self._queries = QueryWorker(loop)
         self._loop = loop
         self._load_settings = load_settings
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
@@ -51,6 +54,9 @@ class Workers:
         """Run a job soon; its result comes back by the ticket."""
         if isinstance(job, KeepTopics | AskTopics):
             self._repositories.start(runner, ticket, job)
+            return
+        if isinstance(job, SiftDocuments):
+            self._queries.start(runner, ticket, job)
             return
         if self._jobs >= JOBS_MAX or self._ended:
             runner.fail_soon(ticket, Reason.REQUESTS_OVER_LIMIT)
@@ -71,6 +77,7 @@ class Workers:
     def end(self) -> None:
         """Take no more jobs. A running one is left alone; its result is dropped."""
         self._ended = True
+        self._queries.end()
         for _ in self._threads:
             self._queue.put(None)
 

@@ -25,7 +25,7 @@ from heliograph.discovery.brokers.result import Finding, SearchResult
 from heliograph.discovery.brokers.search import BrokerSearch
 from heliograph.live.lone import run_alone
 from heliograph.live.loop import Driver
-from heliograph.live.names import in_number
+from heliograph.live.resolver import in_number
 from heliograph.machine import Address
 from heliograph.node import BROKER
 from heliograph.notes import NeighbourLinked, Note
@@ -136,7 +136,7 @@ class Joining:
         except TimeoutError:
             if link not in self._kept:
                 self._driver.tell(BROKER, KeepLink(link, keep=False))
-            self._log.say("warning", f"{finding.broker} at {url} was found, but no link came about")
+            self._log.say("warning", f"{finding.broker} at {url} was found, but no link could be made")
             return False
         self._keep(link)
         away = "" if finding.round_trip_ms is None else f", {finding.round_trip_ms:.1f} ms away"

@@ -27,7 +27,7 @@ from heliograph.discovery.brokers.advertisement import DirectoriesFound
 from heliograph.discovery.brokers.config import SOCKET, ResponderConfig
 from heliograph.discovery.topics.config import RightsConfig
 from heliograph.errors import ConfigError, HeliographError
-from heliograph.live import memory
+from heliograph.live import process_memory
 from heliograph.live.beside import in_numbers, joining, named
 from heliograph.live.clock import process_age_ms
 from heliograph.live.descriptors import links_max, raise_limit
@@ -218,7 +218,7 @@ class Running:
             self.sockets[machine, spec.name] = address
         elif vital:
             where = format_address((spec.host, spec.port))
-            self._log.say("error", f"{where} (UDP) cannot be had for {machine}; {switch}")
+            self._log.say("error", f"{where} (UDP) is not available for {machine}; {switch}")
         return address is not None or not vital
 
     def _same_port(self, machine: str, host: str) -> int:
@@ -237,7 +237,7 @@ class Running:
         self._log.say("info", self._describe(listeners))
         self._leave_token()
         self._heed_signals()
-        memory.tune()
+        process_memory.tune()
         age_ms = process_age_ms()
         self._log.say("info", "ready" if age_ms is None else f"ready in {age_ms} ms")
 

@@ -116,7 +116,7 @@ class SecureLayer(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The TCP stream has ended."""
         if self._shaking:
-            self._fail(EOFError("the peer went away"))
+            self._fail(EOFError("the peer closed the connection"))
         elif not self._ended:
             self._ended = True
             self._link.eof_received()
@@ -125,7 +125,7 @@ class SecureLayer(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The TCP link is gone."""
         if self._shaking:
-            self._fail(exc or EOFError("the peer went away"))
+            self._fail(exc or EOFError("the peer closed the connection"))
         self._links.remove_raw(self)
         self._transport = None
         self._link.connection_lost(exc)

@@ -18,8 +18,8 @@ from typing import Any
 
 from heliograph.errors import ConfigError, Reason, UnreadableError
 from heliograph.model.identity import Identity
+from heliograph.trust.certificate_names import identity_of
 from heliograph.trust.config import TlsConfig
-from heliograph.trust.names import identity_of
 
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 _REVOKED = 23  # X509_V_ERR_CERT_REVOKED
@@ -199,4 +199,4 @@ def explain(error: BaseException) -> str:
         return f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
     if isinstance(error, ConnectionAbortedError):
         return "the TLS handshake took too long"
-    return "the peer went away during the TLS handshake"
+    return "the peer closed the connection during the TLS handshake"

@@ -3,7 +3,7 @@
 In:    a NetworkView.
 Out:   the text of a self-contained SVG file.
 State: none.
-Not here: merging reports into the view (view.py).
+Not here: merging reports into the view (network_view.py).
 
 Brokers of a cluster keep their order, so that a ring looks like one; each cluster is turned, or mirrored, so that its
 links to other clusters are short.
@@ -16,7 +16,7 @@ from html import escape
 from math import cos, hypot, pi, sin
 
 from heliograph.maps.cells import cell
-from heliograph.maps.view import LOST, SILENT, NetworkView, SeenBroker, SeenLink
+from heliograph.maps.network_view import LOST, SILENT, NetworkView, SeenBroker, SeenLink
 
 BROKER_R = 17.0
 SPACING = 84.0  # between neighbours on a cluster's circle: room for a cost

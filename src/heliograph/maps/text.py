@@ -3,7 +3,7 @@
 In:    a NetworkView.
 Out:   lines of text.
 State: none.
-Not here: merging reports into the view (view.py), the drawing (svg.py).
+Not here: merging reports into the view (network_view.py), the drawing (svg.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heliograph.maps.cells import cell, table
-from heliograph.maps.view import LOST, SILENT, NetworkView, SeenBroker, SeenLink
+from heliograph.maps.network_view import LOST, SILENT, NetworkView, SeenBroker, SeenLink
 
 
 def as_text(view: NetworkView) -> Iterator[str]:

@@ -3,7 +3,7 @@
 In:    a host as people write it: a number or a name.
 Out:   is_loopback().
 State: none.
-Not here: parsing addresses (client/config.py, discovery/brokers/config.py), looking names up (live/names.py).
+Not here: parsing addresses (client/config.py, discovery/brokers/config.py), looking names up (live/resolver.py).
 """
 
 from __future__ import annotations

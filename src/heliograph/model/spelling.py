@@ -3,7 +3,7 @@
 In:    a name as the user typed it, the names that there are.
 Out:   the nearest one, if it is near enough to be suggested.
 State: none.
-Not here: the text of the suggestion (config/sources.py, topology/tables.py, cli/config.py).
+Not here: the text of the suggestion (config/sources.py, topology/toml_tables.py, cli/config.py).
 """
 
 from __future__ import annotations

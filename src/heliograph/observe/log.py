@@ -34,8 +34,8 @@ _PLAIN = re.compile(r"[\w.:/@+-]+\Z", re.ASCII)
 class LogConfig:
     """What is logged, and how it looks."""
 
-    level: str = setting("info", "the quietest lines that are still logged", choices=LEVELS, reloads=False)
-    format: str = setting("text", "text to be read, or one JSON object per line", choices=FORMATS, reloads=False)
+    level: str = setting("info", "the lowest level that is logged", choices=LEVELS, reloads=False)
+    format: str = setting("text", "text for people, or one JSON object per line", choices=FORMATS, reloads=False)
 
     def problems(self, path: str = "log") -> list[Problem]:
         """Everything wrong with it."""

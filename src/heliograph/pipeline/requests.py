@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from heliograph.matching.similarity import Forest
 from heliograph.model.topics import covers as filter_covers
-from heliograph.pipeline.wishes import LEVELS, NEVER, Coverers, Forest, Wish, from_key, key_of, maximal
+from heliograph.pipeline.wishes import LEVELS, NEVER, Coverers, Wish, from_key, key_of, maximal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

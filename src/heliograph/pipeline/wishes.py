@@ -167,41 +167,6 @@ def maximal(wishes: Iterable[Wish]) -> list[int]:
     return sorted(number for kept in by_filter.values() for number in kept.numbers())
 
 
-class Forest:
-    """Blocks as they grow: which numbers are connected."""
-
-    __slots__ = ("_parent",)
-
-    def __init__(self) -> None:
-        self._parent: dict[int, int] = {}
-
-    def find(self, number: int) -> int:
-        """The number that stands for the block: its smallest."""
-        parent = self._parent
-        root = number
-        while (above := parent.get(root, root)) != root:
-            root = above
-        while (above := parent.get(number, number)) != root:
-            parent[number] = root
-            number = above
-        return root
-
-    def join(self, one: int, other: int) -> None:
-        """Both are in one block."""
-        a, b = self.find(one), self.find(other)
-        if a != b:
-            self._parent[max(a, b)] = min(a, b)
-
-    def edges(self) -> list[tuple[int, int]]:
-        """Every number that is not the smallest of its block, with that smallest."""
-        return [(number, self.find(number)) for number in self._parent]
-
-
-def similarity(sizes: Iterable[int], count: int) -> float:
-    """Of so many requests with blocks of these sizes; blocks of one do not count. [resources] §5.1."""
-    return sum(size * size for size in sizes if size > 1) ** 0.5 / count if count else 0.0
-
-
 def _plain(value: Any) -> Any:
     """One form for numbers that are equal."""
     if type(value) is float and value.is_integer() and abs(value) < EXACT_MAX:

@@ -100,7 +100,9 @@ class BrokerSession:
 
     # -- saying -------------------------------------------------------------------------------------------------
 
-    def hello(self, name: str, entity: str = "", token: str = "", keep_alive_ms: int = 20_000) -> None:
+    def hello(
+        self, name: str, entity: str = "", token: str = "", keep_alive_ms: int = bodies.KEEP_ALIVE_MS_DEFAULT
+    ) -> None:
         """Begin a session, which may publish and subscribe."""
         body = bodies.Hello(
             [VERSION], self._secret.hex(), name=name, entity=entity, token=token, keep_alive_ms=keep_alive_ms
@@ -264,7 +266,7 @@ def _publications(data: bytes) -> list[Publication]:
         headers = start + HEAD_BYTES + topic_length
         body = headers + header_length
         if kind != Kind.EVENT or end > len(data) or body > end:
-            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery holds something else than whole publications")
+            raise ProtocolError(Reason.FRAME_TOO_SHORT, "a delivery consists of whole publications only")
         topic = data[start + HEAD_BYTES : headers].decode(errors="replace")
         found.append(Publication(topic, data[body:end], origin, sequence, data[headers:body], flags))
         start = end

@@ -14,7 +14,7 @@ from typing import Any
 from heliograph.broker.commands import LoadSettings
 from heliograph.errors import Reason
 from heliograph.machine import Job, Ticket
-from heliograph.repository import AskTopics, KeepTopics, RepositoryJob
+from heliograph.repository import AskTopics, KeepTopics, RepositoryJob, SiftDocuments
 from heliograph.sim.inputs import HostInputs
 from heliograph.sim.loop import MILLISECOND, Loop
 from heliograph.sim.repositories import MemoryRepository, outcome_of
@@ -48,6 +48,9 @@ class SimulatedWorkers:
             return
         if isinstance(job, KeepTopics | AskTopics):
             self._use_repository(host, seat, ticket, job)
+            return
+        if isinstance(job, SiftDocuments):  # a real process has no place in a simulation
+            host.fail(seat, ticket, Reason.QUERY_LANGUAGE_MISSING)
             return
         try:
             result: Any = host.settings if isinstance(job, LoadSettings) else job.run()

@@ -21,7 +21,7 @@ from heliograph.sim.network import End, LinkHost
 from heliograph.sim.scenario import Fault
 from heliograph.sim.wiring import Wiring
 from heliograph.sim.world import World
-from heliograph.topology.scenario import DRAWS_MAX, Pair
+from heliograph.topology.simulated import DRAWS_MAX, Pair
 
 CLOGGED = 0.6  # of the time of a clog: until then links are clogged, from then on they are let go
 PATIENCE_NS = SECOND // 4

@@ -3,7 +3,7 @@
 In:    a Scenario and a seed.
 Out:   RunResult: ok or not, violations, counters, digest; all of it the same whenever scenario and seed are.
 State: none.
-Not here: the command line (cli/simulate.py), building the world (stage.py).
+Not here: the command line (cli/simulate.py), building the world (scenario_world.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heliograph.sim.checkers import Violation
 from heliograph.sim.journal import Journal
 from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Scenario
-from heliograph.sim.stage import Stage
+from heliograph.sim.scenario_world import ScenarioWorld
 from heliograph.sim.world import MachineError
 
 LOOK_NS = SECOND // 4  # how often checkers look at reports
@@ -37,6 +37,7 @@ class RunResult:
     digest: str
     measured: list[str]  # what checkers measured, for people
     journal: Journal = field(repr=False)
+    tally: dict[str, int] = field(default_factory=dict)  # what checkers counted, for sums over many runs
     crash: str = ""  # the traceback of a machine that failed
 
     @property
@@ -47,7 +48,7 @@ class RunResult:
 
 def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> RunResult:
     """Play a scenario to its end, or until a machine fails."""
-    stage = Stage(scenario, seed, keep_journal=keep_journal)
+    stage = ScenarioWorld(scenario, seed, keep_journal=keep_journal)
     errors = _ErrorNotes(stage.world.journal)
     measured: list[str] = []
     stage.world.journal.watch("measured", lambda _, text: measured.append(text))
@@ -70,7 +71,7 @@ def play(scenario: Scenario, seed: int, *, keep_journal: bool = False) -> RunRes
     return _result(stage, seed, violations, measured, crash)
 
 
-def _run(stage: Stage) -> None:
+def _run(stage: ScenarioWorld) -> None:
     head = stage.scenario.scenario
     until = int((head.duration_s + head.settle_s) * SECOND)
     for instant in range(LOOK_NS, until + LOOK_NS, LOOK_NS):
@@ -79,7 +80,7 @@ def _run(stage: Stage) -> None:
             checker.look()
 
 
-def _idle(stage: Stage) -> list[Violation]:
+def _idle(stage: ScenarioWorld) -> list[Violation]:
     """A run in which nothing happened proves nothing: what the scenario asks for must have taken place."""
     counts, world = stage.world.journal.counts, stage.world
     found = []
@@ -99,7 +100,7 @@ def _idle(stage: Stage) -> list[Violation]:
     return [Violation("scenario", world.step, world.loop.now, text) for text in found]
 
 
-def _result(stage: Stage, seed: int, violations: list[Violation], measured: list[str], crash: str) -> RunResult:
+def _result(stage: ScenarioWorld, seed: int, violations: list[Violation], measured: list[str], crash: str) -> RunResult:
     world = stage.world
     faults: dict[str, int] = {}
     for fault, count in zip(stage.faults.plan, stage.faults.counts, strict=True):
@@ -116,6 +117,7 @@ def _result(stage: Stage, seed: int, violations: list[Violation], measured: list
         digest=world.digest.hex(),
         measured=measured,
         journal=world.journal,
+        tally={name: count for checker in stage.checkers for name, count in checker.tally().items()},
         crash=crash,
     )
 

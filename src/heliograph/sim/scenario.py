@@ -3,8 +3,8 @@
 In:    the values of a scenario file.
 Out:   Scenario, and the list of its problems.
 State: none.
-Not here: reading the file (scenario_files.py), brokers and clients (topology/scenario.py), building the world
-          (stage.py), what workloads, faults and checks do (workloads.py, faults.py, checkers/).
+Not here: reading the file (scenario_files.py), brokers and clients (topology/simulated.py), building the world
+          (scenario_world.py), what workloads, faults and checks do (workloads.py, faults.py, checkers/).
 
 In topics, filters and conditions, ``{n}`` is the client's number in its group and ``{k}`` a number drawn from 1 to
 ``spread``.
@@ -20,8 +20,8 @@ from heliograph.sim import selections
 from heliograph.sim.datagrams import DatagramSettings
 from heliograph.sim.distances import NetworkSettings
 from heliograph.sim.world import HostSettings
-from heliograph.topology.scenario import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
-from heliograph.topology.tables import suggest
+from heliograph.topology.simulated import DURATION_S_MAX, Range, ScenarioTopology, filled, range_problems
+from heliograph.topology.toml_tables import suggest
 
 FAULTS = {
     "stall": "a direction of a link stands still for a while, then everything arrives",

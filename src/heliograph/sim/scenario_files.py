@@ -4,7 +4,7 @@ In:    TOML: [scenario], [network], [datagrams], [hosts], [topology], [[workload
        a scenario that comes with Heliograph.
 Out:   a Scenario; or ConfigError with all problems at once.
 State: none.
-Not here: what a scenario holds (scenario.py), reading TOML tables into values (topology/tables.py).
+Not here: what a scenario holds (scenario.py), reading TOML tables into values (topology/toml_tables.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from heliograph.errors import ConfigError, UnreadableError
 from heliograph.sim.checkers import CHECKERS
 from heliograph.sim.scenario import Scenario
-from heliograph.topology.tables import others, read_table, suggest
+from heliograph.topology.toml_tables import others, read_table, suggest
 
 
 def parse(text: str) -> Scenario:

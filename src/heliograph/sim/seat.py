@@ -123,4 +123,4 @@ class Seat:
         self.spins = self.spins + 1 if instant - self.spun_at < SPIN_NS else 0
         self.spun_at = instant
         if self.spins > SPINS_MAX:
-            raise ContractError(f"{host}: {self.name} asks to be woken at once, for ever")
+            raise ContractError(f"{host}: {self.name} asks again and again to be woken at once")

@@ -29,7 +29,7 @@ from heliograph.sim.host import Host
 from heliograph.sim.loop import MILLISECOND
 from heliograph.sim.timeserver import SOCKETS, TimeServer
 from heliograph.sim.world import World
-from heliograph.topology.scenario import BrokerPlan, Pair, ScenarioTopology
+from heliograph.topology.simulated import BrokerPlan, Pair, ScenarioTopology
 from heliograph.wire.frames import service
 
 POLL_S = 16  # how often brokers ask NTP servers: scenarios are short

@@ -26,7 +26,7 @@ from heliograph.sim.loop import SECOND
 from heliograph.sim.scenario import Drawn, Workload
 from heliograph.sim.seat import Seat
 from heliograph.sim.world import World
-from heliograph.topology.scenario import ClientPlan, Range, filled
+from heliograph.topology.simulated import ClientPlan, Range, filled
 
 MARK = Struct("<IIQ")  # client, session, number
 

@@ -26,6 +26,7 @@ from heliograph.vault import (
     Append,
     Change,
     Committed,
+    Delete,
     Drop,
     Log,
     LogsRead,
@@ -241,7 +242,9 @@ class Batches:
         )
 
     def _forget(self, log: Log) -> None:
-        changes: list[Change] = [Trim(log.name, log.next)] if log.runs > 512 else [Drop(log.name)]
+        changes: list[Change] = [Trim(log.name, log.next)]
+        if log.runs <= 512:
+            changes = [Drop(log.name), Delete(f"{REFERRED}{log.name}")]
         self._vault.commit(changes, lambda _, now: None, lambda reason, now: None)
 
 

@@ -103,11 +103,15 @@ class Channels:
         self._ready[here] = None
         self._timers.set("tend channels", now + TEND_NS, self._tend)
 
-    def credit(self, here: ChannelKey, at: int, window: int, again: bool, now: Instant) -> bool:
-        """What a reader has, and how much it may be sent. False if there is no such channel."""
+    def credit(self, here: ChannelKey, at: int, window: int, again: bool, now: Instant) -> None:
+        """What a reader has, and how much it may be sent. A channel from before a restart has to be opened again."""
         channel = self._channels.get(here)
         if channel is None:
-            return False
+            inbox, number = here
+            text = "no such channel is open here: the store may have been restarted"
+            notice = Notice(number, at, code=Reason.CHANNEL_UNKNOWN, text=text)
+            self._send(stored(inbox, self._store, 0, wire.encode(notice), flags=StoredFlag.NOTICE))
+            return
         channel.credit(at, window, again, now)
         if here in self._caught_up and not channel.is_reading:
             frame = channel.empty_frame(self._store)
@@ -116,7 +120,6 @@ class Channels:
         if channel.is_over:
             self._end(channel)
         self._ready[here] = None
-        return True
 
     def close(self, here: ChannelKey, reason: Reason | None = None, text: str = "") -> bool:
         """End a reading; with a reason, the reader is told. False if there is none."""

@@ -200,7 +200,8 @@ class Intake:
         self.id = id
         self._id_text = f"{id:016x}"
         self.state = "open"
-        self._forget()
+        self._gathering.clear()
+        self._early_bytes = 0
         for origin, chain in list(self._chains.items()):
             if chain.inbox:
                 self._read(origin, self._renew(origin))
@@ -374,6 +375,15 @@ class Intake:
             del self._chains[origin]
         return bool(idle)
 
+    def forget_publisher(self, origin: int) -> bool:
+        """Forget a publisher whose vault entry is to go; False if something of it is under way, which would come back
+        to an entry that is gone."""
+        chain = self._chains.get(origin)
+        if chain is not None and not chain.is_idle:
+            return False
+        self._chains.pop(origin, None)
+        return True
+
     def _renew(self, origin: int) -> Chain:
         """The chain as if nothing had been known of it but where its publisher is."""
         old = self._chains[origin]
@@ -505,17 +515,14 @@ class Intake:
         self._under_way_bytes -= group.size
         self.counts.failures += 1
         self.state = reason.word
-        self._forget()
+        self._gathering.clear()
+        self._early_bytes = 0
         for origin, chain in self._chains.items():
             chain.reset()
             self._owed[origin] = None
         if reason is Reason.VAULT_FULL:
             self._timers.set("full", now + FULL_PAUSE_MS * NS_PER_MS, self._resume)
         self._failed(reason, now)
-
-    def _forget(self) -> None:
-        self._gathering.clear()
-        self._early_bytes = 0
 
     def _resume(self, now: Instant) -> None:
         """Try again: there may be space now."""

@@ -1,12 +1,12 @@
 """Retention: what is old enough, or too much, is forgotten, a slice at a time.
 
-In:    the settings, time, what durable subscriptions have acknowledged.
+In:    the settings, time, what durable subscriptions have acknowledged and which of them are being read.
 Out:   reads of the oldest runs, trims; names that nobody uses are dropped, and silent publishers forgotten.
 State: what is under way.
 Not here: what a trim does (vault.py), durable names (names.py).
 
 A durable subscription holds back what it has not acknowledged, whatever the other limits say, until it was not used for
-``name_idle_s``.
+``name_idle_s``. One that is being read is in use, also when nothing comes for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from heliograph.machine import Instant, Timers
 from heliograph.stores.chain import STATE
 from heliograph.stores.config import StoreConfig
 from heliograph.stores.intake import ORIGINS
-from heliograph.stores.names import Names
+from heliograph.stores.names import NameKey, Names
 from heliograph.stores.tail import Tail
 from heliograph.stores.vault_calls import VaultCalls
 from heliograph.vault import Change, Committed, Delete, KeysRead, Read, ReadKeys, RunsRead, Trim
@@ -41,6 +41,8 @@ class Retention:
         timers: Timers,
         tail: Tail,
         names: Names,
+        is_open: Callable[[NameKey], bool],
+        forget_publisher: Callable[[int], bool],
         wall: Callable[[Instant], int],
     ) -> None:
         self._config = config
@@ -48,6 +50,8 @@ class Retention:
         self._timers = timers
         self._tail = tail
         self._names = names
+        self._is_open = is_open  # a name is being read
+        self._forget_publisher = forget_publisher  # False if something of it is under way
         self._wall = wall
         self.trimmed = 0  # positions
 
@@ -104,7 +108,8 @@ class Retention:
 
     def _drop_idle(self, now: Instant) -> None:
         changes: list[Change] = []
-        for key in self._names.idle(self._wall(now))[:100]:
+        idle = [key for key in self._names.idle(self._wall(now)) if not self._is_open(key)]
+        for key in idle[:100]:
             change = self._names.drop(key)
             if change is not None:
                 changes.append(change)
@@ -120,6 +125,7 @@ class Retention:
                 Delete(key)
                 for key, value in found.pairs
                 if value is None or len(value) < STATE.size or STATE.unpack_from(value)[1] < limit
+                if self._forget_publisher(int(key.removeprefix(ORIGINS), 16))
             ]
             if old:
                 self._vault.commit(old, lambda _, now: None, self._failed)

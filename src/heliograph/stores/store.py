@@ -93,7 +93,16 @@ class Store:
             self._wall,
             self._counts,
         )
-        self._retention = Retention(config, self._vault, self._timers, self._tail, self._names, self._wall)
+        self._retention = Retention(
+            config,
+            self._vault,
+            self._timers,
+            self._tail,
+            self._names,
+            self._channels.is_open,
+            self._intake.forget_publisher,
+            self._wall,
+        )
         self._opening = Opening(
             self._vault,
             self._timers,

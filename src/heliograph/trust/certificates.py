@@ -3,7 +3,8 @@
 In:    names, roles, hosts, and the time; PEM bytes of earlier certificates and keys; in a simulation, seeded chance.
 Out:   PEM bytes to be written down; Facts about a certificate.
 State: none.
-Not here: files and permissions (cli/ca.py), names inside certificates (names.py), the TLS handshake (live/tls.py).
+Not here: files and permissions (cli/ca.py), names inside certificates (certificate_names.py), TLS handshakes
+          (live/tls.py).
 
 Keys are ECDSA P-256: one key per entity for identity, signatures and sealing. Certificates carry what OpenSSL,
 Python's ssl in its strict mode and the verifier of ``cryptography`` ask for.
@@ -24,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from heliograph.errors import UsageError
 from heliograph.model.identity import Identity, Role, entity_is_valid
-from heliograph.trust.names import identity_of, uris_of
+from heliograph.trust.certificate_names import identity_of, uris_of
 from heliograph.trust.revocation import make_list, serials_of
 
 AUTHORITY_DAYS = 3_650

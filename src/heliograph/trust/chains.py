@@ -25,7 +25,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from heliograph.errors import ProtocolError, Reason, UsageError
 from heliograph.model.identity import Identity, Role
-from heliograph.trust.names import identity_of
+from heliograph.trust.certificate_names import identity_of
 from heliograph.trust.revocation import Revocations
 
 CERTIFICATES_MAX = 4  # the holder's and three in between; `heliograph ca` makes chains of one
@@ -145,7 +145,7 @@ def encode_chain(certificates: Sequence[x509.Certificate]) -> bytes:
             f"this one has {len(ders)} and {len(chain)}. Leave out the authority"
         )
     if _has_repeats(certificates):
-        raise UsageError("the chain names a certificate twice; leave out the second")
+        raise UsageError("the chain contains a certificate twice; leave out the second")
     return chain
 
 
@@ -165,7 +165,7 @@ def decode_chain(chain: bytes) -> list[x509.Certificate]:
     if position != len(chain) or not certificates:
         raise ProtocolError(Reason.CERTIFICATE_MALFORMED, f"not a chain of 1 to {CERTIFICATES_MAX} certificates")
     if _has_repeats(certificates):  # else one holder could be learnt, and remembered, under several hashes
-        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the chain names a certificate twice")
+        raise ProtocolError(Reason.CERTIFICATE_MALFORMED, "the chain contains a certificate twice")
     return certificates
 
 

@@ -3,7 +3,7 @@
 In:    values of the right type.
 Out:   frozen configs.
 State: none.
-Not here: reading the files (config/keyring_files.py, live/tls.py), the network key (broker/routing/settings.py).
+Not here: reading the files (config/keyring_files.py, live/tls.py), the network key (broker/routing/config.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TlsConfig:
 
     revoked: str = setting(
         "",
-        "certificates that the authority took back, made by `heliograph ca revoke`",
+        "certificates that the authority revoked, made by `heliograph ca revoke`",
         allowed=_PEM,
         reloads=False,
         is_file=True,

@@ -51,9 +51,9 @@ class Freshness:
             side = "past" if stamp_ns < now_ns else "future"
             raise ProtocolError(Reason.STALE, f"stamped too far in the {side}; if it is new, the clocks disagree")
         if (signer, id) in self._seen:
-            raise ProtocolError(Reason.REPLAYED, "this statement was here before")
+            raise ProtocolError(Reason.REPLAYED, "this statement was received before")
         if self._floor_ns is not None and stamp_ns <= self._floor_ns:
-            raise ProtocolError(Reason.STALE, "too many statements since this one to know that it is new")
+            raise ProtocolError(Reason.STALE, "too many newer statements were received to tell whether this one is new")
         self._remember(signer, id, stamp_ns)
 
     def _remember(self, signer: bytes, id: bytes, stamp_ns: int) -> None:

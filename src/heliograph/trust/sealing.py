@@ -30,7 +30,7 @@ _SUITE = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 class Sealer(Protocol):
-    """How a keyring seals: with HPKE, or in a simulation with a stand-in (standin.py)."""
+    """How a keyring seals: with HPKE, or in a simulation with a stand-in (seeded_hpke.py)."""
 
     def draw(self, size: int) -> bytes:
         """So many random bytes."""

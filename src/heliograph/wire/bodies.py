@@ -22,6 +22,8 @@ Network = Annotated[str, msgspec.Meta(max_length=NETWORK_LENGTH_MAX, pattern=NET
 
 MOVE = "move"
 """A client that names this feature in its HELLO moves to another broker when its own is overloaded and asks it to."""
+KEEP_ALIVE_MS_DEFAULT = 20_000
+"""Part of the protocol: what a HELLO without ``keep_alive_ms`` asks for. Our client's own: client/config.py."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,7 +40,7 @@ class Hello(Body, frozen=True):
     name: str = ""  # for logs
     entity: str = ""  # with a token: the entity it belongs to
     token: str = ""
-    keep_alive_ms: int = 20_000
+    keep_alive_ms: int = KEEP_ALIVE_MS_DEFAULT
     hold: bool = False  # this publisher is ready to wait for slow consumers
     moved: bool = False  # an overloaded broker asked it to come here
 

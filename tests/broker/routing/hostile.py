@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import Any
 
 from heliograph.errors import Reason
+from heliograph.wire.broker_bodies import broker_id
 from heliograph.wire.frames import Kind, control, parcel
-from heliograph.wire.network import broker_id
 from tests.broker.routing.mesh import KEY, READ_BYTES_MAX, Mesh
 from tests.broker.talk import Heard
 

@@ -16,9 +16,9 @@ from heliograph.broker.routing.routing import Routing
 from heliograph.broker.steps import STEPS_MAX
 from heliograph.errors import Reason
 from heliograph.notes import ChangeoverCut
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
+from heliograph.wire.broker_bodies import broker_id
 from heliograph.wire.frames import Frame, Kind, control
-from heliograph.wire.network import broker_id
 from tests.broker.routing.hostile import Hostile
 from tests.broker.routing.mesh import Mesh
 from tests.broker.talk import Heard, frames

@@ -11,9 +11,9 @@ from heliograph.broker.routing.interests import AdvertisedInterests, Interests, 
 from heliograph.errors import ProtocolError
 from heliograph.machine import Peer
 from heliograph.model.subscription import Conditional
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
+from heliograph.wire.broker_bodies import Interest
 from heliograph.wire.frames import Kind, control, service
-from heliograph.wire.network import Interest
 from tests.broker.routing.mesh import Mesh
 
 pytestmark = pytest.mark.req("N9", "R3")

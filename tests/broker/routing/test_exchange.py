@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
+from heliograph.wire.broker_bodies import SYNC_PER_BODY_MAX, Sync
 from heliograph.wire.frames import Frame, Kind, control
-from heliograph.wire.network import SYNC_PER_BODY_MAX, Sync
 from tests.broker.routing.mesh import Mesh, Node
 from tests.broker.talk import frames
 

@@ -15,9 +15,9 @@ from heliograph.broker.routing import map as network_map
 from heliograph.errors import Reason
 from heliograph.machine import Peer
 from heliograph.notes import NameContested
+from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, broker_id
 from heliograph.wire.frames import HEAD, Kind, control, event, parcel
 from heliograph.wire.limits import AGE_MAX, CONTROL_BYTES_MAX, FRAME_BYTES_MAX, HEAD_BYTES, LINKS_PER_BROKER_MAX
-from heliograph.wire.network import INTERESTS_PER_BODY_MAX, broker_id
 from tests.broker.routing.hostile import Hostile
 from tests.broker.routing.mesh import KEY, Mesh, Node
 from tests.broker.talk import Heard, Talk

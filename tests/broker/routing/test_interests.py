@@ -15,7 +15,7 @@ from heliograph.broker.routing.interests import (
 )
 from heliograph.errors import ProtocolError
 from heliograph.model.topics import covers, matches
-from heliograph.wire.network import Interest
+from heliograph.wire.broker_bodies import Interest
 from tests.examples import examples
 from tests.matching.test_topics import every_topic, filters
 

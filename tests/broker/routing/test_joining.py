@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from heliograph.wire.broker_bodies import broker_id
 from heliograph.wire.frames import Flag, Frame, Kind, control, event
-from heliograph.wire.network import broker_id
 from tests.broker.routing.hostile import Hostile
 from tests.broker.routing.mesh import Mesh
 from tests.broker.talk import Heard, frames

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from heliograph.broker.routing.map import RECORDS_MAX, NetworkMap, shortest
-from heliograph.wire.network import Gateway, Member
+from heliograph.wire.broker_bodies import Gateway, Member
 from tests.examples import examples
 
 pytestmark = pytest.mark.req("N4")
@@ -16,8 +16,8 @@ def a_member(broker: int, links: dict[int, int], cluster: str = "a", number: int
     return Member(broker, f"b{broker}", cluster, broker % 64, 0, incarnation, number, links)
 
 
-def a_gateway(broker: int, cluster: str, speaker: int, outside: dict[int, int], inside: dict[int, int]) -> Gateway:
-    return Gateway(broker, f"b{broker}", cluster, speaker, 1, 1, outside, inside)
+def a_gateway(broker: int, cluster: str, leader: int, outside: dict[int, int], inside: dict[int, int]) -> Gateway:
+    return Gateway(broker, f"b{broker}", cluster, leader, 1, 1, outside, inside)
 
 
 def a_map(*links: tuple[int, int, int], me: int = 1) -> NetworkMap:
@@ -48,11 +48,23 @@ def test_a_link_counts_only_if_both_ends_report_it() -> None:
 
 def test_a_record_of_an_earlier_life_does_not_confirm_a_link() -> None:
     known = a_map((1, 2, 10))
-    me = replace(known.me, number=2, lives={2: 7})  # the neighbour has begun anew
+    me = replace(known.me, number=2, incarnations={2: 7})  # the neighbour has begun anew
     known.learn(me)
     assert 2 not in known.paths.costs
     known.learn(a_member(2, {1: 10}, incarnation=7))
     assert known.paths.costs[2] == 10
+
+
+@pytest.mark.req("N5")
+def test_a_cluster_is_entered_on_the_path_to_what_lies_beyond_it() -> None:
+    known = a_map(me=1)
+    known.learn(a_gateway(1, "a", 1, {11: 10, 12: 12}, {}))
+    known.learn(a_gateway(11, "b", 11, {1: 10}, {12: 10}))
+    known.learn(a_gateway(12, "b", 11, {1: 12}, {11: 10}))
+    assert known.paths.parts == {11: 11}  # the nearest
+    known.learn(replace(known.gateways[12], number=2, outside={1: 12, 21: 10}))
+    known.learn(a_gateway(21, "c", 21, {12: 10}, {}))
+    assert known.paths.parts == {11: 12, 21: 21}
 
 
 @pytest.mark.req("O9")

@@ -218,7 +218,7 @@ def test_a_broker_with_another_key_is_refused() -> None:
     ("key", "reason"),
     [
         (b"other" * 8, "credential_wrong: the other broker does not have our network key"),
-        (b"", "role_missing: a broker shows a certificate with the role broker, or a network key"),
+        (b"", "role_missing: a broker must show a certificate with the role broker, or a network key"),
     ],
     ids=["another key", "no key"],
 )

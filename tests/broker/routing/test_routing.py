@@ -6,18 +6,18 @@ from collections import deque
 
 import pytest
 
+from heliograph.broker.routing.config import NetworkConfig
 from heliograph.broker.routing.parcels import Parcels
 from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.ports import HopSink, Neighbour, Port, Sink
 from heliograph.broker.routing.routing import Routing
-from heliograph.broker.routing.settings import NetworkConfig
 from heliograph.broker.routing.targets import Targets
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox, Peer, Timers
 from heliograph.model.subscription import Policy, Subscription
 from heliograph.notes import NeighbourLost
+from heliograph.wire.broker_bodies import Member, broker_id, encode
 from heliograph.wire.frames import Frame, Kind, control, event
-from heliograph.wire.network import Member, broker_id, encode
 
 MS = 1_000_000
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from heliograph.broker.routing.pace import WAIT_NS, WAIT_NS_MAX, Pace
 from heliograph.broker.routing.slots import shared_out
-from heliograph.wire.network import MEMBERS_MAX, Member
+from heliograph.wire.broker_bodies import MEMBERS_MAX, Member
 
 pytestmark = pytest.mark.req("N4")
 

@@ -35,7 +35,7 @@ from heliograph.sim.world import HostSettings, World
 from heliograph.trust.certificates import Pair, issue, make_authority
 from heliograph.trust.chains import Authorities
 from heliograph.trust.keyring import Keyring, Own
-from heliograph.trust.standin import SimulatedSealer
+from heliograph.trust.seeded_hpke import SimulatedSealer
 
 NOW = datetime.fromtimestamp(EPOCH_NS // 1_000_000_000, UTC)
 WALL_NS = EPOCH_NS

@@ -20,7 +20,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Peer
 from heliograph.model.identity import Role
 from heliograph.model.publication import Publication
-from heliograph.repository import AskTopics, RepositoryOpened
+from heliograph.repository import AskTopics, RepositoryOpened, SiftDocuments
 from heliograph.sim.repositories import MemoryRepository, outcome_of
 from heliograph.trust.keyring import Keyring
 from heliograph.wire.frames import Kind, control
@@ -34,6 +34,7 @@ class Bench:
     """A directory alone, on a pipe, with a repository in memory: bytes in, counted reasons out."""
 
     def __init__(self, config: TopicDirectoryConfig | None = None) -> None:
+        self.sifting: list[int] = []  # tickets of XQuery, which runs in a process of its own
         self.directory = TopicDirectory(
             config or TopicDirectoryConfig(), seed=1, keyring=keyring_of("tdn-1", Role.DIRECTORY)
         )
@@ -61,6 +62,9 @@ class Bench:
             if not effects.jobs:
                 return
             for ticket, job in effects.jobs:
+                if isinstance(job, SiftDocuments):
+                    self.sifting.append(ticket)
+                    continue
                 outcome = outcome_of(self.repository, job)  # type: ignore[arg-type]
                 if isinstance(outcome, Reason):
                     self.directory.failed(ticket, outcome, self.now)
@@ -257,3 +261,28 @@ def test_searches_under_way_are_bounded() -> None:
     jobs = [job for _, job in bench.directory.take().jobs if isinstance(job, AskTopics)]
     assert len(jobs) == 2
     assert bench.directory.report("overview")["searches_under_way"] == 2
+
+
+def test_a_query_that_is_killed_is_told_and_counted_and_one_entity_cannot_keep_the_process_busy() -> None:
+    bench = Bench()
+    bench.hear(advertise("alice", signed_by_directory(a_creation(descriptors=Descriptors(document="<a/>")))))
+    bob = says("bob")
+    endless = TopicQuery("xquery", "declare function local:f($n) { local:f($n + 1) }; local:f(1)")
+    for number in (1, 2):
+        assert bench.hear(bob.write(Search(an_id(number), WALL_MS, endless))) == {"searches": 1}
+    assert bench.hear(bob.write(Search(an_id(3), WALL_MS, endless)))["searches_over_limit"] == 1
+    assert bench.hear(says("carol").write(Search(an_id(4), WALL_MS, endless))) == {"searches": 1}
+    assert len(bench.sifting) == 3
+    for ticket in bench.sifting:
+        bench.directory.failed(ticket, Reason.QUERY_OVER_TIME, bench.now)
+    bench.settle()
+    assert bench.counts()["query_over_time"] == 3
+    assert bench.directory.report("overview")["searches_under_way"] == 0
+    assert bench.hear(bob.write(Search(an_id(5), WALL_MS, endless))) == {"searches": 1}
+
+
+def test_there_is_no_standing_search_by_xquery() -> None:
+    bench = Bench()
+    watch = Search(an_id(1), WALL_MS, TopicQuery("xquery", "true()"), watch_ms=1_000)
+    assert bench.hear(says("bob").write(watch))["query_language_missing"] == 1
+    assert bench.directory.report("overview")["watches"] == 0

@@ -45,7 +45,7 @@ class Announcements:
         view = self._view
         me = view.map.me
         links = view.linked(inside=True)
-        record = replace(me, links=links, lives=view.incarnations_of(links))
+        record = replace(me, links=links, incarnations=view.incarnations_of(links))
         if record == me and not anew:
             view.map.touch()  # links to other clusters may have changed
             return

@@ -22,7 +22,7 @@ from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
 from heliograph.wire.frames import Frame, Kind
 
 BARRIERS_MAX = 4_096  # passing through at once, one per broker; more are not answered and time out where they began
@@ -105,7 +105,7 @@ class Barriers:
         """A question, which we answer once all neighbours that we ask have answered; or such an answer."""
         neighbour = link.neighbour
         assert neighbour is not None
-        body = wire.decode_wave(frame.payload)
+        body = wire.decode_barrier(frame.payload)
         barrier = self._barriers.get((body.broker, body.number))
         if body.answer:
             if barrier is not None:
@@ -136,7 +136,7 @@ class Barriers:
 
     def _spread(self, barrier: Barrier, now: Instant) -> None:
         cluster = self._view.map.me.cluster
-        body = wire.encode(wire.Wave(barrier.key[0], barrier.key[1], barrier.wide, False, barrier.need))
+        body = wire.encode(wire.BarrierBody(barrier.key[0], barrier.key[1], barrier.wide, False, barrier.need))
         for neighbour in self._view.neighbours.values():
             reached = barrier.wide or neighbour.cluster == cluster
             if neighbour is not barrier.source and reached and not neighbour.suspected:
@@ -179,4 +179,4 @@ class Barriers:
             barrier.done(barrier, now)
 
     def _answer(self, neighbour: Neighbour, broker: int, number: int, wide: bool, told: tuple[int, int, int]) -> None:
-        self._teller.put(neighbour, Kind.WAVE, wire.encode(wire.Wave(broker, number, wide, True, told)))
+        self._teller.put(neighbour, Kind.WAVE, wire.encode(wire.BarrierBody(broker, number, wide, True, told)))

@@ -3,7 +3,7 @@
 In:    the view, and what we ourselves advertise.
 Out:   items with their ages; whether they are in reach; the bodies in which they are told.
 State: none.
-Not here: what neighbours lack (exchange.py), how long things are kept (memory.py).
+Not here: what neighbours lack (exchange.py), how long things are kept (out_of_reach.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from heliograph.broker.routing.advertising import Advertising
 from heliograph.broker.routing.interests import AdvertisedInterests, snapshot_of
 from heliograph.broker.routing.view import View
-from heliograph.wire.network import Interest, Record, What
+from heliograph.wire.broker_bodies import Interest, Record, What
 
 Item = tuple[What, int]
 """A record or an interest, by kind and owner."""

@@ -33,7 +33,7 @@ from heliograph.broker.routing.view import View
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import ChangeoverCut
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
 from heliograph.wire.frames import Frame, Kind, control
 
 HOLD_NS = 5_000_000_000  # nothing is held back for longer. A busy computer answers after a second or two, and a shorter
@@ -247,7 +247,7 @@ class Changeover:
         self._answer(gather.mark, gather.number, gather.way)
 
     def _answer(self, mark: wire.Mark, number: int, way: list[int]) -> None:
-        self._pass_on(wire.Marked(mark.broker, mark.speaker, self._view.me, TTL, way), number)
+        self._pass_on(wire.Marked(mark.broker, mark.leader, self._view.me, TTL, way), number)
 
     def _pass_on(self, answer: wire.Marked, number: int) -> None:
         """Send an answer back the way its MARK came or, if that is unknown or the link is gone, along the map."""
@@ -259,10 +259,10 @@ class Changeover:
             way = []
             paths = view.paths
             inside = answer.broker in paths.cluster
-            back = (paths.steps.get(answer.broker) if inside else paths.next_to_part(answer.speaker)) or 0
+            back = (paths.steps.get(answer.broker) if inside else paths.next_to_part(answer.leader)) or 0
         neighbour = view.neighbours.get(back)
         if neighbour is not None and answer.ttl > 0:
-            body = wire.Marked(answer.broker, answer.speaker, answer.by, answer.ttl - 1, way)
+            body = wire.Marked(answer.broker, answer.leader, answer.by, answer.ttl - 1, way)
             self._links.put(neighbour.link, control(Kind.MARKED, number, wire.encode(body)))
 
     def receive(self, link: Port, frame: Frame, now: Instant) -> None:

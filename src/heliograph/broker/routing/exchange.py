@@ -3,7 +3,7 @@
 In:    neighbours whose link has begun to count; things that came back into reach; SYNC frames.
 Out:   SYNC frames (what we have, what we ask for); MAP and INTEREST frames with what was asked for.
 State: what neighbours asked for and were not told yet.
-Not here: what is learned and passed on meanwhile (routing.py), how long things are kept (memory.py).
+Not here: what is learned and passed on meanwhile (routing.py), how long things are kept (out_of_reach.py).
 Paper: [grid] §1.2; N8, a healed partition merges.
 
 A broker offers what is in reach, by owner and number; the other side asks for what it lacks. So what is out of reach is
@@ -23,9 +23,9 @@ from heliograph.broker.routing.ports import Neighbour, Port
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
+from heliograph.wire.broker_bodies import SYNC_PER_BODY_MAX, Sync, What
 from heliograph.wire.frames import Frame, Kind
-from heliograph.wire.network import SYNC_PER_BODY_MAX, Sync, What
 
 TOLD_AT_ONCE = 16_384  # records and interests in answers: a few hundredths of a second
 

@@ -24,8 +24,8 @@ from heliograph.broker.routing.view import View
 from heliograph.errors import Reason
 from heliograph.machine import Instant, Timers
 from heliograph.notes import NameContested
+from heliograph.wire.broker_bodies import Gateway, Interest, Record
 from heliograph.wire.limits import AGE_MAX
-from heliograph.wire.network import Gateway, Interest, Record
 
 RENEW_NS = 1_000_000_000  # between two incarnations of ours: each costs every broker a few updates
 CONTESTED_NS = 60_000_000_000  # a broker that had to raise it again within this time shares its name with another

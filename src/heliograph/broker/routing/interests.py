@@ -25,7 +25,7 @@ from heliograph.matching.languages import condition_of
 from heliograph.matching.topics import TopicTable
 from heliograph.model.subscription import Conditional, Wanted, filter_of
 from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
-from heliograph.wire.network import INTERESTS_PER_BODY_MAX, Interest, Told
+from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
 OWNER_FILTERS_MAX = 100_000  # of one owner. A correct one widens long before; of a faulty one the rest is not kept

@@ -22,7 +22,7 @@ from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant
 from heliograph.model.topics import INBOX_ROOT
-from heliograph.wire.network import Gateway
+from heliograph.wire.broker_bodies import Gateway
 
 COARSE = 8  # a cost between gateways that changed by less than an eighth is not told
 
@@ -134,7 +134,7 @@ class Leadership:
         """True if another broker leads and all gateways name it, so that what comes from other clusters is matched
         with its interests."""
         view = self._view
-        named = [gateway.speaker for broker, gateway in view.gateways_here().items() if broker != view.me]
+        named = [gateway.leader for broker, gateway in view.gateways_here().items() if broker != view.me]
         return view.me not in (self.leader, *named)
 
     def _end(self) -> None:
@@ -198,13 +198,13 @@ class Leadership:
             broker=me.broker,
             name=me.name,
             cluster=me.cluster,
-            speaker=self.leader,
+            leader=self.leader,
             incarnation=me.incarnation,
             number=self.gateway_number,
             outside=outside,
             inside=self._ways_inside({} if known is None else known.inside) if outside else {},
             address=me.address,
-            lives=view.incarnations_of(outside),
+            incarnations=view.incarnations_of(outside),
         )
         if not renew and not self._is_due(record, known, now):
             self.gateway_number -= 1
@@ -233,13 +233,13 @@ class Leadership:
 
 
 def _says(gateway: Gateway) -> tuple[object, ...]:
-    return (gateway.speaker, gateway.outside, gateway.inside, gateway.address, gateway.lives)
+    return (gateway.leader, gateway.outside, gateway.inside, gateway.address, gateway.incarnations)
 
 
 def _is_worse(now: Gateway, before: Gateway) -> bool:
     """True if a link is gone, or another broker leads."""
     return (
-        now.speaker != before.speaker
+        now.leader != before.leader
         or not before.outside.keys() <= now.outside.keys()
         or not before.inside.keys() <= now.inside.keys()
     )

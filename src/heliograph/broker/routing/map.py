@@ -19,7 +19,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from heliograph.wire.network import Gateway, Member, Record, What
+from heliograph.wire.broker_bodies import Gateway, Member, Record, What
 
 BrokerId = int
 Cost = int
@@ -54,7 +54,7 @@ class Paths:
         self.costs: dict[BrokerId, Cost] = {}  # to every broker that can be reached
         self.steps: dict[BrokerId, BrokerId] = {}  # broker -> the neighbour through which it is reached
         self.members: dict[int, BrokerId] = {}  # slot -> broker, of the others in our part of the cluster
-        self.parts: dict[BrokerId, BrokerId] = {}  # leader of another part -> its nearest gateway
+        self.parts: dict[BrokerId, BrokerId] = {}  # leader of another part -> the gateway at which it is entered
         self.leaders: dict[BrokerId, BrokerId] = {}  # gateway of another part -> its leader
         self.former: dict[BrokerId, BrokerId] = {}  # as ``parts``, under earlier names, for parcels on their way
 
@@ -158,7 +158,7 @@ class NetworkMap:
             if broker in paths.cluster:
                 edges.setdefault(broker, {}).update(neighbours)
         paths.links = sum(map(len, edges.values()))
-        paths.costs, paths.steps = shortest(me, edges)
+        paths.costs, paths.steps, before = shortest_tree(me, edges)
         # Parcels for members stay inside the cluster, even if a path through another is shorter: brokers there do not
         # know what the slots mean.
         paths.costs.update(inner_costs)
@@ -166,14 +166,31 @@ class NetworkMap:
         for broker, member in sorted(paths.cluster.items()):
             if broker != me:
                 paths.members.setdefault(member.slot, broker)
-        for broker, gateway in sorted(self.gateways.items()):
-            if broker in paths.costs and broker not in paths.cluster and gateway.outside:
-                paths.leaders[broker] = gateway.speaker
-                nearest = paths.parts.get(gateway.speaker)
-                if nearest is None or paths.costs[broker] < paths.costs[nearest]:
-                    paths.parts[gateway.speaker] = broker
+        self._enter_parts(paths, before)
         paths.former = self._former = dict(list({**self._former, **paths.parts}.items())[-FORMER_MAX:])
         return paths
+
+    def _enter_parts(self, paths: Paths, before: dict[BrokerId, BrokerId]) -> None:
+        """Choose the gateway at which each other part is entered.
+
+        It is the nearest of those by which we reach parts beyond it, so that a publication for its members and for
+        others beyond it enters it once; the nearest of all where nothing lies beyond.
+        """
+        costs, leaders, parts = paths.costs, paths.leaders, paths.parts
+        for broker, gateway in sorted(self.gateways.items()):
+            if broker in costs and broker not in paths.cluster and gateway.outside:
+                leaders[broker] = gateway.leader
+                nearest = parts.get(gateway.leader)
+                if nearest is None or costs[broker] < costs[nearest]:
+                    parts[gateway.leader] = broker
+        passed: dict[BrokerId, BrokerId] = {}
+        for part, at in parts.items():
+            while (into := leaders.get(at)) is not None:
+                last = before[at]
+                if into not in (part, leaders.get(last)) and (into not in passed or costs[at] < costs[passed[into]]):
+                    passed[into] = at
+                at = last
+        parts.update(passed)
 
     def _inner_edges(self) -> Edges:
         """Links between members of our cluster that both ends report."""
@@ -199,10 +216,10 @@ class NetworkMap:
                     neighbours[other] = cost
             if broker in cluster:
                 continue  # inside our own part we know better
-            leader = gateway.speaker
+            leader = gateway.leader
             for other, cost in gateway.inside.items():
                 there = gateways.get(other)
-                if there is not None and there.speaker == leader and cost <= neighbours.get(other, cost):
+                if there is not None and there.leader == leader and cost <= neighbours.get(other, cost):
                     neighbours[other] = cost
         return edges
 
@@ -222,16 +239,27 @@ def _is_less(record: Record, older: Record) -> bool:
 
 def _agree(one: Record, other: Record) -> bool:
     """True if each broker's incarnation is at least the one that the other is linked to."""
-    return other.incarnation >= one.lives.get(other.broker, 0) and one.incarnation >= other.lives.get(one.broker, 0)
+    return other.incarnation >= one.incarnations.get(other.broker, 0) and one.incarnation >= other.incarnations.get(
+        one.broker, 0
+    )
 
 
 def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId]]:
-    """Dijkstra: costs from ``start``, and for each broker the neighbour of ``start`` on the path.
+    """Costs from ``start``, and for each broker the neighbour of ``start`` on the path."""
+    costs, steps, _ = shortest_tree(start, edges)
+    return costs, steps
+
+
+def shortest_tree(
+    start: BrokerId, edges: Edges
+) -> tuple[dict[BrokerId, Cost], dict[BrokerId, BrokerId], dict[BrokerId, BrokerId]]:
+    """Dijkstra: costs from ``start``; for each broker the neighbour of ``start`` on the path, and the broker before it.
 
     Of equally short paths the one through the lower neighbour id is taken, so that the choice is stable.
     """
     costs: dict[BrokerId, Cost] = {}
     steps: dict[BrokerId, BrokerId] = {}
+    before: dict[BrokerId, BrokerId] = {}
     heap: list[tuple[Cost, BrokerId, BrokerId]] = [(0, start, start)]
     best: dict[BrokerId, tuple[Cost, BrokerId]] = {}  # of those on the heap: worse ones need not be there
     while heap:
@@ -245,6 +273,7 @@ def shortest(start: BrokerId, edges: Edges) -> tuple[dict[BrokerId, Cost], dict[
                 way = (cost + (more if more > 1 else 1), other if broker == start else step)
                 if other not in best or way < best[other]:
                     best[other] = way
+                    before[other] = broker
                     heappush(heap, (*way, other))
     del steps[start]
-    return costs, steps
+    return costs, steps, before

@@ -71,7 +71,7 @@ def describe(routing: Routing, peering: Peering) -> dict[str, Any]:
             {
                 "broker": gateway.name,
                 "cluster": gateway.cluster,
-                "leader": view.name_of(gateway.speaker),
+                "leader": view.name_of(gateway.leader),
                 "cost": paths.costs.get(broker),
                 "via": view.name_of(paths.steps[broker]) if broker in paths.steps else None,
                 "outside": {view.name_of(other): cost for other, cost in gateway.outside.items()},

@@ -19,17 +19,17 @@ from hmac import compare_digest
 from hmac import new as hmac
 from random import Random
 
+from heliograph.broker.routing.config import LinkConfig, NetworkConfig
 from heliograph.broker.routing.ports import END_TEXT_MAX, GONE, READY, LinkWriter, Neighbour, Port, describe_end
 from heliograph.broker.routing.seen import NS_PER_MS
-from heliograph.broker.routing.settings import LinkConfig, NetworkConfig
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Dial, Instant, Outbox, Ticket, Timers
 from heliograph.model.identity import Role, describe_network
 from heliograph.notes import DialFailed, NeighbourRelieved, NeighbourSuspected
 from heliograph.wire import bodies
+from heliograph.wire.broker_bodies import MEMBERS_MAX, LinkUp, Proof, broker_id, decode_link_up, decode_proof, encode
 from heliograph.wire.frames import VERSION, Frame, Kind, control
 from heliograph.wire.limits import LINKS_PER_BROKER_MAX
-from heliograph.wire.network import MEMBERS_MAX, LinkUp, Proof, broker_id, decode_link_up, decode_proof, encode
 
 NONCE_BYTES = 16
 HANDSHAKE_MS = 2_000
@@ -209,7 +209,7 @@ class Peering:
             self._links.put(link, control(Kind.LINKED, 0, encode(self._say(greeting.nonce, proof))))
         else:
             raise ProtocolError(
-                Reason.ROLE_MISSING, "a broker shows a certificate with the role broker, or a network key"
+                Reason.ROLE_MISSING, "a broker must show a certificate with the role broker, or a network key"
             )
 
     def receive_linked(self, link: Port, frame: Frame, now: Instant) -> None:
@@ -242,7 +242,7 @@ class Peering:
         """The dialling broker's proof."""
         greeting = self._greetings.get(link)
         if greeting is None or greeting.aim is not None or greeting.other is None or link.state == READY:
-            raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF answers a LINKED, where no session began meanwhile")
+            raise ProtocolError(Reason.KIND_UNEXPECTED, "PROOF follows LINKED only, and no session")
         wanted = self._proof("dialler", greeting.other.nonce, greeting.nonce)
         if not _is_equal(wanted, decode_proof(frame.payload).proof):
             raise ProtocolError(Reason.CREDENTIAL_WRONG, "the other broker does not have our network key")

@@ -25,6 +25,7 @@ from heliograph.broker.routing.announcements import Announcements
 from heliograph.broker.routing.barriers import Barriers
 from heliograph.broker.routing.catalogue import Catalogue
 from heliograph.broker.routing.changeover import Changeover
+from heliograph.broker.routing.config import NetworkConfig
 from heliograph.broker.routing.destinations import Destinations
 from heliograph.broker.routing.eddies import Eddies
 from heliograph.broker.routing.exchange import Exchange
@@ -33,10 +34,9 @@ from heliograph.broker.routing.holds import Holds
 from heliograph.broker.routing.incarnation import Incarnation
 from heliograph.broker.routing.interests import RemoteInterest
 from heliograph.broker.routing.map import Paths
-from heliograph.broker.routing.memory import Memory
+from heliograph.broker.routing.out_of_reach import Memory
 from heliograph.broker.routing.plans import Plans
 from heliograph.broker.routing.ports import LinkWriter, Neighbour, Port, Sink
-from heliograph.broker.routing.settings import NetworkConfig
 from heliograph.broker.routing.slots import Slots
 from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
@@ -45,9 +45,9 @@ from heliograph.machine import Instant, Outbox, Timers
 from heliograph.matching.contents import Field
 from heliograph.model.subscription import Subscription
 from heliograph.notes import NeighbourLinked, NeighbourLost
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
+from heliograph.wire.broker_bodies import MEMBERS_MAX, LinkUp, Member, Record, What, broker_id
 from heliograph.wire.frames import VERSION, Frame, Kind
-from heliograph.wire.network import MEMBERS_MAX, LinkUp, Member, Record, What, broker_id
 
 SETTLE_NS = 2_000_000  # changes that follow others this soon wait, so that the map is settled once for all of them …
 SETTLE_EACH_NS = 10_000  # … or this long for each known link: bounds the time spent recomputing routes
@@ -348,5 +348,5 @@ class Routing:
 
 def _shape(record: Record, links: dict[int, int]) -> tuple[object, ...]:
     """A record without its costs."""
-    place = (record.slot, record.epoch) if isinstance(record, Member) else (record.speaker,)
-    return (record.incarnation, record.address, record.lives, links.keys(), *place)
+    place = (record.slot, record.epoch) if isinstance(record, Member) else (record.leader,)
+    return (record.incarnation, record.address, record.incarnations, links.keys(), *place)

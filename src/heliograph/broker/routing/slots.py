@@ -23,7 +23,7 @@ from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.notes import SlotChanged
-from heliograph.wire.network import MEMBERS_MAX, LinkUp, Member
+from heliograph.wire.broker_bodies import MEMBERS_MAX, LinkUp, Member
 
 OUTSIDE_MS = 60_000  # a broker without a slot tries again after this: each attempt costs every member some updates
 

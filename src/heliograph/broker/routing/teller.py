@@ -15,9 +15,9 @@ from heliograph.broker.routing.view import View
 from heliograph.errors import Reason
 from heliograph.machine import Outbox
 from heliograph.notes import Note
-from heliograph.wire import network as wire
+from heliograph.wire import broker_bodies as wire
+from heliograph.wire.broker_bodies import Interest, Member, Record
 from heliograph.wire.frames import Kind, control
-from heliograph.wire.network import Interest, Member, Record
 
 
 class Teller:

@@ -15,7 +15,7 @@ from heliograph.broker.routing.interests import Interests
 from heliograph.broker.routing.map import NetworkMap, Paths
 from heliograph.broker.routing.ports import Neighbour
 from heliograph.machine import Instant, Timers
-from heliograph.wire.network import Gateway, Member, Record
+from heliograph.wire.broker_bodies import Gateway, Member, Record
 
 
 class View:

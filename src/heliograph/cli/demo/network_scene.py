@@ -20,7 +20,7 @@ from heliograph.cli.network_processes import NetworkProcesses, administrating
 from heliograph.live.client import Client
 from heliograph.live.connect import connect
 from heliograph.maps.trace import as_text
-from heliograph.topology.network import generated
+from heliograph.topology.processes import generated
 
 BROKERS, CLUSTERS = 6, 2
 TOPIC = "plant/hall/temperature"

@@ -17,7 +17,7 @@ from heliograph.cli.network_processes import NetworkProcesses
 from heliograph.cli.network_state import STORES
 from heliograph.live.client import Client
 from heliograph.live.connect import connect
-from heliograph.topology.network import generated
+from heliograph.topology.processes import generated
 
 BROKERS = 3
 TOPIC = "orders/new"

@@ -19,7 +19,7 @@ from heliograph.cli.demo.report import Report
 from heliograph.cli.network_processes import NetworkProcesses
 from heliograph.cli.network_secure import environment
 from heliograph.errors import RefusedError
-from heliograph.topology.network import generated
+from heliograph.topology.processes import generated
 
 if TYPE_CHECKING:
     from heliograph.live.client import Client

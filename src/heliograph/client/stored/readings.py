@@ -53,7 +53,14 @@ FIRST_NUMBER = -2  # of a reader; they count down, as -1 is the session's inbox 
 LOOK_NS = 5_000_000_000  # between two looks for new stores
 AGAIN_NS = 250_000_000  # after a store did not answer
 DOUBT_NS = 2_000_000_000  # so long "no store" is asked again
-PASSING = (Reason.TIME_OUT, Reason.STORE_UNKNOWN, Reason.STORES_OVER_LIMIT, Reason.STOPPING, Reason.VAULT_FAILED)
+PASSING = (
+    Reason.TIME_OUT,
+    Reason.STORE_UNKNOWN,
+    Reason.STORES_OVER_LIMIT,
+    Reason.STOPPING,
+    Reason.VAULT_FAILED,
+    Reason.CHANNEL_UNKNOWN,  # the store was restarted
+)
 
 
 class Readers:

@@ -84,7 +84,7 @@ class Answers:
     def _read(self, message: Message, wall_ns: int | None) -> DiscoveryResponse:
         response, holder = self._signing.read(message, DiscoveryResponse, wall_ns, Role.BROKER)
         if holder is not None and holder.identity.entity != response.broker:
-            raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker answers for itself, and for nobody else")
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker may answer only for itself")
         return response
 
     def _add(self, candidate: Candidate, heard_from: Address) -> bool:

@@ -62,7 +62,7 @@ class BrokerPings:
         """A pong by datagram: the brokers that it proves. ProtocolError if it answers no ping of ours."""
         there = [known for known in self._known.at(source) if known.advertisement.broker == pong.broker]
         if not there or not self._cookies.is_right(source, cookie, now):
-            raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong without a ping")
         for known in there:
             self.ponged(known, pong, now)
         return there

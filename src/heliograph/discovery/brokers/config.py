@@ -112,7 +112,7 @@ class MulticastConfig:
     )
     interface: str = setting(  # "" : that of the machine's own socket
         "127.0.0.1",
-        "the interface of the group; 127.0.0.1: this machine only, 0.0.0.0: as the routes of this machine say",
+        "the interface of the group; 127.0.0.1: this machine only, 0.0.0.0: chosen by this machine's routes",
         allowed="an IPv4 address of this machine, or 0.0.0.0",
         reloads=False,
     )
@@ -185,7 +185,7 @@ class DiscoveryConfig:
     listed_ms: int = 4_000  # a listed broker that takes links is taken when no party has answered for this long
     answers_min: int = setting(1, "good answers before collecting may end early", least=1, reloads=False)
     answers_max: int = setting(  # also the budget that the request carries
-        50, "answers after which it always ends", least=1, most=1_000, reloads=False
+        50, "answers after which collecting always ends", least=1, most=1_000, reloads=False
     )
     patience: float = 1.0  # the collection ends when no answer came for this many times as long as the last one took
     patience_ms_min: int = 5  # … and never less, for computers that are busy
@@ -243,7 +243,7 @@ class ResponderConfig:
     enabled: bool = setting(True, "answer requests for a broker", reloads=False)
     host: str = setting(
         "127.0.0.1",
-        "where requests and pings are heard; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from everywhere",
+        "the address for requests and pings; 127.0.0.1 is reachable from this machine only, 0.0.0.0 from everywhere",
         allowed=HOST_HERE,
         reloads=False,
     )
@@ -279,7 +279,7 @@ class ResponderConfig:
     )
     directory_links: tuple[str, ...] = setting(
         (),
-        "the same, reached by TCP instead of UDP: for networks that let no datagram out",
+        "the same, reached by TCP instead of UDP: for networks that block UDP",
         allowed=ADDRESSES,
         reloads=False,
     )
@@ -304,7 +304,7 @@ class ResponderConfig:
     )
     lifetime_s: int = setting(
         30,
-        "how long a directory knows the broker without news; it renews three times in that",
+        "how long a directory keeps the broker without a renewal; the broker renews three times in that time",
         least=1,
         most=LIFETIME_S_MAX,
         note="directories keep a broker no longer",
@@ -384,7 +384,7 @@ class DirectoryConfig:
     )
     injection: str = setting(
         "ends",
-        "which brokers get a request: the nearest and the farthest of each group of linked ones, or all",
+        "which brokers get a request: the nearest and the farthest of each group of linked brokers, or all",
         choices=INJECTIONS,
     )
     links: tuple[str, ...] = setting(
@@ -392,7 +392,7 @@ class DirectoryConfig:
     )
     links_secure: bool = setting(False, "dial these with TLS and the certificate of [tls]", reloads=False)
     links_learned_max: int = setting(  # the nearest first
-        4, "how many links to brokers are kept that made themselves known", least=0
+        4, "how many links are kept to brokers that advertised themselves", least=0
     )
     entity: str = setting("", "the entity of the token that is shown to these brokers", allowed=PLAIN_NAME)
     token_file: str = setting(

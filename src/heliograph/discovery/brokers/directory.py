@@ -157,9 +157,9 @@ class Directory:
         role = Role.BROKER if self._required else None
         advertisement, holder = self._signing.read(message, BrokerAdvertisement, self._clock.at(now), role)
         if self._required and holder is None and source is not None:
-            raise ProtocolError(Reason.CREDENTIAL_MISSING, "an advertisement that nobody signed")
+            raise ProtocolError(Reason.CREDENTIAL_MISSING, "the advertisement is not signed")
         if holder is not None and holder.identity.entity != advertisement.broker:
-            raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker advertises itself, and nobody else")
+            raise ProtocolError(Reason.CREDENTIAL_WRONG, "a broker may advertise only itself")
         self._known.expire(now)
         if advertisement.withdrawn:
             self._known.withdraw(advertisement, source, cookie, link, proven=holder is not None or source is None)

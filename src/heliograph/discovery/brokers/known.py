@@ -121,10 +121,10 @@ class KnownBrokers:
         """A broker goes. If it is not proven, it says so on its link, or with the cookie that only it and we know."""
         known = self._brokers.get(key_of(advertisement, source))
         if known is None or advertisement.incarnation < known.advertisement.incarnation:
-            raise ProtocolError(Reason.ADVERTISEMENT_STALE, "it is not known, or was started again since")
+            raise ProtocolError(Reason.ADVERTISEMENT_STALE, "it is not known, or has been restarted since")
         same = (link is not None and link == known.link) or (any(cookie) and cookie == known.cookie)
         if not proven and not same:
-            raise ProtocolError(Reason.SENDER_UNPROVEN, "somebody else withdraws it")
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "only the broker itself may withdraw it")
         self._forget(known)
 
     def reload(self, config: DirectoryConfig) -> None:

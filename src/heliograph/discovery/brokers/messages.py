@@ -355,9 +355,9 @@ def unpack(data: bytes, *, padded: bool = True) -> Message:
         raise ProtocolError(Reason.FLAGS_UNKNOWN, f"flags {flags}")
     top = HEAD.size + body_length
     if top + chain_length > len(data):
-        raise ProtocolError(Reason.FRAME_TOO_SHORT, "less than its head says")
+        raise ProtocolError(Reason.FRAME_TOO_SHORT, "shorter than its head says")
     if padded and len(data) < SHORTEST.get(known, 0):
-        raise ProtocolError(Reason.FRAME_TOO_SHORT, "it asks for more than it brings: pad it")
+        raise ProtocolError(Reason.FRAME_TOO_SHORT, "the request must be padded to the size of its answer")
     return Message(known, flags, cookie, data[HEAD.size : top], data[top : top + chain_length])
 
 

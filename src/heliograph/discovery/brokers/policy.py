@@ -30,9 +30,9 @@ class AnswerPolicy:
     def check(self, host: str, holder: Holder | None) -> None:
         """ProtocolError unless this requester gets an answer."""
         if self._policy == "silent":
-            raise ProtocolError(Reason.ASK_DENIED, "this broker answers nobody")
+            raise ProtocolError(Reason.ASK_DENIED, "this broker answers no requests")
         if self._policy == "credential" and holder is None:
-            raise ProtocolError(Reason.CREDENTIAL_MISSING, "this broker answers those who prove who they are")
+            raise ProtocolError(Reason.CREDENTIAL_MISSING, "this broker answers only requesters with a certificate")
         if self._policy == "realm" and not self._is_near(host):
             raise ProtocolError(Reason.REALM_FOREIGN, f"{host[:64]} is in none of this broker's realms")
 

@@ -163,7 +163,7 @@ class RequestIntake:
         relay = messages.decode(Relay, message.body)
         requester = self._requests.get(relay.id)
         if requester is None or requester.budget <= 0:
-            raise ProtocolError(Reason.BUDGET_SPENT, "nobody here waits for this answer")
+            raise ProtocolError(Reason.BUDGET_SPENT, "no requester waits for this answer")
         response = messages.unpack(relay.response, padded=False)
         if response.kind is not MessageKind.RESPONSE:
             raise ProtocolError(Reason.KIND_UNEXPECTED, "only answers are relayed")

@@ -185,7 +185,7 @@ class Responder:
         try:
             asked = messages.unpack(frame.payload, padded=False)
             if asked.kind != MessageKind.CERTIFICATE_REQUEST:
-                raise ProtocolError(Reason.KIND_UNEXPECTED, "this service gives certificates only")
+                raise ProtocolError(Reason.KIND_UNEXPECTED, "this service only hands out certificates")
             chain = self._chain(asked)
         except ProtocolError as error:
             self._count(error)
@@ -203,7 +203,7 @@ class Responder:
             match message.kind:
                 case MessageKind.REQUEST:
                     if socket == GROUP_SOCKET and len(data) < GROUP_BYTES:
-                        raise ProtocolError(Reason.FRAME_TOO_SHORT, "every broker of the group would answer it: pad it")
+                        raise ProtocolError(Reason.FRAME_TOO_SHORT, "a request to the group must be padded")
                     self._receive_request(source, message, now)
                 case MessageKind.PING:
                     self._receive_ping(source, message, now)
@@ -214,7 +214,7 @@ class Responder:
                     self._surveyor.told(messages.decode(Landmarks, message.body).landmarks, now)
                 case MessageKind.PONG:
                     if not self._surveyor.receive(message.cookie, now):
-                        raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong that was not asked for")
+                        raise ProtocolError(Reason.SENDER_UNPROVEN, "a pong without a ping")
                 case MessageKind.CERTIFICATE_REQUEST:
                     self._send_chain(source, self._chain(message))
                 case MessageKind.CERTIFICATE:
@@ -249,7 +249,7 @@ class Responder:
     def _check_directory(self, source: Address, message: Message, now: Instant) -> None:
         known = self._advertiser.is_directory(source, now)
         if not known or not self._directory_cookies.is_right(source, message.cookie, now):
-            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory of ours")
+            raise ProtocolError(Reason.SENDER_UNPROVEN, "not a directory to which this broker advertises")
 
     def _heard_from_directory(self, link: LinkId, message: Message, now: Instant) -> None:
         """On a link that we dialled, so it is a directory of ours."""
@@ -299,9 +299,9 @@ class Responder:
             self._counts["spread"] += 1
         self._policy.check(spread.host, holder)
         if not self._status.willing or self._advertisements.withdrawn:
-            raise ProtocolError(Reason.DRAINING, "this broker takes nobody now")
+            raise ProtocolError(Reason.DRAINING, "this broker accepts no clients at present")
         if other and request.role == "broker":
-            raise ProtocolError(Reason.NETWORK_OTHER, "it could not be linked")
+            raise ProtocolError(Reason.NETWORK_OTHER, "the link could not be made")
         if request.role == "broker" and request.requester == self._broker:
             raise ProtocolError(Reason.NAME_TAKEN, "a broker does not join itself")
         if not spread.last and not is_among(

@@ -234,7 +234,7 @@ class BrokerSearch:
             self._restraint.heard(source, len(data))
             ask = self._parties.of(source)
             if message.kind in FROM_ASKED and (ask is None or message.cookie != ask.cookie):
-                raise ProtocolError(Reason.SENDER_UNPROVEN, "it does not show its cookie")
+                raise ProtocolError(Reason.SENDER_UNPROVEN, "the cookie is missing")
             self._hear(message, source, ask, now)
         except ProtocolError as error:
             self._log.count(error)

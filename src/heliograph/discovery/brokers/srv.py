@@ -3,7 +3,7 @@
 In:    a domain; a datagram from a resolver, which may hold anything.
 Out:   a question; SRV records, best first; ProtocolError for what is no answer to it.
 State: none.
-Not here: the socket and the resolver's address (live/names.py).
+Not here: the socket and the resolver's address (live/resolver.py).
 Paper: none; RFC 1035 §4 (messages, compressed names) and RFC 2782 (SRV).
 """
 

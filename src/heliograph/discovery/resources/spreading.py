@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from heliograph.discovery.resources.conditions import read_condition
+from heliograph.discovery.resources.conditions import ResourceCondition, read_condition
 from heliograph.discovery.resources.messages import (
     ADVERTISEMENTS_PER_BODY_MAX,
     IDS_PER_BODY_MAX,
@@ -66,15 +66,22 @@ class OwnAdvertisements:
         return list(add.values()), [resource for resource in remove if resource not in add]
 
     def _tell(self, advertised: AdvertisedResource, add: dict[int, AdvertisedResource]) -> None:
-        conjunction = read_condition(advertised.where).conjunction
+        condition = read_condition(advertised.where)
         if not advertised.is_static:
-            if len(self._index.coverers(conjunction)):
+            if self._is_covered(condition):
                 return
             slot = self._index.spare
-            self._index.add(slot, conjunction)
+            self._index.add(slot, condition.conjunction)
             self._slots[advertised.id] = slot
             self._ids[slot] = advertised.id
         self.told[advertised.id] = add[advertised.id] = advertised
+
+    def _is_covered(self, condition: ResourceCondition) -> bool:
+        """True if every request that overlaps this overlaps another one, too: that one names the same attributes."""
+        return any(
+            read_condition(self.told[self._ids[slot]].where).box.keys() == condition.box.keys()
+            for slot in self._index.coverers(condition.conjunction)
+        )
 
     def _untell(self, resource: int) -> None:
         del self.told[resource]

@@ -125,7 +125,9 @@ class TopicDirectory:
             return
         self._policy = TopicPolicy(self._config, self._name)
         self._signer = TopicSigner(self._config, self._name, self._seed, self._statements, self._policy)
-        self._searches = TopicSearches(self._config, self._name, self._statements, self._outbox, self._ask, self._say)
+        self._searches = TopicSearches(
+            self._config, self._name, self._statements, self._outbox, self._ask, self._say, self._counts
+        )
         self._anchors = Anchors(self._anchor_settings(), self._seed, self._outbox, self._timers, self._heard)
         self._anchors.start(now)
         for link, peer in self._attached:

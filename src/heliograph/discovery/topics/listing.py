@@ -234,7 +234,7 @@ def _check_synopsis(synopsis: Synopsis) -> None:
 
 def _check_document(document: str) -> None:
     """Well-formed, and without a document type: no entities, nothing external. Limits are checked where it is read."""
-    parser = expat.ParserCreate("utf-8")
+    parser = expat.ParserCreate("utf-8", namespace_separator=" ")
 
     def refuse(*_: object) -> None:
         raise ProtocolError(Reason.DOCUMENT_INVALID, "an XML descriptor has no document type")

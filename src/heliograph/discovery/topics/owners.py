@@ -17,9 +17,9 @@ from hashlib import sha256
 from heliograph.discovery.topics import messages
 from heliograph.discovery.topics.creation import OwnTopic
 from heliograph.discovery.topics.messages import ENTITY_TOPIC, FoundItem, FoundPage, Search
-from heliograph.discovery.topics.queries import Matcher, entry_of, question_of
+from heliograph.discovery.topics.queries import XQUERY, Matcher, entry_of, question_of
 from heliograph.discovery.topics.statements import NS_PER_MS, Statements
-from heliograph.errors import ProtocolError
+from heliograph.errors import ProtocolError, Reason
 
 TOPICS_MAX = 4_096
 OWNERS_GUESSED = 1_024  # owners that listen: nobody knows how many, so askers begin low and ask for more
@@ -57,6 +57,8 @@ class OwnTopics:
             search = self._statements.body(said, Search)
             self._statements.check_fresh(said, search.id, search.issued_ms, wall_ns)
             wall_ms = wall_ns // NS_PER_MS
+            if search.query.language == XQUERY:
+                raise ProtocolError(Reason.QUERY_LANGUAGE_MISSING, "only directories have a process for XQuery")
             matcher = Matcher(question_of(search.query, said.entity, wall_ms))
         except ProtocolError:
             self.refused += 1

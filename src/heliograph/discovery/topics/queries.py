@@ -9,7 +9,7 @@ Paper: [topics] §6.
 An advertisement is read as an event: its path is the topic, its properties are the headers, its XML document is the
 payload. So SQL, predicates, tags, integers and XPath are the languages of subscriptions, with their bounds. A string is
 found where its words follow each other, keywords where all of them occur; a regular expression runs over everything
-that describes a topic.
+that describes a topic. For XQuery a repository only finds the entries with a document; a process of its own sifts them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from heliograph.discovery.topics.messages import TopicQuery
 
 CONDITIONS = ("sql", "predicates", "xpath", "tags", "integer")
-QUERY_LANGUAGES = ("", "string", "keywords", "regex", *CONDITIONS, "xquery")
+XQUERY = "xquery"
+QUERY_LANGUAGES = ("", "string", "keywords", "regex", *CONDITIONS, XQUERY)
 WORDS_MAX = 64
 JOINED_BYTES_MAX = 1 << 17
 
@@ -158,8 +159,8 @@ def _language(language: str, text: str) -> Test:
         raise ProtocolError(Reason.QUERY_INVALID, f"no query language {language[:64]!r}; there are {known}")
     if language == "":
         return lambda entry: True
-    if language == "xquery":
-        raise ProtocolError(Reason.QUERY_LANGUAGE_MISSING, "this directory does not speak XQuery; XPath may do")
+    if language == XQUERY:
+        return lambda entry: bool(entry.document)  # the query itself runs in a process of its own: SiftDocuments
     if language in ("string", "keywords"):
         return _full_text(language, text)
     if language == "regex":

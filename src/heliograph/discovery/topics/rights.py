@@ -98,7 +98,7 @@ class RightsKeeper:
             asker = json.loads(frame.headers)
             wall_ns = self._clock.at(now)
             if wall_ns is None:
-                raise ProtocolError(Reason.STALE, "there is no time yet to check a certificate by")
+                raise ProtocolError(Reason.STALE, "the time is not known yet, so certificates cannot be checked")
             match request.get("do"):
                 case "present":
                     self._present(frame, request, asker, wall_ns, now)

@@ -77,7 +77,7 @@ class Statements:
         if not message.flags & SIGNED:
             raise ProtocolError(Reason.CREDENTIAL_MISSING, "it is not signed")
         if wall_ns is None:
-            raise ProtocolError(Reason.STALE, "there is no time yet to check a certificate by")
+            raise ProtocolError(Reason.STALE, "the time is not known yet, so certificates cannot be checked")
         domain = domain_of(message.kind)
         body = message.body
         if message.flags & SEALED:

@@ -8,8 +8,9 @@ Not here: what a query means (queries.py), the repository (repository.py), who m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from heliograph.discovery.topics import messages
@@ -17,19 +18,24 @@ from heliograph.discovery.topics.bundle import decode_bundle
 from heliograph.discovery.topics.config import TopicDirectoryConfig
 from heliograph.discovery.topics.grants import right_of
 from heliograph.discovery.topics.messages import FoundItem, FoundPage, Search, TopicBody
-from heliograph.discovery.topics.queries import question_of
+from heliograph.discovery.topics.queries import XQUERY, question_of
 from heliograph.discovery.topics.statements import NS_PER_MS, Statement, Statements
 from heliograph.discovery.topics.watches import Watches
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant, Outbox
 from heliograph.notes import TopicsDamaged
-from heliograph.repository import AskTopics, FoundTopics, TopicEntry, TopicQuestion
+from heliograph.repository import AskTopics, FoundTopics, SiftDocuments, Sifted, TopicEntry, TopicQuestion
 
 if TYPE_CHECKING:
     from heliograph.trust.chains import Holder
 
 PAGE_BYTES_MAX = 1 << 18
 PAGE_ITEMS_MAX = 100
+SIFTED_AT_FIRST = 200  # documents that XQuery looks at first; then SIFTED_AT_ONCE, or fewer if they are long
+SIFTED_AT_ONCE = 1_000
+SIFTED_BYTES = 4 << 20
+SIFTING_PER_ENTITY_MAX = 2  # searches by XQuery: there is one process for all of them
+SIFT_MS_MAX = 2_000  # for one slice; a query that takes longer is killed
 WATCH_MS_MAX = 600_000  # it is renewed before that, or it ends
 
 Say = Callable[[TopicBody, "Holder", tuple[bytes, ...]], None]
@@ -48,12 +54,18 @@ class UnderWay:
     looked_at: int = 0
     pages: int = 0
     entries: list[TopicEntry] = field(default_factory=list)  # found, not sent
+    sifted_at_once: int = SIFTED_AT_FIRST
 
-    def keep(self, found: FoundTopics) -> None:
+    def expect(self, documents: Sequence[bytes]) -> None:
+        """Documents were as long as these: choose how many are sifted next."""
+        mean = sum(map(len, documents)) // len(documents) + 1
+        self.sifted_at_once = max(SIFTED_AT_FIRST, min(SIFTED_AT_ONCE, SIFTED_BYTES // mean))
+
+    def keep(self, entries: Sequence[TopicEntry], looked_at: int) -> None:
         """A slice came."""
-        self.looked_at += found.looked_at
-        self.entries += found.entries
-        self.left -= len(found.entries)
+        self.looked_at += looked_at
+        self.entries += entries
+        self.left -= len(entries)
 
     def page(self) -> list[TopicEntry]:
         """The entries of the next page."""
@@ -79,6 +91,7 @@ class TopicSearches:
         outbox: Outbox,
         ask: AskRepository,
         say: Say,
+        counts: Counter[str],
     ) -> None:
         self._config = config
         self._name = name
@@ -86,7 +99,9 @@ class TopicSearches:
         self._outbox = outbox
         self._ask = ask
         self._say = say
+        self._counts = counts  # the directory's
         self._open = 0
+        self._sifting: Counter[str] = Counter()  # searches by XQuery under way, per entity
         self.watches = Watches(config.watches_max)
         self.damaged = 0
 
@@ -105,10 +120,13 @@ class TopicSearches:
             if self._open >= self._config.searches_max:
                 raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, f"at most {self._config.searches_max} at once")
             is_new = True
+            if search.query.language == XQUERY:
+                self._check_sifting(search, said.entity)
             if search.watch_ms:
                 until = now + min(search.watch_ms, WATCH_MS_MAX) * NS_PER_MS
                 is_new = self.watches.add(search.watch_id, said.holder, question, until)
         except ProtocolError as error:
+            self._counts[error.reason.word] += 1
             self._say(
                 FoundPage(search.id, self._name, last=True, reason=error.reason, text=error.detail[:1_000]),
                 said.holder,
@@ -120,7 +138,15 @@ class TopicSearches:
         remaining_ms = search.until_ms - wall_ms if search.until_ms else 60_000
         under_way = UnderWay(search, said.holder, question, now + remaining_ms * NS_PER_MS, search.count)
         self._open += 1
+        self._sifting[said.entity] += question.language == XQUERY
         self._next(under_way, 0)
+
+    def _check_sifting(self, search: Search, entity: str) -> None:
+        if search.watch_ms:
+            raise ProtocolError(Reason.QUERY_LANGUAGE_MISSING, "there are no standing searches by XQuery; XPath may do")
+        if self._sifting[entity] >= SIFTING_PER_ENTITY_MAX:
+            said = f"at most {SIFTING_PER_ENTITY_MAX} searches by XQuery of one entity at once"
+            raise ProtocolError(Reason.SEARCHES_OVER_LIMIT, said)
 
     def _granted(self, search: Search, said: Statement, wall_ns: int) -> tuple[bytes, ...]:
         """The topics that grants let the asker discover; a grant that is not valid counts for nothing."""
@@ -138,8 +164,38 @@ class TopicSearches:
         return tuple(found)
 
     def _next(self, under_way: UnderWay, after: int) -> None:
-        job = AskTopics(under_way.question, after, max(1, under_way.left))
-        self._ask(job, lambda found, now: self._found(under_way, found, now))
+        is_sifted = under_way.question.language == XQUERY
+        count = under_way.sifted_at_once if is_sifted else max(1, under_way.left)
+        use = self._sift if is_sifted else self._found
+        self._ask(AskTopics(under_way.question, after, count), lambda found, now: use(under_way, found, now))
+
+    def _sift(self, under_way: UnderWay, found: FoundTopics | Reason, now: Instant) -> None:
+        """A slice of documents came: a process of its own tells for which of them the query holds."""
+        if isinstance(found, Reason) or not found.entries:
+            self._found(under_way, found, now)
+            return
+        left_ms = (under_way.until - now) // NS_PER_MS
+        job = SiftDocuments(
+            under_way.question.text,
+            tuple(entry.document for entry in found.entries),
+            max(1, min(SIFT_MS_MAX, left_ms)),
+        )
+        under_way.expect(job.documents)
+
+        def sifted(sifted: Sifted | Reason, now: Instant) -> None:
+            if isinstance(sifted, Reason):
+                self._found(under_way, sifted, now)
+                return
+            if sifted.problem:
+                self._counts[Reason.QUERY_INVALID.word] += 1
+                self._send(under_way, last=True, reason=Reason.QUERY_INVALID, text=sifted.problem)
+                return
+            fitting = tuple(found.entries[number] for number in sifted.numbers)
+            is_cut = len(fitting) > under_way.left
+            going_on = 0 if is_cut and found.next is None else found.next  # something is left out either way
+            self._found(under_way, replace(found, entries=fitting[: under_way.left], next=going_on), now)
+
+        self._ask(job, sifted)
 
     def _found(self, under_way: UnderWay, found: FoundTopics | Reason, now: Instant) -> None:
         if isinstance(found, Reason):
@@ -148,7 +204,7 @@ class TopicSearches:
         if found.damaged:
             self.damaged += len(found.damaged)
             self._outbox.note(TopicsDamaged(len(found.damaged)))
-        under_way.keep(found)
+        under_way.keep(found.entries, found.looked_at)
         spent = under_way.looked_at >= self._config.rows_per_search_max or now >= under_way.until
         if found.next is None or under_way.left <= 0:
             left_out = Reason.SEARCH_OVER_BUDGET if found.next is not None else None
@@ -159,24 +215,33 @@ class TopicSearches:
             self._send(under_way, last=False, reason=None)
             self._next(under_way, found.next)
 
-    def _send(self, under_way: UnderWay, *, last: bool, reason: Reason | None) -> None:
+    def _send(self, under_way: UnderWay, *, last: bool, reason: Reason | None, text: str = "") -> None:
         """Send what was found; the last page also if it is empty."""
         while True:
             page = under_way.page()
             is_last = last and not under_way.entries
             if page or is_last:
-                self._tell(under_way.search.id, page, under_way, last=is_last, reason=reason if is_last else None)
+                self._tell(page, under_way, last=is_last, reason=reason if is_last else None, text=text)
             if not under_way.entries:
                 break
         if last:
             self._open -= 1
+            self._end_sifting(under_way)
+
+    def _end_sifting(self, under_way: UnderWay) -> None:
+        entity = under_way.asker.identity.entity
+        if under_way.question.language == XQUERY:
+            self._sifting[entity] -= 1
+            if not self._sifting[entity]:
+                del self._sifting[entity]
 
     def _tell(
-        self, id: bytes, page: list[TopicEntry], under_way: UnderWay, *, last: bool, reason: Reason | None
+        self, page: list[TopicEntry], under_way: UnderWay, *, last: bool, reason: Reason | None, text: str
     ) -> None:
         chains: dict[bytes, None] = {}
         items = [_item(entry, "", chains) for entry in page]
-        found = FoundPage(id, self._name, items, under_way.pages, last, 0 if reason is None else reason)
+        told, id = 0 if reason is None else reason, under_way.search.id
+        found = FoundPage(id, self._name, items, under_way.pages, last, told, text)
         self._say(found, under_way.asker, tuple(chains))
 
     def changed(self, entry: TopicEntry, change: str, now: Instant) -> None:

@@ -33,6 +33,7 @@ from heliograph.repository import (
 
 FETCHED_AT_ONCE = 500  # a database takes so many parameters
 FIRST_ROWS = 256  # looked at first, where few are wanted; then four times as many, and so on
+DOCUMENTS_AT_ONCE = 1_024  # of at most 64 KiB each
 _COLUMNS = (
     "id, owner, institution, space, path, created_ms, issued_ms, expires_ms, readers, words, joined, properties,"
     " checksum, record, document"
@@ -165,9 +166,9 @@ class TopicTables:
         numbers: list[int] = []
         looked_at, after = 0, job.after
         chunk = FIRST_ROWS if job.count <= FIRST_ROWS else job.rows
-        more = True
+        more, reads_documents = True, question.language in ("xpath", "xquery")
         while more and looked_at < job.rows and len(numbers) < job.count:
-            asked = min(chunk, job.rows - looked_at)
+            asked = min(chunk, job.rows - looked_at, DOCUMENTS_AT_ONCE if reads_documents else job.rows)
             rows = self._candidates(question, after, asked)
             if question.language == "regex":
                 fitting = matcher.scan([joined for _, joined in rows])

@@ -135,7 +135,7 @@ def check_length(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ConditionError("half a surrogate pair is no character", text, error.start) from None
+        raise ConditionError("half a surrogate pair is not a character", text, error.start) from None
 
 
 def check_name(name: str, text: str, position: int) -> None:

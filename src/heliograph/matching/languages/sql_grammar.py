@@ -168,7 +168,7 @@ class _SqlParser:
     def _more(self, word: str, before: Node) -> bool:
         token = self.reader.accept(word)
         if token is not None and not is_condition(before):
-            raise ConditionError(f"what stands before {word.upper()} is no condition", self.reader.text, token.position)
+            raise ConditionError(f"the text before {word.upper()} is not a condition", self.reader.text, token.position)
         return token is not None
 
     def _checked(self, part: Callable[[], Node]) -> Node:
@@ -234,7 +234,7 @@ class _SqlParser:
         shape = like_shape(str(token.value), escape)
         if shape is None:
             raise ConditionError(
-                "the escape character stands before '%', '_' or itself", self.reader.text, token.position
+                "the escape character must be followed by '%', '_' or itself", self.reader.text, token.position
             )
         return shape
 

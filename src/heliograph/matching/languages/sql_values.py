@@ -78,7 +78,7 @@ def test(node: Node) -> Test:
         case Some(nodes):
             options = tuple(test(part) for part in nodes)
             return lambda attributes: _some(options, attributes)
-    raise AssertionError("the parser lets no other node be a condition")
+    raise AssertionError("the parser makes no other node a condition")
 
 
 def value(node: Node) -> Get:
@@ -102,7 +102,7 @@ def value(node: Node) -> Get:
                 return result
 
             return chain
-    raise AssertionError("the parser lets no other node be a value")
+    raise AssertionError("the parser makes no other node a value")
 
 
 def _boolean(found: Any) -> bool | None:

@@ -60,6 +60,10 @@ class Checker:
     def end(self) -> None:
         """Called when the run is over."""
 
+    def tally(self) -> dict[str, int]:
+        """What was counted, for the sum over many runs."""
+        return {}
+
     def blame(self, text: str, step: int | None = None, instant: int | None = None) -> None:
         """Say what went wrong; step and instant are now, unless given."""
         if len(self.violations) < VIOLATIONS_MAX:

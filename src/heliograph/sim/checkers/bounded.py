@@ -14,8 +14,8 @@ from typing import Any
 from heliograph.broker.config import NetworkConfig
 from heliograph.broker.routing.ports import UNCONFIRMED_BYTES_MAX
 from heliograph.sim.checkers.base import Checker
+from heliograph.wire.broker_bodies import MEMBERS_MAX
 from heliograph.wire.limits import PARCEL_BYTES_MAX
-from heliograph.wire.network import MEMBERS_MAX
 
 AT_ONCE_MAX = 3  # brokers looked at each time
 

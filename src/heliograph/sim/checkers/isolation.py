@@ -49,7 +49,7 @@ class Isolation(Checker):
     ) -> None:
         """A program read a publication."""
         if self._published.get((publisher, number)) != (topic, payload, headers):
-            self.blame(f"{who} got publication {number} of {publisher!r} on {topic}, which nobody published like this")
+            self.blame(f"{who} got publication {number} of {publisher!r} on {topic}, which no client published so")
             return
         key = (who, subscription, publisher, topic)
         if key not in self._verdicts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from heliograph.model.topics import matches
 from heliograph.sim.checkers.base import Checker
+from heliograph.wire.stores import MAIN
 
 
 class Kept(Checker):
@@ -21,12 +22,15 @@ class Kept(Checker):
         """Nothing was acknowledged yet."""
         self._acknowledged: dict[tuple[int, int], str] = {}  # origin and number -> topic
         self._taken: dict[str, dict[tuple[int, int], None]] = {}
-        self._missed: dict[str, int] = {}
-        self._damaged = 0
+        self._missed: dict[str, dict[tuple[int, int], None]] = {}  # reader -> store and position
+        self._damaged: dict[int, None] = {}  # positions of the log `main`, of any store
+        self._by: dict[str, int] = {}  # publisher -> how many were acknowledged
+        self._lost = 0
 
     def on_acknowledged(self, who: str, origin: int, number: int, topic: str) -> None:
         """A store said that it has it."""
         self._acknowledged[(origin, number)] = topic
+        self._by[who] = self._by.get(who, 0) + 1
 
     def on_taken(self, who: str, store: int, position: int, origin: int, number: int) -> None:
         """A subscriber has it."""
@@ -34,20 +38,24 @@ class Kept(Checker):
 
     def on_missed(self, who: str, store: int, first: int, end: int) -> None:
         """A subscriber was told of a gap. Only damage of a disk explains one."""
-        self._missed[who] = self._missed.get(who, 0) + end - first
+        missed = self._missed.setdefault(who, {})
+        for position in range(first, end):
+            missed[(store, position)] = None
+            if position not in self._damaged:
+                self.blame(f"{who} was told that position {position} cannot be read, which was not damaged")
 
-    def on_damaged(self, who: str, *_: object) -> None:
-        """A fault damaged a record."""
-        self._damaged += 1
+    def on_damaged(self, who: str, vault: str, log: str, position: int, count: int) -> None:
+        """A fault damaged a run."""
+        if log == MAIN:
+            self._damaged.update(dict.fromkeys(range(position, position + count)))
 
     def end(self) -> None:
         """Everything that was acknowledged was read, but for what was told to be damaged."""
         self.journal.write("measured", "kept", f"{len(self._acknowledged)} acknowledged")
         for plan in self.scenario.storing:
             if plan.publish:
-                report = self.ask(plan.name, "overview")
-                if report is not None and "left" in report and (report["left"] or report["waiting"]):
-                    self.blame(f"{plan.name} has {report['left']} left and waits for {report['waiting']}")
+                if self._by.get(plan.name, 0) < plan.count:
+                    self.blame(f"{plan.name} was told of {self._by.get(plan.name, 0)} of its {plan.count}")
                 continue
             taken = self._taken.get(plan.name, {})
             lost = [
@@ -55,8 +63,10 @@ class Kept(Checker):
                 for key, topic in self._acknowledged.items()
                 if key not in taken and matches(plan.read.encode(), topic.encode())
             ]
-            missed = self._missed.get(plan.name, 0)
-            if missed and not self._damaged:
-                self.blame(f"{plan.name} was told of a gap of {missed} though nothing was damaged")
-            if len(lost) > missed:
+            if len(lost) > len(self._missed.get(plan.name, {})):
+                self._lost += len(lost)
                 self.blame(f"{plan.name} never got {len(lost)} that were acknowledged, the first {lost[0]}")
+
+    def tally(self) -> dict[str, int]:
+        """For the sum over many runs."""
+        return {"acknowledged": len(self._acknowledged), "lost": self._lost}

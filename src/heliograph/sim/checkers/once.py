@@ -20,10 +20,16 @@ class Once(Checker):
         """Nothing was taken yet."""
         self._taken: dict[tuple[str, int, int], int] = {}
         self._places: dict[tuple[str, int, int], None] = {}
+        self._repeats = 0
 
     def on_taken(self, who: str, store: int, position: int, origin: int, number: int) -> None:
         """A subscriber has it."""
         before = self._taken.setdefault((who, origin, number), position)
         if before != position or (who, store, position) in self._places:
+            self._repeats += 1
             self.blame(f"{who} took {number} of {origin:016x} twice, at positions {before} and {position}")
         self._places[(who, store, position)] = None
+
+    def tally(self) -> dict[str, int]:
+        """For the sum over many runs."""
+        return {"duplicated": self._repeats}

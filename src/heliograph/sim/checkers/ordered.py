@@ -20,12 +20,19 @@ class Ordered(Checker):
         """Nothing was taken yet."""
         self._positions: dict[tuple[str, int], int] = {}
         self._numbers: dict[tuple[str, int, int], int] = {}
+        self._wrong = 0
 
     def on_taken(self, who: str, store: int, position: int, origin: int, number: int) -> None:
         """A subscriber has it."""
         if position <= self._positions.get((who, store), -1):
+            self._wrong += 1
             self.blame(f"{who} took position {position} of store {store:016x} behind a later one")
         if number <= self._numbers.get((who, store, origin), -1):
+            self._wrong += 1
             self.blame(f"{who} took {number} of {origin:016x} behind a later one")
         self._positions[(who, store)] = position
         self._numbers[(who, store, origin)] = number
+
+    def tally(self) -> dict[str, int]:
+        """For the sum over many runs."""
+        return {"misordered": self._wrong}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from heliograph.broker.config import RuleConfig
 from heliograph.model.topics import SYSTEM_ROOTS, matches
 from heliograph.sim.scenario import Scenario
-from heliograph.topology.scenario import client_names, filled, home
+from heliograph.topology.simulated import client_names, filled, home
 
 PRIVILEGED = ("admin", "broker")
 

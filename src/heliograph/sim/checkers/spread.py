@@ -11,7 +11,7 @@ Paper: N8, clients can be asked to roam.
 from __future__ import annotations
 
 from heliograph.sim.checkers.base import Checker
-from heliograph.topology.scenario import client_names
+from heliograph.topology.simulated import client_names
 
 
 class LoadSpread(Checker):

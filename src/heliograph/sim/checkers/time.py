@@ -17,7 +17,7 @@ from typing import Any
 
 from heliograph.sim.checkers.base import Checker
 from heliograph.sim.clock import EPOCH_NS
-from heliograph.topology.scenario import client_names
+from heliograph.topology.simulated import client_names
 
 Report = dict[str, Any]
 

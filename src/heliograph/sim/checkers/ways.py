@@ -26,7 +26,7 @@ from heliograph.sim.checkers.rules import people
 from heliograph.sim.loop import SECOND
 
 PAIRS_MAX = 4_000  # of brokers, between which paths are measured
-STRETCH_MAX = 1.7  # a cluster is entered at its nearest gateway, and costs between gateways are told in steps
+STRETCH_MAX = 1.7  # a cluster is entered at one gateway, and costs between gateways are told in steps
 QUANTILE = 0.95
 HOPS_MAX = 64
 CALM_NS = SECOND // 2  # for this long, what is under way may be held back

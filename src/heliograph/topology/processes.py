@@ -3,7 +3,7 @@
 In:    a number of brokers and clusters; or the text of a topology file.
 Out:   NetworkTopology, checked: names, slots, links; or ConfigError with every problem at once.
 State: none.
-Not here: starting it (cli/network_processes.py), what a running network looks like (maps/view.py).
+Not here: starting it (cli/network_processes.py), what a running network looks like (maps/network_view.py).
 Paper: [grid] §1.1, clusters that stay connected when any one broker is lost.
 """
 
@@ -16,7 +16,7 @@ from string import ascii_lowercase
 
 from heliograph.errors import ConfigError
 from heliograph.model.identity import entity_is_valid
-from heliograph.topology.tables import others, read_table
+from heliograph.topology.toml_tables import others, read_table
 
 BROKERS_MAX = 512  # processes on one machine
 MEMBERS_MAX = 64  # slots of a cluster

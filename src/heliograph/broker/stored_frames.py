@@ -18,6 +18,7 @@ from heliograph.broker.routing.plans import TTL
 from heliograph.broker.routing.ports import Port
 from heliograph.broker.routing.routing import Routing
 from heliograph.broker.sessions import Sessions
+from heliograph.broker.subscriptions import Subscriptions
 from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.identity import Role
@@ -30,9 +31,10 @@ from heliograph.wire.stores import span, span_of, stored
 class StoredFrames:
     """Passes them on."""
 
-    def __init__(self, links: Links, sessions: Sessions, routing: Routing) -> None:
+    def __init__(self, links: Links, sessions: Sessions, subscriptions: Subscriptions, routing: Routing) -> None:
         self._links = links
         self._sessions = sessions
+        self._subscriptions = subscriptions
         self._routing = routing
         self._inbox = routing.advertising.inbox
         self.dropped = 0  # for sessions that did not keep up
@@ -83,20 +85,18 @@ class StoredFrames:
         payload = frame.payload
         ends = frames_of(payload, 0)
         if len(ends) != len(offsets):
-            raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with more or fewer publications than offsets")
-        assert receiver.table is not None
-        may = receiver.table.profile.may
+            raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame needs one offset per publication")
         known: dict[bytes, bool] = {}
         last, allowed, start = b"", True, 0
         withheld: list[int] = []
         for number, end in enumerate(ends):
             if end - start < HEAD_BYTES:
-                raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame with something else than publications")
+                raise ProtocolError(Reason.BODY_MALFORMED, "a stored frame contains something other than publications")
             topic = payload[start + HEAD_BYTES : start + HEAD_BYTES + (SCAN.unpack_from(payload, start)[1] >> 16)]
             start = end
             if topic != last:
                 if topic not in known:
-                    known[topic] = may("subscribe", topic)
+                    known[topic] = self._subscriptions.may_hear(receiver, topic)
                 last, allowed = topic, known[topic]
             if not allowed:
                 withheld.append(number)

@@ -3,7 +3,7 @@
 In:    plain values of a TOML document, any content; the dataclass that says what is wanted.
 Out:   an instance of it, as far as it can be read, or None; problems in words, each with the path that the user typed.
 State: none.
-Not here: which keys a scenario has (scenario.py), whether values make sense together (their ``problems``).
+Not here: which keys a scenario has (simulated.py), whether values make sense together (their ``problems``).
 """
 
 from __future__ import annotations

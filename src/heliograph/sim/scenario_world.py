@@ -1,7 +1,7 @@
-"""The stage: from a scenario and a seed to a world with brokers, clients, faults and checkers.
+"""The world of a scenario: its brokers, clients, faults and checkers, built from a scenario and a seed.
 
 In:    a Scenario, a seed.
-Out:   Stage: the world, ready to run.
+Out:   ScenarioWorld: the world, ready to run.
 State: none beyond the world's.
 Not here: running it and reporting the result (run.py).
 """
@@ -30,12 +30,12 @@ from heliograph.sim.wiring import Wiring
 from heliograph.sim.workloads import MARK, Program
 from heliograph.sim.world import World
 from heliograph.timekeeping.clock import shown
-from heliograph.topology.scenario import ClientPlan, client_names, filled, home, with_generated
+from heliograph.topology.simulated import ClientPlan, client_names, filled, home, with_generated
 
 SESSION = "session"
 
 
-class Stage:
+class ScenarioWorld:
     """Everything that one run needs."""
 
     def __init__(self, scenario: Scenario, seed: int, *, keep_journal: bool = False) -> None:

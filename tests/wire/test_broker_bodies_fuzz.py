@@ -1,7 +1,7 @@
 """Bodies between brokers in which something is wrong: they are refused, or can be used and passed on.
 
-In:    good bodies (test_golden_network.py), with fields replaced by what hypothesis draws.
-Out:   claims about the decoders of wire/network.py.
+In:    good bodies (test_golden_broker_bodies.py), with fields replaced by what hypothesis draws.
+Out:   claims about the decoders of wire/broker_bodies.py.
 State: none.
 Not here: what brokers do about a refused body (tests/broker/routing/test_hostile.py).
 """
@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.errors import ProtocolError, Reason
-from heliograph.wire import network
+from heliograph.wire import broker_bodies as network
 from heliograph.wire.limits import AGE_MAX, COST_MAX
-from tests.wire.test_golden_network import GOLDEN
+from tests.wire.test_golden_broker_bodies import GOLDEN
 
 pytestmark = pytest.mark.req("N18")
 

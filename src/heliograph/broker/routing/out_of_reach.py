@@ -21,7 +21,7 @@ from heliograph.broker.routing.teller import Teller
 from heliograph.broker.routing.view import View
 from heliograph.machine import Instant, Timers
 from heliograph.notes import BrokersLost, BrokersReached
-from heliograph.wire.network import What
+from heliograph.wire.broker_bodies import What
 
 
 class Memory:

@@ -9,7 +9,7 @@ import pytest
 from heliograph.errors import ConfigError
 from heliograph.sim.checkers.maps import reach
 from heliograph.sim.scenario_files import parse
-from heliograph.topology.scenario import SHAPES, ClientPlan, ScenarioTopology, Shape, home, with_generated
+from heliograph.topology.simulated import SHAPES, ClientPlan, ScenarioTopology, Shape, home, with_generated
 
 
 def a_network(shape: str, brokers: int = 9, **more: int) -> ScenarioTopology:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heliograph.config.load import parse_settings
 from heliograph.errors import ConfigError
-from heliograph.topology.network import MEMBERS_MAX, generated, read_topology
+from heliograph.topology.processes import MEMBERS_MAX, generated, read_topology
 from tests.architecture.house import ROOT
 
 pytestmark = pytest.mark.req("N3", "O9")

@@ -3,8 +3,8 @@
 In:    the table [topology] of a scenario; a random source for generated links.
 Out:   ScenarioTopology with every broker and link named; its problems as texts.
 State: none.
-Not here: building brokers (sim/stage.py), links that are added and removed during a run (sim/wiring.py), files of
-          `network up` (network.py).
+Not here: building brokers (sim/scenario_world.py), links that are added and removed during a run (sim/wiring.py),
+          files of `network up` (processes.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TypeVar
 from heliograph.broker.config import SERVERS_MAX, AccessConfig, LimitsConfig, LoadConfig, NetworkConfig
 from heliograph.model.identity import Role, entity_is_valid
 from heliograph.stores.config import StoreConfig
-from heliograph.topology.tables import suggest
-from heliograph.wire.network import MEMBERS_MAX
+from heliograph.topology.toml_tables import suggest
+from heliograph.wire.broker_bodies import MEMBERS_MAX
 
 SHAPES = {
     "line": "each broker is linked to the next",

@@ -5,6 +5,9 @@ Out:   structs; ProtocolError(BODY_MALFORMED) where the JSON does not fit.
 State: none.
 Not here: frame heads (wire/frames.py), what is made of records (broker/routing/map.py, interests.py).
 
+Some names on the wire are older than those in the code: `speaker` is the leader, `lives` are incarnations, and a WAVE
+frame carries a barrier.
+
 A record is known by its broker and replaced by one that is newer: higher incarnation, then higher number. It is passed
 on to other brokers as the bytes that came.
 """
@@ -36,12 +39,12 @@ Age = Annotated[int, Meta(ge=0, le=AGE_MAX)]
 Cost = Annotated[int, Meta(ge=0, le=COST_MAX)]
 Name = Annotated[str, Meta(max_length=ENTITY_LENGTH_MAX, pattern=ENTITY_PATTERN)]
 Links = Annotated[dict[Id, Cost], Meta(max_length=LINKS_PER_BROKER_MAX)]
-Lives = Annotated[dict[Id, Age], Meta(max_length=LINKS_PER_BROKER_MAX)]
+Incarnations = Annotated[dict[Id, Age], Meta(max_length=LINKS_PER_BROKER_MAX)]
 Address = Annotated[str, Meta(max_length=ADDRESS_LENGTH_MAX)]
 Slot = Annotated[int, Meta(ge=0, lt=MEMBERS_MAX)]
 
 
-class Member(Body, frozen=True, tag="member", tag_field="record"):
+class Member(Body, frozen=True, tag="member", tag_field="record", rename={"incarnations": "lives"}):
     """A broker as its own cluster knows it. Told within the cluster only."""
 
     broker: Id
@@ -55,7 +58,7 @@ class Member(Body, frozen=True, tag="member", tag_field="record"):
     number: Age
     links: Links  # neighbour in this cluster -> cost
     address: Address = ""  # where clients dial it
-    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier incarnation does not confirm the link
+    incarnations: Incarnations = {}  # of neighbours; a record of an earlier one does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -63,19 +66,21 @@ class Member(Body, frozen=True, tag="member", tag_field="record"):
         return (self.incarnation, self.number)
 
 
-class Gateway(Body, frozen=True, tag="gateway", tag_field="record"):
+class Gateway(
+    Body, frozen=True, tag="gateway", tag_field="record", rename={"leader": "speaker", "incarnations": "lives"}
+):
     """A broker with links into other clusters, as the whole network knows it."""
 
     broker: Id
     name: Name
     cluster: Name
-    speaker: Id  # the broker that speaks for the connected part of the cluster in which this one is
+    leader: Id  # of the connected part of the cluster in which this one is
     incarnation: Age
     number: Age
     outside: Links  # neighbour in another cluster -> cost
     inside: Links  # other gateway of the same part of the cluster -> cost
     address: Address = ""  # where clients dial it
-    lives: Lives = {}  # neighbour -> its incarnation: a record of an earlier incarnation does not confirm the link
+    incarnations: Incarnations = {}  # of neighbours; a record of an earlier one does not confirm the link
 
     @property
     def age(self) -> tuple[int, int]:
@@ -144,7 +149,7 @@ class Proof(Body, frozen=True):
     proof: str
 
 
-class Wave(Body, frozen=True):
+class BarrierBody(Body, frozen=True):
     """A barrier: every broker in reach answers the neighbour it came from, once all neighbours that it asked have
     answered."""
 
@@ -152,21 +157,21 @@ class Wave(Body, frozen=True):
     number: Age
     wide: bool  # False: within the cluster
     answer: bool = False
-    told: tuple[Id, Age, Age] = (0, 0, 0)  # speaker, incarnation, number of an interest: told, or to be waited for
+    told: tuple[Id, Age, Age] = (0, 0, 0)  # leader, incarnation, number of an interest: told, or to be waited for
 
 
-class Mark(Body, frozen=True):
+class Mark(Body, frozen=True, rename={"leader": "speaker"}):
     """Asks to be told when everything that the asker sent before has arrived. It travels in a parcel, behind that."""
 
     broker: Id
-    speaker: Id  # of its part of its cluster
+    leader: Id  # of its part of its cluster
 
 
-class Marked(Body, frozen=True):
+class Marked(Body, frozen=True, rename={"leader": "speaker"}):
     """The answer to a MARK, from a broker where it has arrived, back along its path."""
 
     broker: Id  # that asked
-    speaker: Id
+    leader: Id
     by: Id  # that answers
     ttl: Annotated[int, Meta(ge=0, le=0xFF)]
     way: Annotated[list[Id], Meta(max_length=TRACE_MAX)] = []  # brokers that the MARK passed, of which the last is next
@@ -195,9 +200,9 @@ def decode_record(data: bytes) -> Record:
     if not record.address.isprintable():
         raise ProtocolError(Reason.BODY_MALFORMED, "an address that cannot be printed")
     if isinstance(record, Member):
-        _check_ids(record.broker, 0, *record.links, *record.lives)
+        _check_ids(record.broker, 0, *record.links, *record.incarnations)
         return record
-    _check_ids(record.broker, record.speaker, *record.outside, *record.inside, *record.lives)
+    _check_ids(record.broker, record.leader, *record.outside, *record.inside, *record.incarnations)
     return record
 
 
@@ -205,7 +210,7 @@ _interests = msgspec.json.Decoder(Interest)
 _syncs = msgspec.json.Decoder(Sync)
 _link_ups = msgspec.json.Decoder(LinkUp)
 _proofs = msgspec.json.Decoder(Proof)
-_waves = msgspec.json.Decoder(Wave)
+_barriers = msgspec.json.Decoder(BarrierBody)
 _marks = msgspec.json.Decoder(Mark)
 _markeds = msgspec.json.Decoder(Marked)
 
@@ -239,24 +244,24 @@ def decode_proof(data: bytes) -> Proof:
     return proof
 
 
-def decode_wave(data: bytes) -> Wave:
-    """JSON as a wave."""
-    wave: Wave = decode_with(_waves, data)
-    _check_ids(wave.broker, wave.told[0])
-    return wave
+def decode_barrier(data: bytes) -> BarrierBody:
+    """JSON of a WAVE frame as a barrier."""
+    barrier: BarrierBody = decode_with(_barriers, data)
+    _check_ids(barrier.broker, barrier.told[0])
+    return barrier
 
 
 def decode_mark(data: bytes) -> Mark:
     """JSON as a mark."""
     mark: Mark = decode_with(_marks, data)
-    _check_ids(mark.broker, mark.speaker)
+    _check_ids(mark.broker, mark.leader)
     return mark
 
 
 def decode_marked(data: bytes) -> Marked:
     """JSON as the answer to a mark."""
     marked: Marked = decode_with(_markeds, data)
-    _check_ids(marked.broker, marked.speaker, marked.by, *marked.way)
+    _check_ids(marked.broker, marked.leader, marked.by, *marked.way)
     return marked
 
 

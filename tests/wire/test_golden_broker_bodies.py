@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from heliograph.errors import ProtocolError
-from heliograph.wire import network
+from heliograph.wire import broker_bodies as network
 from heliograph.wire.frames import Frame, Kind, control
 
 pytestmark = pytest.mark.req("N18")
@@ -29,7 +29,7 @@ CHANGE = network.Interest(5, False, 9, 3, add=["a/+"], remove=["b"], add_groups=
 SNAPSHOT = network.Interest(6, True, 8, 1, full=True, add=["#"])
 OFFER = network.Sync(has=[("member", 5, 9, 2), ("wide", 6, 8, 1)])
 WISH = network.Sync(wants=[("narrow", 5), ("gateway", 6)])
-WAVE = network.Wave(5, 1, True, False, (6, 8, 1))
+WAVE = network.BarrierBody(5, 1, True, False, (6, 8, 1))
 MARK = network.Mark(5, 6)
 MARKED = network.Marked(5, 6, 9, 63, [5, 7])
 
@@ -83,7 +83,7 @@ GOLDEN: dict[str, tuple[Kind, str, Any, Any]] = {
     ),
     "SYNC, an offer": (Kind.SYNC, '{"has":[["member",5,9,2],["wide",6,8,1]]}', OFFER, network.decode_sync),
     "SYNC, a wish": (Kind.SYNC, '{"wants":[["narrow",5],["gateway",6]]}', WISH, network.decode_sync),
-    "WAVE": (Kind.WAVE, '{"broker":5,"number":1,"wide":true,"told":[6,8,1]}', WAVE, network.decode_wave),
+    "WAVE": (Kind.WAVE, '{"broker":5,"number":1,"wide":true,"told":[6,8,1]}', WAVE, network.decode_barrier),
     "MARK": (Kind.MARK, '{"broker":5,"speaker":6}', MARK, network.decode_mark),
     "MARKED": (Kind.MARKED, '{"broker":5,"speaker":6,"by":9,"ttl":63,"way":[5,7]}', MARKED, network.decode_marked),
 }
@@ -119,7 +119,7 @@ def test_a_bad_body_is_the_peers_fault(bad: bytes) -> None:
         network.decode_interest,
         network.decode_link_up,
         network.decode_proof,
-        network.decode_wave,
+        network.decode_barrier,
         network.decode_mark,
         network.decode_marked,
     ):
