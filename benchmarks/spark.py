@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,13 @@ from benchmarks.generator import RunError
 SAYS = "Spark: rows/s from a store beside Parquet, bulk matching beside SQL, similarity of requests"
 READY_S = 30
 NAMES = ("a", "b", "c", "d", "e", "f")
+MATCHES = ((1_000, 500_000), (100_000, 20_000))  # subscriptions and events; SQL compares each with each
+MATCHES_QUICK = ((1_000, 200_000), (100_000, 10_000))
+WORKLOADS = {  # attributes of a request, at least and at most; whether both ends are bounded; width
+    "threshold": (1, 3, False, 0),
+    "interval": (1, 3, True, 20),
+    "narrow": (4, 4, True, 20),
+}
 
 
 def run(quick: bool) -> dict[str, Any]:
@@ -41,7 +48,8 @@ def run(quick: bool) -> dict[str, Any]:
         spark = session("local[2]", settings={"spark.sql.shuffle.partitions": "4"})
         with _Broker(folder) as url:
             _read(spark, url, folder, 100_000 if quick else 1_000_000, 2 if quick else 5, rounds)
-        _match(spark, 100_000 if quick else 500_000, (1_000,) if quick else (1_000, 100_000), rounds)
+        for size, count in MATCHES_QUICK if quick else MATCHES:
+            _match(spark, count, size, rounds)
         _similarity(spark, folder, 100_000 if quick else 1_000_000, rounds)
     finally:
         stop()
@@ -117,60 +125,70 @@ def _read(spark: Any, url: str, folder: Path, count: int, times: int, rounds: li
                 _note(rounds, {"round": number, "case": "stream", "system": system, "rows_s": count / seconds})
 
 
-def _match(spark: Any, count: int, sizes: tuple[int, ...], rounds: list[dict[str, Any]]) -> None:
+def _match(spark: Any, count: int, size: int, rounds: list[dict[str, Any]]) -> None:
+    """Subscriptions over events, ours and by Spark SQL's broadcast join. The first run builds the index."""
     from pyspark.sql import functions as f
 
     from heliograph.pipeline import history
 
     columns = [f.rand(seed).alias(name) for seed, name in enumerate(NAMES)]
-    events = spark.range(count).select(f.col("id").alias("offset"), f.lit("t").alias("topic"), *columns).cache()
+    events = spark.range(0, count, 1, 2).select(f.col("id").alias("offset"), f.lit("t").alias("topic"), *columns)
+    events = events.cache()
     events.count()
+    wanted, conditions = _subscriptions(size)
+    schema = "subscription string, " + ", ".join(f"{n}_lo double, {n}_hi double" for n in NAMES)
+    boxes = f.broadcast(spark.createDataFrame(conditions, schema))
+    inside = " and ".join(f"{n} >= {n}_lo and {n} < {n}_hi" for n in NAMES)
+    ours = history.match(events, wanted, keep=["offset"], typed=NAMES)
+    joined = events.join(boxes, f.expr(inside)).select("subscription", "offset")
+    say(f"matching {size:,} subscriptions with {count:,} events")
+    ours.count()
+    for system, frame in (("ours", ours), ("sql", joined)):
+        seconds, pairs = _timed(frame.count)
+        row = {"round": 1, "case": f"match_{size}", "system": system, "rows_s": count / seconds, "pairs": pairs}
+        _note(rounds, row)
+    if rounds[-1]["pairs"] != rounds[-2]["pairs"]:
+        raise RunError("bulk matching and SQL do not find the same pairs")
+    events.unpersist()
+
+
+def _subscriptions(size: int) -> tuple[list[tuple[str, str, str, str]], list[list[Any]]]:
+    """Conditions on four of six attributes, as we read them and as columns."""
     chance = random.Random(1)
-    for size in sizes:
-        wanted, conditions = [], []
-        for number in range(size):
-            bounds = {name: chance.uniform(0, 0.7) for name in chance.sample(NAMES, 4)}
-            where = " and ".join(f"{name} >= {low} and {name} < {low + 0.3}" for name, low in bounds.items())
-            wanted.append((str(number), "t", "predicates", where))
-            edges = [edge for n in NAMES for edge in (bounds.get(n, -1.0), bounds.get(n, 1.7) + 0.3)]
-            conditions.append([str(number), *edges])
-        schema = "subscription string, " + ", ".join(f"{n}_lo double, {n}_hi double" for n in NAMES)
-        boxes = f.broadcast(spark.createDataFrame(conditions, schema))
-        inside = " and ".join(f"{n} >= {n}_lo and {n} < {n}_hi" for n in NAMES)
-        some = events if size <= 1_000 else events.where("offset < 5000")
-        ours = history.match(some, wanted, keep=["offset"], typed=NAMES)
-        joined = some.join(boxes, f.expr(inside)).select("subscription", "offset")
-        say(f"matching {size:,} subscriptions")
-        history.match(events.limit(10), wanted, keep=["offset"], typed=NAMES).count()  # builds the index once
-        for system, frame in (("ours", ours), ("sql", joined)):
-            seconds, pairs = _timed(frame.count)
-            rows = count if size <= 1_000 else 5_000
-            _note(
-                rounds,
-                {"round": 1, "case": f"match_{size}", "system": system, "rows_s": rows / seconds, "pairs": pairs},
-            )
-        if len({each["pairs"] for each in rounds if each["case"] == f"match_{size}"}) != 1:
-            raise RunError("bulk matching and SQL do not find the same pairs")
+    wanted, conditions = [], []
+    for number in range(size):
+        bounds = {name: chance.uniform(0, 0.7) for name in chance.sample(NAMES, 4)}
+        where = " and ".join(f"{name} >= {low} and {name} < {low + 0.3}" for name, low in bounds.items())
+        wanted.append((str(number), "t", "predicates", where))
+        edges = [edge for n in NAMES for edge in (bounds.get(n, -1.0), bounds.get(n, 1.7) + 0.3)]
+        conditions.append([str(number), *edges])
+    return wanted, conditions
 
 
 def _similarity(spark: Any, folder: Path, count: int, rounds: list[dict[str, Any]]) -> None:
     from heliograph.pipeline import requests
 
-    for name, sides in (("threshold", 1), ("narrow", 2)):
-        chance = random.Random(2)
-        lines = []
-        for _ in range(count):
-            parts = [f"kind = 'k{chance.randrange(20)}'"] if chance.random() < 0.9 else []
-            for attribute in chance.sample(NAMES, 4 if sides == 2 else chance.randint(1, 3)):
-                low = chance.randrange(100) if sides == 1 else chance.uniform(0, 1_000)
-                parts.append(f"{attribute} > {low}" + (f" and {attribute} < {low + 20}" if sides == 2 else ""))
-            lines.append(json.dumps({"filter": "t", "language": "predicates", "where": " and ".join(parts)}))
+    for name in WORKLOADS:
         file = folder / f"{name}.jsonl"
-        file.write_text("\n".join(lines), "utf-8")
+        with file.open("w", encoding="utf-8") as out:
+            out.writelines(f"{json.dumps(request)}\n" for request in _requests(name, count))
         table_ = spark.read.schema("filter string, language string, where string").json(str(file)).repartition(4)
         say(f"similarity of {count:,} requests, {name}")
         seconds, found = _timed(lambda table_=table_: requests.study(table_).figures())  # type: ignore[misc]
         _note(rounds, {"round": 1, "case": f"similarity_{name}", "system": "ours", "seconds": seconds, **found})
+        spark.catalog.clearCache()
+
+
+def _requests(name: str, count: int) -> Iterator[dict[str, str]]:
+    least, most, is_bounded, width = WORKLOADS[name]
+    chance = random.Random(2)
+    for _ in range(count):
+        parts = [f"kind = 'k{chance.randrange(20)}'"] if chance.random() < 0.9 else []
+        for attribute in chance.sample(NAMES, chance.randint(least, most)):
+            low = chance.uniform(0, 1_000) if name == "narrow" else chance.randrange(100)
+            high = low + (width if name == "narrow" else chance.randrange(1, 100))
+            parts.append(f"{attribute} > {low}" + (f" and {attribute} < {high}" if is_bounded else ""))
+        yield {"filter": "t", "language": "predicates", "where": " and ".join(parts)}
 
 
 def _result(rounds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -47,14 +47,32 @@ def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: Sp
         ("System/Brokers/b1/discovery", {"time_us": 5, "outcome": "answered", "request": "aa"}),
         ("System/Brokers/b1/joins", {"time_us": 5, "note": "neighbour_linked", "broker": "b2"}),
         ("System/Brokers/b1/hops", b"not json"),
+        ("System/Brokers/b1/hops", b"\xff\xfe"),
+        ("System/Brokers", {"time_us": 5}),
+        (
+            "System/Resources/r1/updated",
+            {
+                "id": "r1",
+                "what": "updated",
+                "name": "host",
+                "model": "dynamic",
+                "where": "disk in 0..9",
+                "values": {"disk": 7},
+                "at": 5_000_000,
+            },
+        ),
+        ("Services/Discovery/Topics", b"HGT\x09rest"),
+        ("Services/Stores/Advertisement", b"\xff\x01"),
+        ("Entity/ada/1", b"for ada"),
     )
 
     counts = archive.add(batch, tables, "q", 0)
 
     assert counts == {
-        "events": 2, "brokers": 2, "hops": 1, "links": 1, "denials": 1, "discovery": 1, "quarantine": 1,
+        "events": 2, "brokers": 2, "hops": 1, "links": 1, "denials": 1, "discovery": 1, "resource_updates": 1,
+        "advertisements": 2, "quarantine": 4,
     }  # fmt: skip
-    assert tables.names() == sorted(counts)
+    assert tables.names() == sorted([*counts, "topic_messages"]), "the last one is empty"
     event = tables.read(spark, "events").orderBy("offset").first()
     assert event is not None
     assert (event["topic"], bytes(event["value"]), event["headers"], str(event["date"]), event["hour"]) == (
@@ -63,9 +81,33 @@ def test_each_kind_has_its_table_and_what_cannot_be_read_is_kept_apart(spark: Sp
     hop = tables.read(spark, "hops").first()
     assert hop is not None
     assert (hop["hops"], hop["delay_ms"], hop["broker"]) == (2, 1.5, "b1")
-    bad = tables.read(spark, "quarantine").first()
-    assert bad is not None
-    assert bad["reason"] == "not a hops record: no time_us in its JSON"
+    resource = tables.read(spark, "resource_updates").first()
+    assert resource is not None
+    assert (resource["id"], resource["attributes"], resource["condition"]) == ("r1", '{"disk":7}', "disk in 0..9")
+    bad = tables.read(spark, "quarantine").orderBy("offset").collect()
+    assert [row["reason"] for row in bad] == [
+        "not a hops record: no time_us in its JSON",
+        "not a hops record: no time_us in its JSON",
+        "no table takes this topic",
+        "not a topic_messages record: version_unsupported known here: HGT version 1",
+    ]
+
+
+def test_wrong_clocks_and_empty_payloads_are_rows_like_others(spark: SparkSession, tmp_path: Path) -> None:
+    tables = LakeTables(str(tmp_path))
+    early, late = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=UTC)
+    odd = rows(spark, ("t", b""), ("t", b"x"), ("t", b"y"))
+    odd = odd.selectExpr(
+        *(name for name in odd.columns if name not in ("stored", "timestamp", "value")),
+        "nullif(value, binary('')) as value", "cast(null as timestamp) as stored",
+        f"case offset when 0 then null when 1 then timestamp '{early}' else timestamp '{late}' end as timestamp",
+    )  # fmt: skip
+    hop = ("System/Brokers/b/hops", {"time_us": 2**63 - 1, "published_us": -(2**62), "way": []})
+    assert archive.add(odd, tables, "q", 0) == {"events": 3}
+    assert archive.add(rows(spark, hop), tables, "q", 1) == {"hops": 1}
+    found = tables.read(spark, "events").selectExpr("string(date) as day", "length").orderBy("offset").collect()
+    assert [tuple(row) for row in found] == [("1970-01-01", None), ("1970-01-01", 1), ("9999-12-31", 1)]
+    assert DeltaTable(tables.path("events")).count() == 3
 
 
 def test_a_batch_that_is_repeated_is_in_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from heliograph.cli.evaluate import save_measurements
 from heliograph.errors import UsageError
-from heliograph.evaluation.measurements import BASE_US, of_brokers
+from heliograph.evaluation.measurements import BASE_US, of_brokers, of_topics
 from heliograph.pipeline import evaluation, jobs
 
 if TYPE_CHECKING:
@@ -36,6 +36,27 @@ def test_every_value_of_a_report_is_a_row() -> None:
     first = rows[0]
     assert (first["value"], first["paper"], first["unit"], first["time_us"]) == (5.0, 480.0, "ms", BASE_US)
     assert first["parameters"] == {"topology": "star", "client": "cardiff", "runs": "2"}
+
+
+def test_topics_are_measured_in_the_same_form() -> None:
+    report = {
+        "rows": [{"topology": "local", "what": "create", "ours": {"mean": 3.0}, "paper": {"mean": 211.3},
+                  "network_ms": 0.6}],
+        "steps": [{"step": "1 request", "mean_ms": 0.2}], "keys": [{"key": "P-256", "sign_ms": 0.03}],
+        "checks": [{"check": "faster", "holds": True}],
+    }  # fmt: skip
+    rows = of_topics(report, "r", "0.1", 0)
+    assert [(row["metric"], row["value"], row["paper"]) for row in rows] == [
+        ("time, mean", 3.0, 211.3), ("of it network", 0.6, None), ("steps: mean", 0.2, None),
+        ("keys: sign", 0.03, None),
+    ]  # fmt: skip
+    assert {tuple(row) for row in rows} == {tuple(of_brokers(REPORT, "r", "0.1", 0)[0])}, "the same columns"
+
+
+def test_a_metric_over_sizes_is_a_line(tmp_path: Path) -> None:
+    row = {"experiment": "brokers", "metric": "scale: found", "unit": "", "paper": None}
+    made = evaluation.draw([{**row, "label": str(size), "ours": 1.0} for size in (10, 100, 1_000)], tmp_path)
+    assert [path.name for path in made] == ["brokers-scale--found.svg", "brokers-scale--found.png"]
 
 
 def test_a_figure_shows_ours_beside_the_papers(tmp_path: Path) -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import heliograph
+from heliograph.cli.main import command
 from heliograph.errors import UsageError
 from heliograph.matching.condition import Event
 from heliograph.matching.conditions import matches
 from heliograph.matching.languages import compile
 from heliograph.model.topics import matches as topic_matches
-from heliograph.pipeline import history
+from heliograph.pipeline import archive, history, session
+from heliograph.pipeline.tables import LakeTables
+from tests.live.processes import Process
+from tests.pipeline.test_archive import rows as archived_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,3 +62,24 @@ def test_a_wrong_condition_is_told_before_anything_runs(spark: SparkSession) -> 
         history.match(events, [("a", "t", "predicates", "x >")])
     with pytest.raises(UsageError, match="'#' stands alone"):
         history.match(events, [("a", "t/#/u", "", "")])
+
+
+@pytest.mark.live
+def test_what_a_subscription_would_have_got_is_replayed_to_one_subscriber(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "stop", lambda: None)  # the tests' session goes on
+    monkeypatch.setattr(archive, "PAYLOAD_BYTES_MAX", 1_000)
+    root = str(tmp_path / "tables")
+    events = [(f"hosts/{n % 2}", b"%d" % n * (2_000 if n == 4 else 1)) for n in range(8)]
+    archive.add(archived_rows(spark, *events, ("other", b"no")), LakeTables(root), "q", 0)
+    with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery") as broker:
+        url = f"heliograph://127.0.0.1:{broker.port}"
+        with heliograph.connect_blocking(url) as client, client.subscribe("again/#") as subscription:
+            words = ["pipeline", "match", "--url", url, "--tables", root, "--filter", "hosts/#", "--where", "x = 1"]
+            command()([*words, "--replay", "again", "--json"], standalone_mode=False)
+            told = json.loads(capsys.readouterr().out)
+            got = [subscription.next(timeout=30) for _ in events]
+    assert (told["matches"], told["replayed"]) == (8, 8)
+    assert [(each.topic, each.payload) for each in got] == [(f"again/{topic}", value) for topic, value in events]
+    assert got[0].headers == {"x": 1}

@@ -79,6 +79,7 @@ def test_what_spark_says_becomes_one_line() -> None:
     assert meaning(long) == "An error occurred"
     assert meaning("x\njava.io.IOException: No space left on device\n\tat y").startswith("no space left")
     assert meaning("[STREAM_FAILED] x: Python worker failed to connect back. y").startswith("a Python worker")
+    assert "run the command again" in meaning("STREAM_FAILED: Python worker failed to connect back. SQLSTATE: XXKST")
     assert "install heliograph[spark] there" in meaning("ModuleNotFoundError: No module named 'pyarrow'")
     assert meaning("py4j: x heliograph.errors.UsageError: this is wrong\n at") == "this is wrong"
 

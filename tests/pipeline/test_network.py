@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from heliograph.evaluation.topics import _Parties, _record
 from heliograph.pipeline import archive, catalogue, network
 from heliograph.pipeline.tables import LakeTables
 from tests.pipeline.test_archive import rows
@@ -65,7 +66,14 @@ def test_figures_and_catalogue_come_from_the_archive(spark: SparkSession, tmp_pa
         ("System/Brokers/b1/joins", {"time_us": t * S, "note": note, "broker": "b2", "cluster": "c"})
         for t, note in ((1, "neighbour_linked"), (5, "neighbour_lost"), (9, "neighbour_linked"))
     ]
-    archive.add(rows(spark, ("t/1", b"abc"), ("t/1", b"d"), *hops, *load, *joins), tables, "q", 0)
+    told = ((1, "registered", None), (2, "updated", {"disk": 7}), (4, "withdrawn", None))
+    resources = [
+        (f"System/Resources/r1/{what}", {"id": "r1", "what": what, "values": values, "at": t * S * 1_000, "owner": "o"})
+        for t, what, values in told
+    ]
+    advertised = ("Services/Discovery/Topics", _record(_Parties(), 1))
+    given = (("t/1", b"abc"), ("t/1", b"d"), *hops, *load, *joins, *resources, advertised)
+    archive.add(rows(spark, *given), tables, "q", 0)
 
     found = {name: [row.asDict() for row in table.collect()] for name, table in network.figures(spark, tables).items()}
     names = catalogue.register(spark, tables)
@@ -82,3 +90,10 @@ def test_figures_and_catalogue_come_from_the_archive(spark: SparkSession, tmp_pa
     assert [tuple(row) for row in states] == [(False, False), (True, True)]
     links = spark.sql("select second(valid_from), second(valid_to) from broker_links order by valid_from").collect()
     assert [tuple(row) for row in links] == [(1, 5), (9, None)]
+    lives = "select owner, attributes, second(valid_from), second(valid_to) from resources order by valid_from"
+    assert [tuple(row) for row in spark.sql(lives).collect()] == [("o", None, 1, 2), ("o", '{"disk":7}', 2, 4)]
+    (created,) = spark.sql("select *, valid_to = created + interval 1 hour as ends from created_topics").collect()
+    assert (created["owner"], created["directory"], created["ends"]) == ("entity", "tdn-1", True)
+    assert "plant/hall-3/temperature" in created["attributes"]
+    assert [tuple(row) for row in spark.sql("select owner, topics from owners").collect()] == [("entity", 1)]
+    assert [(row["cluster"], row["connections"]) for row in found["clusters"]] == [("", 4)]

@@ -71,6 +71,20 @@ def test_blocks_equal_brute_force(spark: SparkSession, broadcast_max: int) -> No
     assert study.requests == len(rows)
 
 
+@pytest.mark.parametrize("broadcast_max", [100_000, 0])
+def test_more_filters_than_signatures_are_compared_in_tasks(
+    spark: SparkSession, broadcast_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis, "SIGNATURES_MAX", 20)  # the driver sees no more than buckets of filters
+    chance = random.Random(4)
+    rows = [(f"r{chance.randrange(60)}/{chance.randrange(3)}", "predicates", f"a > {n % 9}") for n in range(150)]
+    rows += [("r1/#", "predicates", "a > 4"), ("+/2", "predicates", "a > 7"), ("r2/+", "", "")]
+    study = analysis.study(spark.createDataFrame(rows, SCHEMA), broadcast_max)
+    blocks, alike, maximal = brute_force(rows)
+    assert (study.blocks, round(study.similarity, 9), study.maximal_wishes) == (blocks, round(alike, 9), maximal)
+    assert blocks > 3
+
+
 def test_the_papers_example_as_requests(spark: SparkSession) -> None:
     sizes = (4, 5, 4, 3, 4, 7, 1, 1, 1)
     rows = [(f"t/{block}", "predicates", f"a > {n}") for block, size in enumerate(sizes) for n in range(size)]
@@ -86,6 +100,7 @@ def test_what_cannot_be_read_or_never_fits_is_counted_apart(spark: SparkSession)
 
 
 def test_what_caching_would_have_saved(spark: SparkSession) -> None:
-    rows = [("t", "predicates", "a > 1", float(at)) for at in (0, 1, 2, 30, 31, 1000)] + [("t", "", "", 5.0)]
+    rows = [("t", "predicates", "a > 1", float(at)) for at in (0, 1, 2, 30, 31)] + [("t", "", "", 5.0)]
+    rows += [("t", "sql", "a > 1 AND a > 0", 1000.0), ("t", "predicates", "a >", 7.0)]  # the same wish; none at all
     found = analysis.savings(spark.createDataFrame(rows, SCHEMA + ", time double"), (10, 100)).collect()
     assert [(row["lifetime_s"], row["saved"]) for row in found] == [(10, 3), (100, 4)]

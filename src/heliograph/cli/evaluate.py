@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heliograph.cli import evaluate_resources, evaluate_topics
+from heliograph.cli import evaluate_resources, evaluate_topics, measured
 from heliograph.cli.shape import examples, fail, group, say
 from heliograph.errors import UsageError
 from heliograph.maps.cells import table
@@ -90,16 +90,9 @@ def _brokers(
 
 def save_measurements(report: dict[str, Any], folder: Path) -> Path:
     """Write what was measured, one JSON object per line; the file."""
-    from time import time_ns
-    from uuid import uuid4
-
-    import heliograph
-    from heliograph.cli.evaluate_files import write_measurements
     from heliograph.evaluation.measurements import of_brokers
 
-    run = uuid4().hex[:12]
-    rows = of_brokers(report, run, heliograph.__version__, time_ns() // 1_000)
-    return write_measurements(rows, folder, f"brokers-{run}")
+    return measured.save("brokers", report, of_brokers, folder)
 
 
 def _chosen(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from heliograph.cli import measured
 from heliograph.cli.shape import examples, say
 from heliograph.maps.cells import table
 
@@ -49,26 +50,15 @@ def _resources(
 
         report["live"] = evaluate_live(quick, seed, say)
     if save is not None:
-        say(f"measurements are in {_save(report, save)}")
+        from heliograph.evaluation.measurements import of_resources
+
+        say(f"measurements are in {measured.save('resources', report, of_resources, save)}")
     if as_json:
         import json
 
         print(json.dumps(report))
     else:
         _show(report)
-
-
-def _save(report: dict[str, Any], folder: Path) -> Path:
-    from time import time_ns
-    from uuid import uuid4
-
-    import heliograph
-    from heliograph.cli.evaluate_files import write_measurements
-    from heliograph.evaluation.measurements import of_resources
-
-    run = uuid4().hex[:12]
-    rows = of_resources(report, run, heliograph.__version__, time_ns() // 1_000)
-    return write_measurements(rows, folder, f"resources-{run}")
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """`heliograph evaluate topics`: the experiment of the paper on topics, with its figures beside ours.
 
 In:    how many runs.
-Out:   tables, one JSON object, or a file of it in a folder.
+Out:   tables, one JSON object, or measurements in a folder.
 State: none.
 Not here: the experiment (evaluation/topics.py), the trial network (network_secure.py).
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heliograph.cli import measured
 from heliograph.cli.shape import examples, say
 from heliograph.errors import UsageError
 from heliograph.maps.cells import table
@@ -35,7 +36,9 @@ def register(app: typer.Typer) -> None:
 
 def _topics(
     runs: Annotated[int, typer.Option("--runs", help="How many of each.")] = 100,
-    save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write the figures here, as JSON.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write measurements there, for `pipeline evaluate`.")
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="A broker process with a topic directory, over TLS, on this machine.")
     ] = False,
@@ -45,6 +48,7 @@ def _topics(
     import json
     from time import perf_counter
 
+    from heliograph.evaluation.measurements import of_topics
     from heliograph.evaluation.topics import evaluate, rows_of
 
     if not 1 <= runs <= RUNS_MAX:
@@ -54,9 +58,7 @@ def _topics(
         say("starting a broker with a topic directory")
         report |= {"rows": rows_of(asyncio.run(_live(runs)), 0.0), "live": True}
     if save is not None:
-        save.mkdir(parents=True, exist_ok=True)
-        (save / "topics.json").write_text(json.dumps(report, indent=1), "utf-8")
-        say(f"written: {save / 'topics.json'}")
+        say(f"measurements are in {measured.save('topics', report, of_topics, save)}")
     if as_json:
         print(json.dumps(report))
     else:

@@ -8,7 +8,7 @@ Not here: the jobs (pipeline/jobs.py), Spark itself (pipeline/session.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,7 +83,9 @@ def _archive(
 ) -> None:
     from heliograph.pipeline import jobs
 
-    options = source_options(there) | {"subscribe": filter} | ({"store": store} if store else {})
+    # The first time everything that is there; from then on the checkpoint says where to go on.
+    options = source_options(there) | {"subscribe": filter, "startingOffsets": "earliest"}
+    options |= {"store": store} if store else {}
     with spark_for(master, remote) as spark:
         found = jobs.keep(spark, tables, options, follow=follow, seconds=every, say=say)
     show(found if as_json else found["tables"], as_json)
@@ -181,6 +183,7 @@ def _match(
     as_json: AsJson = False,
 ) -> None:
     from heliograph.pipeline import jobs
+    from heliograph.pipeline.tables import LakeTables
 
     wanted = _subscriptions(filter, where, language, file)
     if replay and len(wanted) != 1:
@@ -189,7 +192,7 @@ def _match(
         found = jobs.match(spark, tables, wanted, since, until, save)
         if replay:
             rows = jobs.matched_events(spark, tables, wanted[0], since, until).toLocalIterator()
-            found["replayed"] = _replay(there, replay, rows)
+            found["replayed"] = _replay(there, replay, rows, LakeTables(tables).payload)
     show(found if as_json else found["subscriptions"], as_json)
 
 
@@ -211,7 +214,8 @@ def _subscriptions(filter: str, where: str, language: str, file: Path | None) ->
         raise UsageError(f"{file}: each line should be like {like} ({error})") from None
 
 
-def _replay(there: c.Connection, prefix: str, rows: Iterator[Any]) -> int:
+def _replay(there: c.Connection, prefix: str, rows: Iterator[Any], payload: Callable[[str], bytes]) -> int:
+    """Publish events again below a topic, in their order. What brokers added to their headers is left out."""
     import json
 
     count = 0
@@ -221,7 +225,8 @@ def _replay(there: c.Connection, prefix: str, rows: Iterator[Any]) -> int:
         async with c.connected(there, name="heliograph pipeline match") as client:
             for row in rows:
                 headers = {name: value for name, value in json.loads(row["headers"] or "{}").items() if name[:1] != "$"}
-                await client.publish(f"{prefix}/{row['topic']}", bytes(row["value"] or b""), headers=headers)
+                value = payload(row["value_file"]) if row["value_file"] else bytes(row["value"] or b"")
+                await client.publish(f"{prefix}/{row['topic']}", value, headers=headers)
                 count += 1
             await client.flush()
 

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import fs
 
-from heliograph.pipeline.kinds import KEYS, KINDS, PAYLOAD_BYTES_MAX, QUARANTINE, QUARANTINE_COLUMNS, TableKind, dated
+from heliograph.pipeline.kinds import (
+    KEYS,
+    KINDS,
+    PAYLOAD_BYTES_MAX,
+    QUARANTINE,
+    QUARANTINE_COLUMNS,
+    TableKind,
+    dated,
+    with_kind,
+)
 from heliograph.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
@@ -59,12 +68,13 @@ def add(batch: DataFrame, tables: LakeTables, query: str, number: int) -> dict[s
     """Add one batch to the tables; rows that were added, by table."""
     rows = _outfitted(batch, tables).persist()
     try:
-        kinds = _present(rows)
+        present = _present(rows)
+        kinds = [kind for kind in KINDS if kind.name in present]
         counts = {
             kind.name: tables.add(kind.name, kind.table(kind.rows(rows)), kind.by, f"{query}/{kind.name}", number)
             for kind in kinds
         }
-        bad = _quarantined(rows, [kind for kind in kinds if kind.body])
+        bad = _quarantined(rows, kinds, QUARANTINE in present)
         if bad is not None:
             counts[QUARANTINE] = tables.add(QUARANTINE, bad, ("date",), f"{query}/{QUARANTINE}", number)
         return {name: count for name, count in counts.items() if count}
@@ -79,27 +89,28 @@ def query_id(checkpoint: str) -> str:
         return str(json.loads(file.read())["id"])
 
 
-def _present(rows: DataFrame) -> list[TableKind]:
-    """The kinds that have rows."""
+def _present(rows: DataFrame) -> set[str]:
+    """The names of the kinds that have rows."""
+    return {row["kind"] for row in rows.select("kind").distinct().collect()}
+
+
+def _quarantined(rows: DataFrame, kinds: list[TableKind], has_others: bool) -> DataFrame | None:
+    """Rows that their kind cannot read, and rows that no kind takes; None if there are none."""
     from pyspark.sql import functions as f
 
-    which = f.coalesce(*(f.when(f.expr(kind.where), f.lit(kind.name)) for kind in KINDS))
-    found = {row["kind"] for row in rows.select(which.alias("kind")).distinct().collect()}
-    return [kind for kind in KINDS if kind.name in found]
-
-
-def _quarantined(rows: DataFrame, kinds: list[TableKind]) -> DataFrame | None:
-    """Rows that their kind cannot read; None if there are none."""
-    if not kinds:
+    parts = [kind.rows(rows).where("reason is not null") for kind in kinds if kind.body]
+    if has_others:
+        parts.append(rows.where(f.col("kind") == QUARANTINE).withColumn("reason", f.lit("no table takes this topic")))
+    if not parts:
         return None
-    union, *others = (kind.rows(rows).where("reason is not null").select(*QUARANTINE_COLUMNS) for kind in kinds)
+    union, *others = (part.select(*QUARANTINE_COLUMNS) for part in parts)
     for each in others:
         union = union.union(each)
     return None if union.isEmpty() else dated(union, ("date",))
 
 
 def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:
-    """Rows with the length of their payload, and large payloads in files."""
+    """Rows with their kind and the length of their payload, and large payloads in files."""
     from pyspark.sql import functions as f
 
     wanted = (*KEYS, "topic", "value", "timestamp", "headers", "origin", "sequence", "synchronised")
@@ -112,7 +123,7 @@ def _outfitted(batch: DataFrame, tables: LakeTables) -> DataFrame:
     rows = rows.withColumn("value_file", f.lit(None).cast("string"))
     large = f.col("length") > PAYLOAD_BYTES_MAX
     filed = rows.where(large).mapInArrow(_filing(f"{tables.root}/{PAYLOADS}"), rows.schema)
-    return rows.where(~large | f.col("length").isNull()).unionByName(filed)
+    return with_kind(rows.where(~large | f.col("length").isNull()).unionByName(filed))
 
 
 _MISSING = {"synchronised": "boolean", "sequence": "long", "partition": "int", "offset": "long"}

@@ -1,4 +1,4 @@
-"""The catalogue: topics, brokers, links and advertisements over time, as SQL views over the archive.
+"""The catalogue: topics, brokers, links and resources over time, as SQL views over the archive.
 
 In:    the tables of an archive.
 Out:   VIEWS: a name and its SQL each; register(): all views whose tables are there.
@@ -73,6 +73,30 @@ VIEWS: tuple[SqlView, ...] = (
                       lead(reason_word) over (partition by broker, link order by time) as ended
                  from links where what in ('session_welcomed', 'link_detached'))
            select broker, link, entity, name, valid_from, valid_to, ended from told where what = 'session_welcomed'""",
+    ),
+    SqlView(
+        "resources",
+        ("resource_updates",),
+        """with told as (
+               select *, lead(time) over (partition by id order by time, offset) as next from resource_updates)
+           select id, name, owner, host, model, condition, attributes, time as valid_from, next as valid_to
+             from told where what in ('registered', 'updated')""",
+    ),
+    SqlView(
+        "created_topics",
+        ("topic_messages",),
+        """with told as (
+               select *, lead(time) over (partition by uuid order by time, offset) as next
+                 from topic_messages where uuid is not null and what in ('advertise', 'withdraw'))
+           select uuid, created_topic as topic, owner, institution, space, directory, attributes, readers, is_encrypted,
+                  created, time as valid_from, least(coalesce(next, expires), expires) as valid_to
+             from told where what = 'advertise'""",
+    ),
+    SqlView(
+        "owners",
+        ("topic_messages",),
+        """select owner, count(distinct uuid) as topics, min(created) as valid_from, max(expires) as valid_to
+             from topic_messages where what = 'advertise' and uuid is not null group by owner""",
     ),
     SqlView(
         "advertised",

@@ -1,7 +1,7 @@
 """Tables and figures of evaluations, ours beside the papers'.
 
 In:    a folder of measurements (`heliograph evaluate … --save FOLDER`).
-Out:   ``measurements.csv``, and a figure as SVG and PNG for each metric that a paper has too.
+Out:   a summary, and figures as SVG and PNG: ours beside the paper's, or a line over sizes.
 State: none.
 Not here: the experiments and their rows (evaluation/).
 """
@@ -22,6 +22,9 @@ SCHEMA = (
 )
 SIZE = (7.5, 4.0)  # inches
 BARS_MAX = 40
+POINTS_MIN = 3
+SPREADS = (", sd", ", max", ", min", ", se")  # they belong to a mean
+OURS, THEIRS = "#1f6f8b", "#c9a227"
 
 
 def measurements(spark: SparkSession, folder: str) -> DataFrame:
@@ -49,35 +52,70 @@ def summary(rows: DataFrame) -> DataFrame:
 
 
 def draw(table: list[dict[str, Any]], folder: Path) -> list[Path]:
-    """A figure for each experiment and metric that a paper has too."""
+    """Bars for each metric that a paper has too; a line for each that was measured over three sizes or more."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in table:
-        if row["paper"] is not None and row["metric"].endswith("mean"):
+        if not row["metric"].endswith(SPREADS):
             groups.setdefault((row["experiment"], row["metric"]), []).append(row)
-    return [path for (experiment, metric), rows in groups.items() for path in _bars(experiment, metric, rows, folder)]
+    made: list[Path] = []
+    for (experiment, metric), rows in groups.items():
+        beside = [row for row in rows if row["paper"] is not None]
+        if beside:
+            made += _bars(experiment, metric, beside, folder)
+        elif len(rows) >= POINTS_MIN and all(_number(row["label"]) is not None for row in rows):
+            made += _line(experiment, metric, rows, folder)
+    return made
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _line(experiment: str, metric: str, rows: list[dict[str, Any]], folder: Path) -> list[Path]:
+    pyplot = _pyplot()
+    points = sorted((_number(row["label"]) or 0.0, row["ours"]) for row in rows)
+    figure, axes = pyplot.subplots(figsize=SIZE)
+    axes.plot([x for x, _ in points], [y for _, y in points], marker="o", color=OURS)
+    if points[0][0] > 0 and points[-1][0] >= 100 * points[0][0]:
+        axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("size")
+    axes.set_ylabel(f"{metric}, {rows[0]['unit']}" if rows[0]["unit"] else metric)
+    axes.set_title(experiment, fontsize=10)
+    return _written(figure, experiment, metric, folder)
 
 
 def _bars(experiment: str, metric: str, rows: list[dict[str, Any]], folder: Path) -> list[Path]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    matplotlib.rcParams["svg.hashsalt"] = "heliograph"  # the same data make the same file
+    pyplot = _pyplot()
     rows = rows[:BARS_MAX]
     figure, axes = pyplot.subplots(figsize=(SIZE[0], max(SIZE[1], 0.32 * len(rows) + 1.2)))
     places = range(len(rows))
+    axes.barh([place - 0.2 for place in places], [row["ours"] for row in rows], height=0.4, label="here", color=OURS)
     axes.barh(
-        [place - 0.2 for place in places], [row["ours"] for row in rows], height=0.4, label="here", color="#1f6f8b"
-    )
-    axes.barh(
-        [place + 0.2 for place in places], [row["paper"] for row in rows], height=0.4, label="paper", color="#c9a227"
+        [place + 0.2 for place in places], [row["paper"] for row in rows], height=0.4, label="paper", color=THEIRS
     )
     axes.set_yticks(list(places), [row["label"] for row in rows], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel(f"{metric}, {rows[0]['unit']}")
     axes.set_title(experiment, fontsize=10)
     axes.legend(frameon=False)
+    return _written(figure, experiment, metric, folder)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams["svg.hashsalt"] = "heliograph"  # the same data make the same file
+    return pyplot
+
+
+def _written(figure: Any, experiment: str, metric: str, folder: Path) -> list[Path]:
     figure.tight_layout()
     name = "".join(letter if letter.isalnum() else "-" for letter in f"{experiment}-{metric}")
     made = []
@@ -85,5 +123,5 @@ def _bars(experiment: str, metric: str, rows: list[dict[str, Any]], folder: Path
         path = folder / f"{name}.{ending}"
         figure.savefig(path, dpi=120, metadata={"Date": None} if ending == "svg" else None)
         made.append(path)
-    pyplot.close(figure)
+    _pyplot().close(figure)
     return made

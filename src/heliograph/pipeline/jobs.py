@@ -83,7 +83,7 @@ def matched_events(
 ) -> DataFrame:
     """The events that one subscription would have got, in order."""
     events = LakeTables(root).read(spark, "events", since, until)
-    kept = [*history.KEY, "topic", "value", "headers"]
+    kept = [*history.KEY, "topic", "value", "value_file", "headers"]
     return history.match(events, [subscription], keep=kept).orderBy("store", "partition", "offset").limit(PUBLISHED_MAX)
 
 

@@ -1,28 +1,33 @@
 """Kinds: which publications become rows of which table. One entry per table.
 
 In:    rows as the source has them (rows.py).
-Out:   KINDS; TableKind.rows(): the part of a batch that belongs to a table, in the table's columns.
+Out:   KINDS; with_kind(): rows with the name of their table; TableKind.rows(): the rows of a table, in its columns.
 State: none.
-Not here: writing tables (tables.py, archive.py), views over them (catalogue.py).
+Not here: writing tables (tables.py, archive.py), views over them (catalogue.py), binary messages (topic_messages.py).
 
-JSON is read by Spark's own ``from_json``, so that nothing here runs in Python per row. What a kind cannot read goes to
-the table ``quarantine`` with the reason.
+JSON is read by Spark's own ``from_json``, so that nothing here runs in Python per row but where a payload is binary.
+What a kind cannot read, and what no kind takes, goes to the table ``quarantine`` with the reason. Nothing here may fail
+on a payload or a topic: it would stop the archive for good. So no index into an array, and no decoding, is strict.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from heliograph.pipeline.topic_messages import as_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 # What every row of every table has: which publication it was.
 KEYS = ("store", "partition", "offset", "stored")
 EVENT = "events"
 QUARANTINE = "quarantine"
 PAYLOAD_BYTES_MAX = 8 << 20  # in a table; larger ones become files
-_BROKER = "split(topic, '/')[2] as broker"
+_BROKER = "get(split(topic, '/'), 2) as broker"
+_ABOUT = "get(split(topic, '/'), 3) as about"
 _TIME = "timestamp_micros(body.time_us) as time"
 
 
@@ -35,19 +40,27 @@ class TableKind:
     body: str  # the JSON that is expected in the payload; empty: any bytes
     columns: tuple[str, ...]  # SQL, over the row and ``body``
     by: tuple[str, ...] = ("date",)
+    as_json: Callable[[bytes], str] | None = None  # for payloads that are not JSON; what is wrong with one is "fault"
 
     def rows(self, batch: DataFrame) -> DataFrame:
         """The rows of this kind, with ``reason``: null if they are good. They still have ``topic`` and ``value``."""
         from pyspark.sql import functions as f
 
-        mine = batch.where(self.where)
+        mine = batch.where(f.col("kind") == self.name)
         if not self.body:
             return mine.withColumn("reason", f.lit(None).cast("string"))
-        text = f.decode(f.col("value"), "UTF-8")
-        read = mine.withColumn("body", f.from_json(text, self.body))
+        read = mine.withColumn("text", self._text()).withColumn("body", f.from_json("text", self.body))
         first = self.body.split()[0]
-        unreadable = f.col(f"body.{first}").isNull()
-        return read.withColumn("reason", f.when(unreadable, f.lit(f"not a {self.name} record: no {first} in its JSON")))
+        told = f.concat(f.lit(f"not a {self.name} record: "), f.coalesce(f.get_json_object("text", "$.fault"),
+                        f.lit(f"no {first} in its JSON")))  # fmt: skip
+        return read.withColumn("reason", f.when(f.col(f"body.{first}").isNull(), told))
+
+    def _text(self) -> Column:
+        """The payload as JSON. A cast checks nothing, where ``decode`` would fail on bytes that are no UTF-8."""
+        from pyspark.sql import functions as f
+
+        plain = f.col("value").cast("string")
+        return plain if self.as_json is None else _in_python(self.as_json)(f.col("value"))
 
     def table(self, rows: DataFrame) -> DataFrame:
         """Good rows in the table's columns, with those that it is partitioned by."""
@@ -62,14 +75,35 @@ def dated(rows: DataFrame, by: tuple[str, ...]) -> DataFrame:
     return found.withColumn("hour", f.hour("stored")) if "hour" in by else found
 
 
+def with_kind(rows: DataFrame) -> DataFrame:
+    """Rows with ``kind``: the name of the first kind that takes their topic, else of the quarantine."""
+    from pyspark.sql import functions as f
+
+    fitting = (f.when(f.expr(kind.where), f.lit(kind.name)) for kind in KINDS)
+    return rows.withColumn("kind", f.coalesce(*fitting, f.lit(QUARANTINE)))
+
+
+def _in_python(read: Callable[[bytes], str]) -> Any:
+    """A function on payloads as one of Spark on columns."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    def run(values: pa.Array) -> pa.Array:
+        return pa.array([None if value is None else read(value) for value in values.to_pylist()], pa.string())
+
+    run.__annotations__ = {"values": pa.Array, "return": pa.Array}  # Spark reads them: they must be types, not text
+    make: Any = arrow_udf  # its stubs know the older form, which warns
+    return make(run, "string")
+
+
 def _about(*words: str) -> str:
     listed = ", ".join(f"'{word}'" for word in words)
-    return f"topic like 'System/Brokers/%' and split(topic, '/')[3] in ({listed})"
+    return f"topic like 'System/Brokers/%' and get(split(topic, '/'), 3) in ({listed})"
 
 
 _EVENTS = TableKind(
     EVENT,
-    "topic not like 'System/%' and topic not like 'Services/%'",
+    "not (topic rlike '^(System|Services|Entity)(/|$)')",
     "",
     ("topic", "value", "value_file", "length", "timestamp", "headers", "origin", "sequence", "synchronised"),
     ("date", "hour"),
@@ -104,7 +138,7 @@ KINDS: tuple[TableKind, ...] = (
         (
             _BROKER,
             _TIME,
-            "split(topic, '/')[3] as about",
+            _ABOUT,
             *(f"body.{name}" for name in ("network", "draining", "full", *_GAUGES)),
         ),
     ),
@@ -119,7 +153,7 @@ KINDS: tuple[TableKind, ...] = (
             *(f"body.{name} as {name}" for name in ("topic", "origin", "sequence", "bytes", "way")),
             "timestamp_micros(body.published_us) as published",
             "size(body.way) as hops",
-            "(body.time_us - body.published_us) / 1000.0 as delay_ms",
+            "(double(body.time_us) - double(body.published_us)) / 1000 as delay_ms",
         ),
     ),
     TableKind(
@@ -130,7 +164,7 @@ KINDS: tuple[TableKind, ...] = (
         (
             _BROKER,
             _TIME,
-            "split(topic, '/')[3] as about",
+            _ABOUT,
             "body.note as what",
             "body.broker as other",
             "body.brokers as others",
@@ -163,10 +197,39 @@ KINDS: tuple[TableKind, ...] = (
         (_TIME, *(f"body.{name} as {name}" for name in ("kind", "about", "text", "value"))),
     ),
     TableKind(
+        "resource_updates",
+        "topic like 'System/Resources/%'",
+        "id string, at bigint, what string, name string, owner string, host string, model string, `where` string, "
+        "`values` string",
+        (
+            "timestamp_micros(body.at div 1000) as time",
+            *(f"body.{name} as {name}" for name in ("id", "what", "name", "owner", "host", "model")),
+            "body.`where` as condition",
+            "body.`values` as attributes",
+        ),
+    ),
+    TableKind(
+        "topic_messages",
+        "topic like 'Services/Discovery/%'",
+        "what string, time_us bigint, id string, is_sealed boolean, uuid string, created_topic string, owner string, "
+        "institution string, space string, directory string, created_us bigint, expires_us bigint, "
+        "is_encrypted boolean, readers array<string>, attributes string, query string",
+        (
+            _TIME,
+            *(f"body.{name} as {name}" for name in ("what", "id", "is_sealed", "uuid", "created_topic", "owner")),
+            *(f"body.{name} as {name}" for name in ("institution", "space", "directory", "is_encrypted", "readers")),
+            "timestamp_micros(body.created_us) as created",
+            "timestamp_micros(body.expires_us) as expires",
+            *(f"body.{name} as {name}" for name in ("attributes", "query")),
+            "origin as publisher",
+        ),
+        as_json=as_json,
+    ),
+    TableKind(
         "advertisements",
-        "topic like 'Services/%'",
+        "topic rlike '^(Services|Entity)(/|$)'",
         "",
-        ("topic", "timestamp", "origin", "decode(value, 'UTF-8') as body", "length"),
+        ("topic", "timestamp", "origin", "if(is_valid_utf8(value), string(value), null) as body", "value", "length"),
     ),
 )
 

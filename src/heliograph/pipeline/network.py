@@ -48,6 +48,20 @@ _FIGURES: dict[str, tuple[tuple[str, ...], str]] = {
                   round(connections / nullif(sum(connections) over (), 0), 4) as share_of_connections
              from last order by connections desc""",
     ),
+    "clusters": (
+        ("brokers", "links"),
+        """with placed as (select other as broker, max_by(cluster, time) as cluster
+                             from links where cluster is not null and other is not null group by other),
+                last as (select broker, max_by(connections, time) as connections, max_by(subscriptions, time) as subs,
+                                max(publications) - min(publications) as publications,
+                                avg(cpu_permille) as cpu_permille
+                           from brokers group by broker)
+           select coalesce(cluster, '') as cluster, count(*) as brokers, sum(connections) as connections,
+                  sum(subs) as subscriptions, sum(publications) as publications,
+                  round(avg(cpu_permille), 0) as cpu_permille,
+                  round(sum(subs) / nullif(sum(sum(subs)) over (), 0), 4) as share_of_interest
+             from last left join placed using (broker) group by 1 order by 1""",
+    ),
     "topics": (
         ("events",),
         """select split(topic, '/')[0] as root, count(*) as events, sum(length) as bytes,

@@ -24,8 +24,8 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
      "install heliograph[spark] there, or set PYSPARK_PYTHON to a Python that has it"),
     (r"PYTHON_VERSION_MISMATCH|different version .*than that in driver", "Spark's workers run another version of "
      "Python than this process: set PYSPARK_PYTHON to the same Python on all machines"),
-    (r"Python worker failed to connect back", "a Python worker did not start in time: the machine is too busy, "
-     "or PYSPARK_PYTHON names a Python that does not start"),
+    (r"Python worker failed to connect back", "a Python worker did not start within 10 s: run the command "
+     "again, nothing is lost, if this machine is busy; else PYSPARK_PYTHON names a Python that does not start"),
     (r"ConcurrentQuery|CONCURRENT_STREAM_LOG_UPDATE|Another streaming query|multiple streaming queries",
      "another process works with the same checkpoint: stop it, or give this one a checkpoint of its own"),
     (r"TABLE_OR_VIEW_NOT_FOUND.*?`(\S+?)`", "there is no table {0}: ask 'show tables'"),

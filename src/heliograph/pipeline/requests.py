@@ -36,6 +36,7 @@ SIGNATURES_MAX = 4_096  # beyond that, coarser ones are taken
 BROADCAST_MAX = 50_000  # wide wishes; more are joined by signature
 FOREST_TASKS = 4  # forests that one task joins
 BATCH_ROWS = 65_536
+TEXTS_KEPT_MAX = 65_536
 LIFETIMES_S = (1, 10, 60, 600, 3_600)
 
 _WISHES = "key binary, requests long"
@@ -100,9 +101,11 @@ def savings(requests: DataFrame, lifetimes_s: tuple[int, ...] = LIFETIMES_S) -> 
     """
     from pyspark.sql import functions as f
 
-    keyed = requests.select("filter", "language", "where", f.col("time").cast("double").alias("at"))
+    at = f.col("time").cast("double").alias("at")
+    keyed = requests.select("filter", "language", "where", at).mapInArrow(_read_times, "key binary, at double")
     schema = "lifetime_s long, requests long, saved long"
-    found = keyed.groupBy("filter", "language", "where").applyInArrow(_hits(lifetimes_s), schema)
+    asked = keyed.where("length(key) > 0 and at is not null")
+    found = asked.groupBy("key").applyInArrow(_hits(lifetimes_s), schema)
     sums = found.groupBy("lifetime_s").agg(f.sum("requests").alias("requests"), f.sum("saved").alias("saved"))
     return sums.withColumn("share", f.round(f.col("saved") / f.col("requests"), 4)).orderBy("lifetime_s")
 
@@ -133,8 +136,11 @@ def _coverable(signatures: list[str]) -> dict[str, list[str]]:
     for row, tokens in enumerate(split):
         for name in tokens[1:]:
             masks[row, names[name] // 64] |= np.uint64(1 << (names[name] % 64))
-    filters = list(dict.fromkeys(tokens[0] for tokens in split))
-    wider = {narrow: {wide for wide in filters if filter_covers(wide.encode(), narrow.encode())} for narrow in filters}
+    filters = list(dict.fromkeys(tokens[0] for tokens in split))  # at most SIGNATURES_MAX, or one that is empty
+    wider = {
+        narrow: {wide for wide in filters if wide == narrow or filter_covers(wide.encode(), narrow.encode())}
+        for narrow in filters
+    }
     found: dict[str, list[str]] = {}
     for row, tokens in enumerate(split):
         fits = np.flatnonzero(((masks & ~masks[row]) == 0).all(axis=1)).tolist()
@@ -235,6 +241,22 @@ def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), batch.column("requests")], ["key", "requests"])
 
 
+def _read_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Texts become keys, each with its time. Most texts come again."""
+    known: dict[tuple[Any, ...], bytes | None] = {}
+    for batch in batches:
+        texts = zip(*(batch.column(name).to_pylist() for name in ("filter", "language", "where")), strict=True)
+        keys = []
+        for text in texts:
+            if text not in known:
+                if len(known) >= TEXTS_KEPT_MAX:
+                    known.clear()
+                pattern, language, where = text
+                known[text] = key_of(pattern or "#", language or "", where or "")
+            keys.append(known[text])
+        yield pa.RecordBatch.from_arrays([pa.array(keys, pa.binary()), batch.column("at")], ["key", "at"])
+
+
 def _all_signatures(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         wishes = [from_key(key) for key in batch.column("key").to_pylist()]
@@ -265,20 +287,28 @@ def _keep_wide(table: pa.Table) -> pa.Table:
 
 
 class _WideGroup:
-    """Wide wishes of one signature in one task."""
+    """Wide wishes of one signature in one task, by their filters: one, unless there are too many filters."""
 
-    __slots__ = ("coverers", "ids")
+    __slots__ = ("by_filter", "ids", "wild")
 
     def __init__(self) -> None:
-        self.coverers = Coverers()
+        self.by_filter: dict[bytes, Coverers] = {}
+        self.wild: list[bytes] = []  # filters that cover others
         self.ids: list[int] = []
 
     def add(self, id: int, wish: Wish) -> None:
-        self.coverers.add(len(self.ids), wish)
+        coverers = self.by_filter.get(wish.filter)
+        if coverers is None:
+            coverers = self.by_filter[wish.filter] = Coverers()
+            if b"+" in wish.filter or b"#" in wish.filter:
+                self.wild.append(wish.filter)
+        coverers.add(len(self.ids), wish)
         self.ids.append(id)
 
     def covering(self, wish: Wish) -> list[int]:
-        return [self.ids[number] for number in self.coverers.covering(wish)]
+        own = [wish.filter] if wish.filter in self.by_filter and wish.filter not in self.wild else []
+        wider = [pattern for pattern in self.wild if filter_covers(pattern, wish.filter)]
+        return [self.ids[number] for each in own + wider for number in self.by_filter[each].covering(wish)]
 
 
 def _groups(rows: list[tuple[int, bytes, str]]) -> dict[str, _WideGroup]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[*]"
 HEAP = "2g"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit starts Java first, and tells its application where it is
 SETTINGS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
@@ -70,13 +71,15 @@ def session(
     builder = SparkSession.builder.appName(name)
     if remote:
         made = builder.remote(remote).getOrCreate()
-        made.conf.set("spark.sql.session.timeZone", "UTC")
+        for key, value in SETTINGS.items():
+            if key.startswith("spark.sql."):  # the others are the server's
+                made.conf.set(key, value)
     else:
         folder = work_folder()
         wanted = {**SETTINGS, **_folders(folder), **(settings or {})}
         if "spark.driver.memory" not in wanted:
             wanted["spark.driver.memory"] = HEAP
-        if master or "SPARK_MASTER" not in os.environ:
+        if master or SUBMITTED not in os.environ:  # else spark-submit has said where
             builder = builder.master(master or MASTER)
         for key, value in wanted.items():
             builder = builder.config(key, value)

@@ -64,6 +64,11 @@ class LakeTables:
         except TableNotFoundError:
             return None
 
+    def payload(self, name: str) -> bytes:
+        """A payload that was too large for a row, by the name that the row has for it."""
+        with self._files.open_input_stream(f"{self._base}/{name}") as file:
+            return bytes(file.read())
+
     def rows(self, name: str) -> int:
         """How many rows a table has, by its log."""
         return self._opened(name).count()
@@ -81,7 +86,7 @@ class LakeTables:
         if self.has(name, query, batch):
             return 0
         folder = f"data/{_plain(query)}-{batch}"
-        writing = rows.write.option("partitionOverwriteMode", "static").mode("overwrite")
+        writing = rows.write.options(partitionOverwriteMode="static", compression="zstd").mode("overwrite")
         writing.partitionBy(*by).parquet(f"{self.path(name)}/{folder}")
         return self.commit(name, folder, rows.schema, by, query, batch)
 

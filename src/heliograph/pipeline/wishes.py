@@ -29,7 +29,9 @@ from heliograph.matching.filters import canonical
 from heliograph.matching.languages import compile
 
 BUCKETS = 64  # of one attribute's values in signatures
-LEVELS = 3  # of signatures: with values, names only, nothing but the filter
+LEVELS = 4  # of signatures: with values, names only, nothing but the filter, a bucket of filters
+FILTER_BUCKETS = 256
+WILD = ("+", "#")
 NEVER = b""  # the key of a wish that no event can fit
 EXACT_MAX = 1 << 53
 
@@ -55,9 +57,14 @@ class Wish:
         return _encode((self.filter.decode(), values, sorted(self.terms)))
 
     def tokens(self, level: int) -> tuple[str, ...]:
-        """What a wish that covers this one may have; the first is the filter, which is compared by covering."""
+        """What a wish that covers this one may have; the first is the filter, which is compared by covering.
+
+        At the last level, where there are too many filters, it is empty: then filters are compared one by one.
+        """
         pattern = self.filter.decode()
-        if level >= LEVELS - 1:
+        if level == LEVELS - 1:
+            return ("", *self._filter_bucket(pattern))
+        if level == LEVELS - 2:
             return (pattern,)
         found = []
         for name, held in sorted(self.box.items()):
@@ -65,6 +72,12 @@ class Wish:
             if level == 0 and is_point(held):
                 found.append(f"{name}={_bucket(held.start)}")
         return (pattern, *found)
+
+    @staticmethod
+    def _filter_bucket(pattern: str) -> tuple[str, ...]:
+        """Filters that begin with a wildcard can cover any; all others only what begins as they do."""
+        first = pattern.split("/", 1)[0]
+        return () if first in WILD else (f"{_bucket(first) % FILTER_BUCKETS}",)
 
 
 def read(pattern: str, language: str, where: str) -> Wish | None:
@@ -143,14 +156,15 @@ def maximal(wishes: Iterable[Wish]) -> list[int]:
 
     Wide ones should come first: a wish that is covered already costs one question.
     """
-    kept = Coverers()
+    by_filter: dict[bytes, Coverers] = {}
     for place, wish in enumerate(wishes):
+        kept = by_filter.setdefault(wish.filter, Coverers())
         if next(kept.covering(wish), None) is not None:
             continue
         for narrow in kept.covered(wish):
             kept.remove(narrow)
         kept.add(place, wish)
-    return kept.numbers()
+    return sorted(number for kept in by_filter.values() for number in kept.numbers())
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,19 @@
+"""The application that spark-submit runs: the command line, as a file.
+
+In:    the arguments of the command.
+Out:   as `heliograph`.
+State: none.
+Not here: the commands (main.py).
+
+Python looks for modules beside such a file first, where ours would hide others of the same name: that place goes.
+"""
+
+import sys
+
+if sys.path[0] == __file__.rpartition("/")[0]:
+    del sys.path[0]
+
+from heliograph.cli.main import main
+
+if __name__ == "__main__":
+    main()
