@@ -28,12 +28,12 @@ help: ## show this text
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo 'Options: PYTHON=python3.12 (which Python makes .venv), INPUTS=100000 (fuzz), SEEDS=10000 (soak).'
 
-demo: .venv/.stamp ## run a broker, clients and a simulation, and report what happened (under a minute)
+demo: .venv/.stamp ## run brokers, clients, Spark and a simulation, and report what happened (under 3 minutes)
 	@.venv/bin/heliograph demo
 
 test: .venv/.stamp ## run all tests but the sweep: the same examples and seeds every time
 	$(PYTEST) -m 'not sweep and not spark'
-	$(RUN) -m pytest -m 'spark and not sweep'
+	$(RUN) -m pytest -m 'spark and not sweep and not soak'
 
 quick: .venv/.stamp ## lint and the fast tests, for every commit (at most a minute)
 	$(RUN) -m ruff check
@@ -63,10 +63,11 @@ bench-peers: ## install the brokers that the benchmarks compare with (Debian, Ub
 fuzz: .venv/.stamp ## send INPUTS broken and mutated inputs to a broker
 	$(RUN) -m tests.fuzz.fuzz --inputs $(INPUTS)
 
-soak: .venv/.stamp ## every property with ten times the examples, new ones each time, then every shipped scenario over SEEDS seeds
+soak: .venv/.stamp ## every property with ten times the examples, new ones each time, all crash points of the archive, then every shipped scenario over SEEDS seeds
 	$(PYTEST) -m 'not live and not sweep and not spark' --ignore tests/sim --hypothesis-profile thorough
 	@$(RUN) -m tests.sweep --seeds 1..$$(( ($(SEEDS) + 4) / 5 )) $(STORES)
 	HELIOGRAPH_KILL_S=300 $(RUN) -m pytest -q -s tests/stores/test_kill.py
+	$(RUN) -m pytest -m 'spark and soak'
 	@printf '%s\n' $(SCENARIOS) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -I{} \
 		.venv/bin/heliograph simulate {} --seeds 1..$(SEEDS)
 

@@ -148,7 +148,7 @@ def ended(command: list[str], environment: dict[str, str]) -> str:
 @pytest.mark.slow
 def test_the_demo_ends_well_and_reports_what_it_measured(environment: dict[str, str]) -> None:
     del environment["HELIOGRAPH_LISTENER__MAIN__PORT"]
-    demo = start(["heliograph", "demo"], environment, stderr=subprocess.PIPE)
+    demo = start(["heliograph", "demo", "--no-spark"], environment, stderr=subprocess.PIPE)
     out, err = demo.communicate(timeout=2 * DEADLINE_S)
     assert (demo.returncode, err) == (0, "")
     assert "as it should be" in out

@@ -1,4 +1,4 @@
-"""kill -9 of the driver at each point of a micro-batch: nothing is lost, nothing is there twice."""
+"""kill -9 of driver, Java, Python worker and store at each point of a micro-batch: nothing lost, nothing twice."""
 
 from __future__ import annotations
 
@@ -6,37 +6,83 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
 import heliograph
+from heliograph.pipeline import archive
 from tests.live.processes import Process
-from tests.pipeline.crashing import POINTS
+from tests.pipeline.crashing import (
+    COMMIT,
+    COMMITTED,
+    DRIVER,
+    FILES,
+    JAVA,
+    POINTS,
+    READ,
+    STORE,
+    WORKER,
+    options,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 ROWS = 250
+TRIES, TOO_BUSY = 3, "Python worker failed to connect back"  # Spark gives it 10 s, whatever the machine has to do
+ALWAYS = ((COMMIT, DRIVER),)
+SWEPT = ((READ, WORKER), (READ, STORE), (COMMITTED, JAVA))
+ALL = [(point, victim) for point in POINTS for victim in (DRIVER, JAVA, STORE)] + [(READ, WORKER)]
+CASES = [
+    *(pytest.param(*case) for case in ALWAYS),
+    *(pytest.param(*case, marks=pytest.mark.sweep) for case in SWEPT),
+    *(pytest.param(*case, marks=pytest.mark.soak) for case in ALL if case not in ALWAYS + SWEPT),
+]
 
 
-def archive(url: str, tables: Path, point: str) -> int:
-    command = [sys.executable, "-m", "tests.pipeline.crashing", url, str(tables), point]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=500).returncode
+def broker(folder: Path) -> Process:
+    place = ("--store", "--store-place", str(folder / "kept"))
+    return Process(folder, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place)
+
+
+def crash(url: str, store: int, tables: Path, point: str, victim: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "tests.pipeline.crashing", url, str(store), str(tables), point, victim]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=500, text=True)
+    return ended.returncode, ended.stderr
 
 
 @pytest.mark.spark
 @pytest.mark.live
-@pytest.mark.sweep
 @pytest.mark.req("S2")
-@pytest.mark.parametrize("point", POINTS)
-def test_a_killed_archive_goes_on_with_every_row_once(point: str, tmp_path: Path) -> None:
-    place = ("--store", "--store-place", str(tmp_path / "kept"))
-    with Process(tmp_path, "--log-format", "json", "--listen", "127.0.0.1:0", "--no-discovery", *place) as broker:
-        url = f"heliograph://127.0.0.1:{broker.port}"
+@pytest.mark.parametrize(("point", "victim"), CASES)
+def test_a_killed_archive_goes_on_with_every_row_once(
+    spark: SparkSession, point: str, victim: str, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    with broker(tmp_path) as first:
+        url = f"heliograph://127.0.0.1:{first.port}"
         with heliograph.connect_blocking(url) as client:
             client.publish_batch("t", [b"%d" % number for number in range(ROWS)], reliable=True)
+        for _ in range(TRIES):
+            code, told = crash(url, first.process.pid, tables, point, victim)
+            if TOO_BUSY not in told:
+                break
+    assert (tmp_path / "killed").exists(), told
+    assert victim != DRIVER or code == -signal.SIGKILL
+    assert victim != WORKER or code == 0, "Spark runs the task again"
 
-        assert archive(url, tmp_path / "tables", point) == -signal.SIGKILL
-        assert archive(url, tmp_path / "tables", "") == 0
+    with broker(tmp_path) as second:
+        there = options(f"heliograph://127.0.0.1:{second.port}")
+        stream = spark.readStream.format("heliograph").options(**there).load()
+        archive.start(stream, str(tables)).awaitTermination()
 
-    offsets = DeltaTable(str(tmp_path / "tables" / "events")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
+    offsets = DeltaTable(str(tables / "events")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
     assert sorted(offsets) == list(range(ROWS))
+
+
+def test_every_point_and_victim_is_among_the_cases() -> None:
+    assert len(CASES) == len(ALL) == 13
+    assert {FILES, READ, COMMIT, COMMITTED} == set(POINTS)

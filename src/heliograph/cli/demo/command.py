@@ -1,6 +1,6 @@
-"""`heliograph demo`: a broker, clients and a simulated network, shown at work in under a minute.
+"""`heliograph demo`: a broker, clients, the data pipeline and a simulated network, shown at work in under 3 minutes.
 
-In:    nothing; every setting is a default but one access rule, which is shown.
+In:    whether Spark is wanted; every setting is a default but one access rule, which is shown.
 Out:   what happens, as it happens, and a report of what was measured; exit code 1 if something was not as it should be.
 State: a temporary folder and a broker process, both gone at the end.
 Not here: the broker process (broker_process.py), the scenes with clients (scenes.py), simulating (sim/).
@@ -9,7 +9,7 @@ Not here: the broker process (broker_process.py), the scenes with clients (scene
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,16 +27,20 @@ def register(app: typer.Typer) -> None:
     app.command(name="demo", help="Show a broker, clients and a simulation at work.")(_demo)
 
 
-def _demo() -> None:
+def _demo(
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="With the data pipeline, where it is installed.")
+    ] = True,
+) -> None:
     from heliograph.cli.demo.report import Report
     from heliograph.cli.demo.scenes import play
     from heliograph.live.loop import run
 
     began = monotonic()
-    print("Heliograph at work on this machine: real processes and sockets first, then a simulation. Under a minute.")
+    print("Heliograph at work on this machine: real processes and sockets, Spark, a simulation. Under 3 minutes.")
     report = Report()
     try:
-        run(play(report))
+        run(play(report, spark))
     except KeyboardInterrupt:
         fail("stopped before the end; the broker of the demo has ended too", INTERRUPTED)
     _simulate(report)

@@ -20,6 +20,7 @@ from typing import Any
 from heliograph.cli.demo.broker_process import SETTINGS, BrokerProcess, broker_process
 from heliograph.cli.demo.content_scene import play_contents
 from heliograph.cli.demo.network_scene import play_network
+from heliograph.cli.demo.pipeline_scene import play_pipeline
 from heliograph.cli.demo.report import Report
 from heliograph.cli.demo.resources_scene import play_resources
 from heliograph.cli.demo.store_scene import play_store
@@ -46,7 +47,7 @@ QUIET_S = 0.5
 SCENE_S_MAX = 30.0  # per policy; a scene takes a second or two
 
 
-async def play(report: Report) -> None:
+async def play(report: Report, with_spark: bool) -> None:
     """All scenes that need a broker."""
     with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as folder:
         report.begin("A broker, as its own process: heliograph broker run --listen 127.0.0.1:0")
@@ -61,6 +62,8 @@ async def play(report: Report) -> None:
             await _administration(broker, report)
         await play_network(Path(folder) / "network", report)
         await play_store(Path(folder) / "stored", report)
+        if with_spark:
+            await play_pipeline(Path(folder) / "pipeline", report)
     await play_topics(report)
 
 

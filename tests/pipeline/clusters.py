@@ -1,0 +1,89 @@
+"""A Spark cluster and a Spark Connect server on this machine, from what pip installed.
+
+In:    a folder for their files.
+Out:   their addresses; the processes end with the block.
+State: the processes.
+Not here: what runs on them (test_clusters.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from heliograph.pipeline.session import prepare, spark_home
+
+MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What daemons of Spark need; their log goes to standard error, as they come."""
+    prepare()
+    conf = folder / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "spark-defaults.conf").write_text("spark.master.rest.enabled false\n")  # it would take a fixed port
+    own = {"SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_DAEMON_MEMORY": "256m"}
+    return {**os.environ, **own}
+
+
+class Daemon:
+    """One process of Spark."""
+
+    def __init__(self, folder: Path, name: str, *words: str) -> None:
+        self.log = folder / f"{name}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [str(spark_home() / "bin" / "spark-class"), *words],
+                stdout=log, stderr=log, cwd=folder, env=environment(folder),
+            )  # fmt: skip
+
+    def told(self, pattern: str) -> str:
+        """What its log says, waiting for it."""
+        with subprocess.Popen(["tail", "-n", "+1", "-f", str(self.log)], stdout=subprocess.PIPE, text=True) as lines:
+            assert lines.stdout is not None
+            try:
+                for line in lines.stdout:
+                    found = re.search(pattern, line)
+                    if found is not None:
+                        return found.group(1)
+            finally:
+                lines.kill()
+        raise AssertionError(self.log.read_text())
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
+    """A master and its workers; its address."""
+    begun = [Daemon(folder, "master", MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")]
+    try:
+        url = begun[0].told(r"Starting Spark master at (spark://\S+)")
+        for number in range(workers):
+            words = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0")
+            begun.append(Daemon(folder, f"worker-{number}", WORKER, *words, "-d", str(folder / f"w{number}"), url))
+        for each in begun[1:]:
+            each.told(r"(Successfully registered with master)")
+        yield url
+    finally:
+        for each in reversed(begun):
+            each.end()
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """A Spark Connect server; its address."""
+    conf = ("--conf", "spark.connect.grpc.binding.port=0", "--conf", "spark.ui.enabled=false")
+    server = Daemon(folder, "connect", SUBMIT, "--master", "local[2]", *conf, "--class", CONNECT)
+    try:
+        yield "sc://127.0.0.1:" + server.told(r"Spark Connect server started at: \S*?:(\d+)$")
+    finally:
+        server.end()
