@@ -21,4 +21,5 @@ def test_the_figures_of_the_paper_pass(figure: str) -> None:
 def test_clusters_whose_brokers_die_answer_and_tell_watchers_the_truth(seed: int) -> None:
     result = play(load("resources-clusters"), seed)
     assert result.violations == []
-    assert result.crash is None
+    assert not result.crash
+    assert result.faults["crash"]
