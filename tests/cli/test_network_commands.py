@@ -60,7 +60,7 @@ def test_config_show_names_the_key_file_and_never_shows_the_key(run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("up",), 2, "how many brokers"),
+        (("up",), 2, "give a number of brokers"),
         (("up", "3", "--topology", "t.toml"), 2, "a topology file (t.toml), not both"),
         (("up", "2", "--clusters", "3"), 2, "2 brokers cannot make 3 clusters"),
         (("up", "100"), 1, "64 at most"),

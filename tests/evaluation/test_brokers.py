@@ -98,7 +98,7 @@ def test_the_experiment_can_be_narrowed_to_topologies_and_sites() -> None:
     [
         (["--site", "atlantis"], "--site 'atlantis': one of tallahassee"),
         (["--topology", "ring"], "--topology 'ring': one of unconnected, star, linear, multicast"),
-        (["--live", "--scale", "10"], "--scale is simulated only"),
+        (["--live", "--scale", "10"], "--scale is for simulated runs"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_in_words(options: list[str], problem: str) -> None:

@@ -16,7 +16,8 @@ from heliograph.sim.scenario import Fault, Workload
 from heliograph.sim.scenario_files import load, shipped
 from tests.sweep.seeds import seeds_of
 
-NAMES = [name for name in shipped() if not name.startswith("network-") and name != "contents"]
+OTHERS = ("network-", "resources-", "contents")  # played by tests of their own
+NAMES = [name for name in shipped() if not name.startswith(OTHERS)]
 
 
 def played(with_stores: bool) -> list[ParameterSet]:

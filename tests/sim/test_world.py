@@ -344,4 +344,4 @@ def test_a_machine_that_wants_to_be_woken_at_once_for_ever_is_caught() -> None:
 
         again(now)
 
-    assert "for ever" in faulty(spin)
+    assert "again and again" in faulty(spin)

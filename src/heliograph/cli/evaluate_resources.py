@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
     """Add the command to `heliograph evaluate`."""
     app.command(
         name="resources",
-        help="Resource discovery: similar requests, direct answers, one broker against many; beside the paper's words.",
+        help="Discovering resources, beside the paper's statements.",
         epilog=examples(
             "heliograph evaluate resources --quick",
             "heliograph evaluate resources --save results",
