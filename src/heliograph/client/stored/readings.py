@@ -86,7 +86,8 @@ class Readers:
         self._telling = Telling(calls, timers, self._end_if_done, self._fail)
         self._by_number: dict[int, StoreReader] = {}
         self._by_channel: dict[int, tuple[StoreReader, LogReading]] = {}
-        self._finished: dict[int, ReaderInbox] = {}  # had come to their end when they were opened
+        self._untaken: dict[int, None] = {}  # are open, and the program has not taken their inbox yet …
+        self._finished: dict[int, ReaderInbox] = {}  # … and these have come to their end before it did
         self._next_number = FIRST_NUMBER
         self._next_channel = 1
         self.received = 0
@@ -98,6 +99,7 @@ class Readers:
     def inbox(self, number: int) -> ReaderInbox | None:
         """The inbox of a reader; also of one that was opened and came to its end in the same read."""
         reader = self._by_number.get(number)
+        self._untaken.pop(number, None)
         return self._finished.pop(number, None) if reader is None else reader.inbox
 
     # -- commands -----------------------------------------------------------------------------------------------
@@ -173,6 +175,7 @@ class Readers:
     def _remove(self, reader: StoreReader, error: HeliographError | None = None) -> None:
         if self._by_number.pop(reader.number, None) is None:
             return
+        self._untaken.pop(reader.number, None)
         for reading in reader.readings.values():
             self._by_channel.pop(reading.channel, None)
             if reading.is_open:
@@ -291,10 +294,11 @@ class Readers:
 
     def _review(self, reader: StoreReader, now: Instant) -> None:
         if reader.is_open and reader.request and not self._begin_younger(reader, now):
-            if reader.is_read:
-                self._finished[reader.number] = reader.inbox
+            self._untaken[reader.number] = None
             self._requests.settle(reader.take_request(), reader.number)
         if reader.readings and reader.is_read:
+            if reader.number in self._untaken:
+                self._finished[reader.number] = reader.inbox
             self._remove(reader)
 
     def _begin_younger(self, reader: StoreReader, now: Instant) -> bool:

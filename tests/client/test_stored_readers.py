@@ -1,0 +1,46 @@
+"""Readers of stores, in bytes: what a session makes of a store's answers, whatever comes in one read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from heliograph.client.commands import ReadStores
+from heliograph.wire import stores
+from heliograph.wire.frames import Frame, Kind, ServiceFlag, service
+from tests.client.script import Script, an_event, body_of
+
+pytestmark = pytest.mark.req("N10")
+
+STORE = 0xC0FFEE
+NAME = f"{STORE:016x}"
+ADVERTISED = {"store": NAME, "name": "s", "patterns": ["#"], "inbox": "", "ttl_ms": 10_000}
+
+
+def an_answer(asked: Frame, body: dict[str, Any]) -> bytes:
+    return service(stores.STORES, json.dumps(body).encode(), asked.sequence, flags=ServiceFlag.ANSWER)
+
+
+def asked_of(script: Script, do: str) -> Frame:
+    (asked,) = [frame for frame in script.heard_of(Kind.SERVICE) if body_of(frame)["do"] == do]
+    return asked
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_replay_that_opens_and_ends_in_one_read_is_there_with_what_it_brought(early: bool) -> None:
+    script = Script()
+    script.connect()
+    script.tell(ReadStores(1, "a", ends={NAME: 1}))
+    script.say(an_answer(asked_of(script, "find"), {"stores": [ADVERTISED]}))
+    opening = asked_of(script, "open")
+    channel, inbox = body_of(opening)["channel"], script.inbox().encode()
+    opened = an_answer(opening, {"channel": channel, "position": 0, "first": 0, "next": 1})
+    run = stores.stored(inbox, STORE, 0, an_event(1), stores.span(channel, 0, 1, [0]))
+    end = stores.stored(inbox, STORE, 0, stores.encode(stores.Notice(channel, 1)), flags=stores.StoredFlag.NOTICE)
+    script.say(run + opened + end if early else opened + run + end)
+    number = script.outcome(1).value
+    taken = script.session.inbox(number)
+    assert len(taken) == 1
+    assert taken.ended
