@@ -28,9 +28,7 @@ from heliograph.model.topics import HIDDEN_ROOTS, TOPIC_LEVELS_MAX, filter_fault
 from heliograph.wire.broker_bodies import INTERESTS_PER_BODY_MAX, Interest, Told
 
 OWNERS_MAX = 32_768  # two for each broker of a map
-OWNER_FILTERS_MAX = (
-    100_000  # of one owner. A correct owner widens long before; a faulty one is cut off
-)
+OWNER_FILTERS_MAX = 100_000  # of one owner. A correct owner widens long before; a faulty one is cut off
 INTERESTS_BYTES_MAX = 512 << 20  # of all owners: about a million interests; beyond it, new ones are not kept …
 INTEREST_BYTES = 600  # … each takes this much besides its filter and condition
 PENDING_BYTES_MAX = 128 << 20  # of snapshots that have not arrived in full: more than the largest one …
