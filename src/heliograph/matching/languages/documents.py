@@ -28,7 +28,7 @@ BYTES_MAX = 1 << 16
 NODES_MAX = 4_096  # elements and attributes
 DEPTHS = (4, 8, 16, 32)
 DEPTH_MAX = DEPTHS[-1]
-NAMES_MAX = 1 << 14  # distinct names of elements, attributes and namespaces that are kept: 2 MiB, or 21 if names are long
+NAMES_MAX = 1 << 14  # distinct names of elements, attributes and namespaces: 2 MiB, or 21 if they are long
 NAME_CHARACTERS_MAX = 256
 
 # libxml2 keeps 16 to 59 blanks between tags in its dictionary, like a name; a line end may have been two characters.
