@@ -157,7 +157,7 @@ class Damage:
 
     @property
     def next(self) -> Position:
-        """Where the next readable run or damage begins."""
+        """Where the next run or damage begins."""
         return self.position + self.count
 
 
