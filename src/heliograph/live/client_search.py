@@ -1,7 +1,7 @@
 """The client search: finds brokers for one client, first to connect and later to relocate.
 
 In:    the options of a program, its credentials.
-Out:   SearchOutcome: a result and the targets that this client may dial; NotConnectedError that says what was tried.
+Out:   SearchOutcome: a result and the targets that this client may dial; NotConnectedError that lists what was tried.
 State: none.
 Not here: the search (live/discover.py), when to look again (client/relocation_policy.py), moving (live/relocator.py).
 """
