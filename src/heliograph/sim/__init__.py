@@ -1,1 +1,2 @@
-"""The simulated driver: a deterministic world in virtual time; file names as in live/ where the role is the same."""
+"""The simulated driver: a deterministic world in virtual time. Files are named as in live/ where the role is the
+same."""
