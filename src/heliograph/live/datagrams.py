@@ -235,7 +235,7 @@ def _set_multicast(bound: socket.socket, spec: Socket) -> None:
 
 
 def _join(bound: socket.socket, group: str, interface: str) -> None:
-    """Receive a group on this interface and on no other, even if another process joined it there."""
+    """Receive a group only on this interface, even if another process has joined it on others."""
     if sys.platform == "linux":
         bound.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
     membership = socket.inet_aton(group) + socket.inet_aton(interface)
