@@ -24,13 +24,12 @@ from heliograph.wire.stores import StoreAdvertisement
 Request = int
 """The program's own number, above 0, for a request whose outcome it awaits; 0 if it awaits none."""
 EndSession = Callable[[HeliographError | None, Instant], None]
-"""Called when the session ends: with an error, or with None if the program ended it."""
+"""Ends the session: with an error, or with None if the program asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Connect. The outcome comes when a broker has welcomed the session; refused if time is up and every target
-    failed."""
+    """Connect; the outcome comes when a broker has welcomed us. Refused if time is up and every target failed."""
 
     request: Request
     ms_max: int = 5_000
@@ -124,8 +123,7 @@ class ReadStores:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """The program has finished with one position of a durable subscription, or with everything up to and including
-    it."""
+    """The program has finished with a position of a durable subscription, or with everything up to it."""
 
     number: int
     store: str

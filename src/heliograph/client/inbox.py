@@ -18,8 +18,7 @@ OBJECT_BYTES = 256  # memory of a publication beside its payload and headers
 
 
 class Inbox:
-    """The unread publications of a subscription. Full, it drops the oldest (policy ``drop_oldest``) or presses
-    (others)."""
+    """The unread publications of a subscription. If full, it drops the oldest (``drop_oldest``) or presses."""
 
     __slots__ = (
         "_queue",

@@ -151,8 +151,7 @@ class SubscriptionRequests:
             self.part(rising, number)
 
     def mark(self, line: Line, number: int) -> int:
-        """Ask for a subscription that serves only for its answer, which comes when every broker knows everything asked
-        for before it.
+        """Ask for a mark: a subscription made for its answer, which comes when every broker knows all earlier ones.
 
         It follows everything that was under way to us here, or from us, when the broker received it. Returns the number
         of the answer.

@@ -98,8 +98,7 @@ class Draft:
                 self._table(section, plain, section, self.values, f"{section}.")
 
     def read_environment(self, variables: Mapping[str, str]) -> None:
-        """Read every variable that begins with HELIOGRAPH_, by name and number, so that new rules are appended in
-        order."""
+        """Read every variable that begins with HELIOGRAPH_, sorted, so that new rules are appended in order."""
         for variable in sorted(variables, key=_by_number):
             if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
                 self._variable(variable, variables[variable])

@@ -500,8 +500,7 @@ class BlockingClient:
 
     @_with_options_of(Client.drain)
     def drain(self) -> None:
-        """Unsubscribe, flush, let callbacks finish, and close. Errors are those of ``flush``; the client is closed
-        anyway."""
+        """Unsubscribe, flush, let callbacks finish, and close. Raises what ``flush`` raises, and closes anyway."""
         self._background.check("this client")
         try:
             self._background.run(self._asyncio.drain())

@@ -326,8 +326,7 @@ class Client(StoreFace, TopicCalls, ResourceCalls):
     # -- ending -------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Unsubscribe, flush, let callbacks finish, and close. Errors are those of ``flush``; the client is closed
-        anyway."""
+        """Unsubscribe, flush, let callbacks finish, and close. Raises what ``flush`` raises, and closes anyway."""
         try:
             if not self._session.ended:
                 await self._calls.request(commands.Drain)

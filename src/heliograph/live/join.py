@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LINK_S = 5.0  # for a handshake; then the next broker is tried
 AGAIN_S = 10.0  # between checks whether there is a link
 MEND_S = 60.0  # roughly, between searches for other islands: brokers should not all search at once
-REFUSED_S = 600.0  # a broker that refused us is not tried again for so long, unless we are alone
+REFUSED_S = 600.0  # a broker that refused us is not tried again for this long, unless we are alone
 FIRST_S = 0.1  # our own sockets are opened first
 KEPT_MAX = 8  # links kept for joining; the oldest is dropped
 

@@ -135,8 +135,7 @@ class SocketLink(asyncio.BaseProtocol):
         self._detach(reason)
 
     def hang_up(self, reason: Reason) -> None:
-        """End the link after what was written. Unread bytes would reset it, and the peer would lose what was
-        written."""
+        """End the link after what was written. Unread bytes would reset it, and the peer would lose that."""
         if self._reason is not None or self._transport is None or self._transport.is_closing():
             return
         self.hold(False)

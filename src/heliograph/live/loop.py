@@ -359,8 +359,7 @@ class Driver:
         return await self.repositories.open(self.runners[name], repository)
 
     async def stop(self) -> None:
-        """Commit what is waiting; end all links, listeners and sockets, flushing for at most a second; end the
-        workers."""
+        """Commit what is waiting; end links, listeners and sockets, flushing for at most a second; end the workers."""
         if self._clock is not None:
             self._clock.cancel()
         self.workers.end()

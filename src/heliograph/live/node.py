@@ -212,8 +212,7 @@ class Running:
         return True
 
     async def _open_socket(self, machine: str, spec: Socket) -> bool:
-        """False if a required socket cannot be opened. A multicast group that cannot be joined only causes a
-        warning."""
+        """False if a required socket cannot be opened. For a multicast group that fails, log only a warning."""
         switch = next((each.service.without_socket for each in self._node.services if each.name == machine), "")
         vital = bool(switch) and spec.group is None
         if vital and not spec.port:

@@ -200,8 +200,7 @@ class TopicDesk:
     # -- hearing --------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Subscribe to our own topic, unless that was done. It is in force at every broker, as answers may come from
-        any."""
+        """Subscribe to our own topic, unless that was done; at every broker, as answers may come from any."""
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None

@@ -56,8 +56,7 @@ class Sieve:
         self._last = ("", "")
 
     def sift(self, query: str, documents: Sequence[str]) -> list[int]:
-        """The numbers of the documents for which the query's effective boolean value is true; an error counts as
-        false."""
+        """The numbers of the documents for which the query's effective boolean value is true; errors count as false."""
         module = self._compose(query)
         try:
             return [int(number) for number in str(self._run(module, self._parse(list(enumerate(documents))))).split()]

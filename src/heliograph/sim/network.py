@@ -108,7 +108,7 @@ class End:
         return lost
 
     def shorten(self, keep: float) -> int:
-        """Keep the first bytes in flight, by this share; returns how many bytes were lost."""
+        """Keep this share of the bytes in flight, from the beginning; returns how many bytes were lost."""
         chunks = [(arrival, data) for arrival, data in self.flight if isinstance(data, bytes)]
         lost = self.lose_flight()
         room = int(keep * lost)
@@ -206,8 +206,7 @@ class SimulatedNetwork:
     # Bytes travel.
 
     def send(self, host: LinkHost, seat: Seat, writes: Writes, instant: int) -> None:
-        """Send the writes of a machine, and add them to the digest. This is the hot path, so it does as little as
-        possible."""
+        """Send the writes of a machine, and add them to the digest. The hot path: it does as little as possible."""
         ends, loop, parts = host.ends, self._loop, self._digest.parts
         draw, jitter, split_or_join, arrives = self._draw, self._jitter_ns, self._split_or_join, self._arrives
         for link, frames in writes:

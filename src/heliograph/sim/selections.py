@@ -1,5 +1,4 @@
-"""Selections of scenarios: a topic filter with a simple conjunction of comparisons, evaluated without the brokers'
-code.
+"""Selections of scenarios: a topic filter with simple comparisons, evaluated without the brokers' code.
 
 In:    a text such as ``disk > 120 and system = 'linux'``; the headers of a publication.
 Out:   Comparison values; fits(): does a publication pass all of them; covers(): does one selection accept everything

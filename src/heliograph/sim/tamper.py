@@ -15,8 +15,7 @@ from heliograph.wire.limits import HEAD_BYTES
 
 
 def without_frame(data: bytes) -> bytes:
-    """The bytes without their first EVENT, DELIVERY or PARCEL; unchanged if there is none, or if frames are
-    incomplete."""
+    """The bytes without their first EVENT, DELIVERY or PARCEL; unchanged without one, or if frames are incomplete."""
     for kind, start, end in _frames(data):
         if kind in (Kind.EVENT, Kind.DELIVERY, Kind.PARCEL):
             return data[:start] + data[end:]

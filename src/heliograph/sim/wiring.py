@@ -124,8 +124,7 @@ class Wiring:
         self._order(pair[0], {"do": "unlink", "host": pair[1], "port": DEFAULT_PORT})
 
     def _order(self, name: str, order: dict[str, Any]) -> None:
-        """Give a broker an order, as its admin service would; one that is not running reads its settings when it
-        starts."""
+        """Give a broker an order, as its admin service would; one that is down reads its settings when it starts."""
         host = self._world.hosts[name]
         if host.up:
             pipe = next(end for end in host.ends.values() if end.pipe and end.seat.name == BROKER)

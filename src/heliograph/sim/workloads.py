@@ -87,8 +87,7 @@ class Program:
             self._later(self._drawn(self._plan.stay_s), self._leave, None)
 
     def _leave(self, _: None) -> None:
-        """End the session, in an orderly way or not; if the scenario lets clients come back, a new session starts
-        later."""
+        """End the session, in an orderly way or not; a new one starts later if the scenario says so."""
         self._world.journal.write("leaving", self.host.name)
         self._leaving = True
         self._inboxes.clear()

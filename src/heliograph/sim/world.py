@@ -213,8 +213,7 @@ class World:
             raise MachineError("the world", self.step, self.loop.now, error) from error
 
     def faults(self) -> list[str]:
-        """Inputs that the world still owes its machines: a detach for a link whose far end is gone, a requested
-        wake."""
+        """Inputs that the world still owes its machines: a detach after the far end is gone, a requested wake."""
         found = []
         for host in self.hosts.values():
             for end in host.ends.values():

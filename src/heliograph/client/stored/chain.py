@@ -113,8 +113,7 @@ class OutgoingChain:
         self._base = have
 
     def restart(self) -> None:
-        """The store has records of ours that we do not know: begin a new chain at the first unacknowledged
-        publication."""
+        """The store has records of ours that we do not know: begin a new chain with what is unacknowledged."""
         if self._runs:
             self.bytes -= len(self._runs[0].data)
             self._runs[0].relink(0)

@@ -50,7 +50,7 @@ class Telling:
         self.listen(reader, now)
 
     def ask_again(self, reader: StoreReader, reading: LogReading, now: Instant) -> None:
-        """Ask the store to send everything after what has arrived again, as far as there is room."""
+        """Ask the store to send again, from the expected position on, as much as there is room for."""
         queued = reader.inbox.queued.get(reading.store.store, 0)
         window = reader.window() - queued
         if not reading.is_open or window <= 0 or not reading.may_ask_again(now):
@@ -60,7 +60,7 @@ class Telling:
         self._tell(GiveCredit(store, reading.channel, reading.expected, window, again=True))
 
     def give_credit(self, reader: StoreReader, reading: LogReading) -> None:
-        """Give the store credit: everything before the publications that wait for the program has arrived."""
+        """Give the store credit, counted from the first position that the program has not taken."""
         if not reading.is_open or reading.expected is None:
             return
         inbox, store = reader.inbox, reading.store.store

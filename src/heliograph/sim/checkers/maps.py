@@ -86,8 +86,7 @@ class Maps(Checker):
             self.journal.write("settled", "the network")
 
     def end(self) -> None:
-        """After the last fault the maps must agree, except for subscriptions so recent that they may still be under
-        way."""
+        """After the last fault the maps must agree, except about subscriptions made a moment ago."""
         for complaint in self.complaints(self.journal.instant - self._moved_at >= SPREAD_NS):
             self.blame(complaint)
 

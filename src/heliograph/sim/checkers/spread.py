@@ -1,5 +1,4 @@
-"""Spread: an overloaded broker passes clients on to others until it is no longer overloaded, and no client goes to and
-fro.
+"""Spread: an overloaded broker passes clients on until it is no longer overloaded, and no client goes to and fro.
 
 In:    the scenario's limits; at the end the reports of brokers and clients.
 Out:   a violation if no client was asked to move, a broker is still overloaded, or a client moved too often.

@@ -58,8 +58,7 @@ class NetworkTime(Checker):
                 self.blame(f"{node} is wrong by {wrong} ns, and says that it is at most {report['error_ns']} ns")
 
     def _compare(self, followers: list[tuple[str, Report]]) -> None:
-        """Intervals that overlap pairwise have a point in common, so the highest start must not exceed the lowest
-        end."""
+        """Intervals that overlap pairwise have a common point: the highest start must not exceed the lowest end."""
         first = min(followers, key=lambda each: each[1]["time_ns"] + each[1]["error_ns"])
         last = max(followers, key=lambda each: each[1]["time_ns"] - each[1]["error_ns"])
         times = [report["time_ns"] for _, report in followers]

@@ -1,2 +1,1 @@
-"""Publishers and readers of stores for simulated runs: a minimal implementation of the protocol, independent of
-client/."""
+"""Publishers and readers of stores for simulated runs: a minimal implementation, independent of client/."""
