@@ -18,7 +18,7 @@ from heliograph.errors import ProtocolError, Reason
 from heliograph.machine import Instant
 from heliograph.model.publication import Publication
 
-UNANSWERED_TIMES = 2  # a full inbox lets the link run on to twice its size while an answer waits behind the deliveries
+UNANSWERED_TIMES = 2  # while an answer is due, the link is held only when an inbox has twice its limit
 KEPT_BYTES_MAX = 16 << 20  # deliveries of the next broker that wait for the move; beyond it that move fails
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SECTION = "search"  # of the settings file
 LOCAL = "127.0.0.1"
-DIRECTORY_OFFSET = DIRECTORY_PORT - DEFAULT_PORT  # from a machine's broker to its directory
+DIRECTORY_OFFSET = DIRECTORY_PORT - DEFAULT_PORT  # between the ports of a machine's broker and directory
 LOCAL_TIMEOUT_MS = 300  # if every party that is asked is on this computer …
 LOCAL_FALLBACK_MS = 50
 LOCAL_LISTED_MS = 100  # on one computer all brokers are near: a listed one is as good as one that answers searches

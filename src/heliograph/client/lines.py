@@ -182,7 +182,7 @@ class Lines:
                 self._outbox.writes.append((line.id, out if len(out) < JOINED_FROM else [b"".join(out)]))
 
     def pump(self, line: Line) -> None:
-        """Move waiting publications, and the PING behind them, to the line's output."""
+        """Move waiting publications, and the PING after them, to the line's output."""
         if not line.flows or line.unasked:
             return
         outgoing = self._outgoing
@@ -193,7 +193,7 @@ class Lines:
             self.ping(line)
 
     def request(self, line: Line, frame: bytes) -> None:
-        """Write a request behind what was published before it."""
+        """Write a request after everything published before it."""
         self.pump(line)
         line.out.append(frame)
 
@@ -202,7 +202,7 @@ class Lines:
         line.out.append(self._outgoing.ping(line.pings.ping))
 
     def confirm_soon(self) -> None:
-        """Ask the broker to confirm everything published so far, in order with it."""
+        """Ask the broker to confirm everything published so far, by a PING after it."""
         if self.current is not None:
             self.current.want_ping()
 

@@ -20,9 +20,9 @@ follows, on each link between brokers, everything that was sent there before.
    publications at the next broker could overtake. Then the next line comes into use; what was delivered on both is
    recognised by its id and dropped. The old line stays while answers are due on it.
 
-This is exact where one path leads from each broker to each other. In a network with loops a mark takes the fastest
-path, and a publication the shortest: a publication that takes more than two hops, all of them slower than another path,
-could still be overtaken, or missed.
+This is exact if there is only one path between any two brokers. In a network with loops a mark takes the fastest path,
+and a publication the shortest: a publication that takes more than two hops, all of them slower than another path, could
+still be overtaken, or missed.
 
 If the next broker fails, the one named after it is tried; if none is left, the session leaves and reconnects as after
 any other goodbye. If the present broker ends early, the next one is used at once.
@@ -214,7 +214,7 @@ class Roaming:
         """Every broker knows that we are at the next one as well."""
         lines, present, following = self._lines, self._lines.current, self._lines.rising
         if present is None or not present.is_ready or following is None:
-            return  # it broke just now; ``take_over`` follows
+            return  # the line was just lost; ``take_over`` follows
         self._step = MoveStep.MOVING
         lines.hold(following, True, now)
         lines.pump(present)

@@ -1,4 +1,4 @@
-"""``await heliograph.connect(…)``: from addresses, files and environment variables to a client that is connected.
+"""``await heliograph.connect(…)``: from addresses, files and environment variables to a connected client.
 
 In:    arguments of a program; the environment; token files and certificates.
 Out:   a Client.

@@ -175,7 +175,7 @@ class SocketLink(asyncio.BaseProtocol):
             self._runner.hand("press", self.number, self._runner.machine.press, self.number, pressed)
 
     def _detach(self, reason: Reason) -> None:
-        """Exactly once; after our own hangup with its reason."""
+        """Tell the machine exactly once; after our own hangup, with the reason of that."""
         if self._detached:
             return
         self._detached = True

@@ -98,7 +98,7 @@ class LiveNetwork:
         )
 
     def dial(self, runner: MachineInputs, ticket: Ticket, dial: Dial) -> None:
-        """Open a link; it ends in attach or in failed."""
+        """Open a link; the result is attach or failed."""
         if self._closing:
             runner.fail_soon(ticket, Reason.STOPPING)
         else:

@@ -383,9 +383,9 @@ class ResourceCalls:
     async def register_resource(self: AskingClient, where: str = "", **options: Any) -> ResourceRegistration:
         """Register a resource: ``where`` gives the ranges of its values, ``attributes={…}`` what never changes.
 
-        More options: ``model`` ("dynamic", or "static" for what has no values that change), ``name``, ``values`` (the
+        More options: ``model`` ("dynamic", or "static" if its values never change), ``name``, ``values`` (the
         first ones), ``lease`` in seconds (renewed while the client lives), ``secret`` (of an earlier registration).
-        Use it with ``async with``, or call ``withdraw()`` in the end.
+        Use it with ``async with``, or call ``withdraw()`` at the end.
         """
         return await register(self, where=where, **options)
 

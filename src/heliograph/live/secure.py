@@ -196,7 +196,7 @@ class SecureLayer(asyncio.BufferedProtocol):
             self.abort()
 
     def _read(self) -> None:
-        """Hand up what was decrypted, in pieces as large as a TCP read."""
+        """Pass decrypted data up, in pieces as large as a TCP read."""
         read, pending, full = self._tls.read, self._in, len(_RECEIVED) - RECORD_BYTES
         size = 0
         try:

@@ -370,7 +370,7 @@ class SimulatedNetwork:
         self._loop.at(instant + FLUSH_NS_MAX, self._abort, end)
 
     def _abort(self, end: End, _instant: int) -> None:
-        """The flush took too long: what is still in flight is lost, and the far side sees a reset once it can."""
+        """The flush took too long: what is still in flight is lost, and the far side sees a reset as soon as it can."""
         if not end.over:
             self.bytes_lost += end.lose_flight()
             end.flight.append((self._loop.now + end.delay, Reason.RESET))

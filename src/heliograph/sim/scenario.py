@@ -141,7 +141,7 @@ class Checks:
     harmless: tuple[str, ...] = (
         "clock_step",
         "lag",
-    )  # faults that must not cost anything, not even while they are active
+    )  # faults that must cause no losses, not even while they are active
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,7 +111,7 @@ class Tables:
         self._runs: list[tuple[Any, ...]] = []
         self._pairs: dict[bytes, bytes | None] = {}
         self._next_id = 0
-        self._bytes_before = 0  # … the transaction
+        self._bytes_before = 0  # of all runs, before this transaction
         self.bytes = 0  # of all runs
 
     def load(self) -> None:
