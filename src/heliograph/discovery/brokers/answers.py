@@ -161,7 +161,7 @@ class Answers:
     def wait_ns(self, now: Instant) -> int:
         """How long to wait for more answers.
 
-        0 when all have answered; once a good one is there, as long again as the last one took; longer when all are busy.
+        0 when all have answered; once a good one is there, as long again as the last one took; longer if all are busy.
         In addition, wait for directories that have not yet said which brokers they know.
         """
         config, candidates = self._config, self.candidates.values()

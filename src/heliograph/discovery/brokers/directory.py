@@ -228,7 +228,7 @@ class Directory:
             self._outbox.hang_up(link, guest.splitter.fault)
 
     def _receive_from(self, guest: Guest, link: LinkId, message: Message, now: Instant) -> None:
-        """A link proves the host at its other end, so no cookie is needed; the port may be freely stated by the guest."""
+        """A link proves the host at its other end, so no cookie is needed; the port is as the guest states it."""
         if message.kind is MessageKind.REQUEST:
             port = self._signing.glance(message, DiscoveryRequest).port
             self._requests.take_up(message, (guest.host, port), link, self._clock.at(now))
