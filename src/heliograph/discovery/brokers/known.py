@@ -49,7 +49,7 @@ class KnownBrokers:
         return len(self._islands)
 
     def at(self, address: Address) -> list[KnownBroker]:
-        """The brokers that receive datagrams there according to their advertisements; at most one of them can be right."""
+        """The brokers that receive datagrams there according to their advertisements; at most one can be right."""
         return list(self._by_address.get(address, {}).values())
 
     def all(self) -> list[KnownBroker]:

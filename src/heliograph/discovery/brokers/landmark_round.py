@@ -125,7 +125,7 @@ class LandmarkRound:
 
 
 def finer(config: DiscoveryConfig) -> DiscoveryConfig:
-    """Settings for near targets: more pings each, so that the range that counts as equally near is a quarter as wide."""
+    """Settings for near targets: more pings each, so that the range of equally near ones is a quarter as wide."""
     return replace(
         config,
         pings=max(PINGS_MIN, config.pings),

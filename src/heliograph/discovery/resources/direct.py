@@ -69,7 +69,7 @@ class DirectLinks:
         return len(self._links)
 
     def send(self, address: str, topic: bytes, payload: bytes, undelivered: Undelivered, now: Instant) -> bool:
-        """Publish this at the broker of that address. Returns False if it cannot be tried; ``undelivered`` if it fails."""
+        """Publish this at the broker there. Returns False if that is not possible; ``undelivered`` if it fails."""
         link = self._links.get(address) or self._open(address, now)
         if link is None or len(link.waiting) >= WAITING_MAX:
             self.counts.returned += 1

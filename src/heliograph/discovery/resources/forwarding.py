@@ -412,7 +412,7 @@ class RequestForwarding:
             return
 
     def _uncover(self, known: KnownRequest, arrival: Arrival, cover: RequestId, now: Instant) -> None:
-        """The covering request is no longer known at its host: it covers nothing, and this request continues uncovered."""
+        """The covering request is no longer known at its host: it covers nothing, and this one goes on uncovered."""
         coverer = self._first.get(cover)
         if coverer is not None:
             coverer.waiting.pop(known.key, None)

@@ -189,7 +189,7 @@ class AnswerGathering:
         gathered.pause_ms *= 2
 
     def _drop_outdated(self, gathered: Gathered, attempt: int) -> None:
-        """Drop what an earlier attempt found if its host has answered since, or no longer offers anything that matches."""
+        """Drop what an earlier attempt found if its host has answered since, or no longer offers what matches."""
         hosts = {host.broker for host in self._table.overlapping_hosts(gathered.wish.condition)}
         for id, each in list(gathered.found.items()):
             since = gathered.answered_in.get(each.host, 0)

@@ -191,7 +191,7 @@ class StandingForwarding:
         )
 
     def withdrawn(self, host: HostingBroker, condition: ResourceCondition) -> None:
-        """An advertisement was withdrawn: tell requests that get nothing more from that host, whatever was lost before."""
+        """An advertisement was withdrawn: tell requests that get no more from that host, whatever was lost before."""
         for slot in self._index.intersecting(condition.conjunction, Stored.SUBSCRIPTIONS).tolist():
             request = self._by_slot[slot]
             self._meet_needs(request)
