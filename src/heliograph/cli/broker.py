@@ -37,7 +37,7 @@ app.add_typer(broker_link.app, name="link")
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
-# What is shown of a link to people; --json has everything.
+# The columns for people; --json has everything.
 _LINK_COLUMNS = (
     "link", "entity", "name", "address", "transport", "subscriptions", "publications", "deliveries", "dropped",
     "backlog_bytes",
@@ -97,7 +97,7 @@ def reload(there: Connection) -> None:
 
 
 def _ask_rows(there: Connection, question: str) -> list[dict[str, Any]]:
-    """A report that may not fit one answer, page by page. What changes meanwhile may be missed or doubled."""
+    """A report that may not fit in one answer, page by page. Rows that change meanwhile may be missed or doubled."""
     rows: list[dict[str, Any]] = []
 
     async def work() -> None:

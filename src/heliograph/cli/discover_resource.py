@@ -1,4 +1,4 @@
-"""`heliograph discover resource`: the resources that fit, once or as they change.
+"""`heliograph discover resource`: the resources that match, once or as they change.
 
 In:    a condition, a model, an order.
 Out:   a table, or JSON; with --watch one line for each change.

@@ -1,9 +1,9 @@
-"""`heliograph discover topic`: what is there to listen to?
+"""`heliograph discover topic`: finds topics to subscribe to.
 
 In:    a query in one of the languages; bounds on times.
 Out:   topics as a table, one JSON object per line, or with --watch every change.
 State: none.
-Not here: the search (discovery/topics/finder.py), topics of one's own (topic.py).
+Not here: the search (discovery/topics/finder.py), the user's own topics (topic.py).
 """
 
 from __future__ import annotations

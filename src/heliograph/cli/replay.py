@@ -1,4 +1,4 @@
-"""`heliograph replay`: what stores have kept, as lines; `heliograph subscription`: durable subscriptions.
+"""`heliograph replay`: stored publications, as lines; `heliograph subscription`: durable subscriptions.
 
 In:    topic filters; positions, times; names.
 Out:   one line per publication, with its store and position in JSON; durable subscriptions as a table or as JSON.
@@ -142,7 +142,7 @@ def _position(text: str) -> tuple[str, int]:
 
 
 def _moment(option: str, text: str | None) -> float | None:
-    """Seconds since 1970; a date and time without a zone is this machine's."""
+    """Seconds since 1970; a date and time without a zone is in this machine's zone."""
     from datetime import datetime
 
     if text is None:

@@ -30,7 +30,7 @@ Lease = Annotated[float, typer.Option(help="Seconds for which it stays without b
 
 
 def values_of(given: list[str] | None) -> dict[str, Any]:
-    """NAME=VALUE as a value: JSON where it is some, else a text."""
+    """NAME=VALUE as a value: JSON if it is valid JSON, otherwise a text."""
     import json
 
     found: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def values_of(given: list[str] | None) -> dict[str, Any]:
 
 
 def secret_in(file: Path, make: bool) -> bytes:
-    """The secret in a file; a new one, that only this user can read, if there is none."""
+    """The secret in a file; if there is none, a new one that only this user can read."""
     if file.exists():
         try:
             return bytes.fromhex(file.read_text("ascii").strip())

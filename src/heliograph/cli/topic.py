@@ -1,6 +1,6 @@
 """`heliograph topic`: create, show, renew and withdraw topics.
 
-In:    what describes a topic; UUIDs of topics.
+In:    descriptions of a topic; UUIDs of topics.
 Out:   the topic to publish on, or what is known of it; machine-readable with --json.
 State: none; topics are found again at the directories.
 Not here: searching (discover_topic.py), rights (topic_rights.py), the conversations (discovery/topics/).
@@ -34,7 +34,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def seconds_of(text: str) -> float:
-    """A time as people write it."""
+    """A duration as people write it."""
     found = _TIME.match(text)
     if found is None:
         raise UsageError(f"{text!r} is not a time: write 90s, 15m, 12h or 30d")
@@ -86,7 +86,7 @@ def _property(text: str) -> tuple[str, str | int | float | bool]:
 
 
 async def find(client: Client, uuid: str) -> FoundTopic:
-    """One topic, or an error that says so."""
+    """One topic, or an error if there is none."""
     async for found in client.discover_topics(topics=[uuid], count=1):
         return found
     raise HeliographError(f"topic_unknown: {uuid}: no directory shows it to {client.entity}")
