@@ -76,7 +76,7 @@ def drain(
     there: Connection,
     grace_ms: Annotated[int | None, typer.Option(min=0, help="How long clients have to leave.")] = None,
 ) -> None:
-    """Have a broker let its clients go and end."""
+    """Drain a broker: its clients leave, then it ends."""
     place, _ = ask_at(there, {"do": "drain"} if grace_ms is None else {"do": "drain", "grace_ms": grace_ms})
     say(f"{place}: draining")
 

@@ -107,7 +107,7 @@ def revoke(
     ],
     folder: Folder = FOLDER,
 ) -> None:
-    """Take certificates back: adds them to revoked.crl."""
+    """Revoke certificates: adds them to revoked.crl."""
     from datetime import UTC, datetime
 
     from heliograph.cli.files import PUBLIC, read_file, write_file

@@ -238,7 +238,7 @@ def trace(
 @app.command(epilog=examples("heliograph network advice"))
 @with_connection
 def advice(there: Connection, as_json: AsJson = False) -> None:
-    """Show what the data pipeline advised, from the stores that kept it."""
+    """Show the data pipeline's advice, from the stores that keep it."""
     import json
 
     from heliograph.cli.connection import connected

@@ -177,6 +177,6 @@ app.command(
     help="Give a resource new values.",
     epilog=examples("heliograph resource update --secret-file m1.secret --value memory=4 --value load=1.5"),
 )(c.with_connection(_update))
-app.command(name="withdraw", help="A resource is not discovered any more.")(c.with_connection(_withdraw))
+app.command(name="withdraw", help="Withdraw a resource, so that it is no longer found.")(c.with_connection(_withdraw))
 app.command(name="list", help="The resources that a broker hosts.")(c.with_connection(_list))
 app.command(name="agent", help="Keep this machine's CPU, memory, disk and load registered.")(c.with_connection(_agent))

@@ -67,7 +67,7 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
-    """Run a store in a process of its own until Ctrl-C: a broker that keeps, linked into the network."""
+    """Run a store in its own process until Ctrl-C. It is a broker with a store, linked into the network."""
     host, port = host_and_port(listen)
     given: tuple[tuple[str, Any, str], ...] = (
         ("store.enabled", "true", "store run"),

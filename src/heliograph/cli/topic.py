@@ -103,7 +103,7 @@ def create(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A typed property; can be repeated.")
     ] = None,
     document: Annotated[Path | None, typer.Option(metavar="FILE", help="An XML document that describes it.")] = None,
-    synopsis: Annotated[str, typer.Option(help="What stands behind the UUID in its name.")] = "",
+    synopsis: Annotated[str, typer.Option(help="What follows the UUID in its name.")] = "",
     synopsis_type: Annotated[str, typer.Option(help="string, integer, tags, properties or xml.")] = "string",
     lifetime: Lifetime = "1d",
     institution: Annotated[str, typer.Option(help="Whose it is.")] = "",
@@ -162,7 +162,7 @@ def show_topic(there: c.Connection, uuid: Uuid, as_json: AsJson = False) -> None
 @app.command(name="renew", epilog=examples("heliograph topic renew 0f8b1a2c-… --lifetime 30d"))
 @c.with_connection
 def renew(there: c.Connection, uuid: Uuid, lifetime: Lifetime = "1d") -> None:
-    """Let a topic of yours live on."""
+    """Extend the lifetime of a topic of yours."""
 
     async def work() -> None:
         async with c.connected(there, name="heliograph topic") as client:

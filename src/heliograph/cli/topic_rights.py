@@ -114,7 +114,7 @@ def _revoke(
     there: c.Connection,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Grants that you signed, or of your topics.")],
 ) -> None:
-    """Take grants back: at every broker, within seconds."""
+    """Revoke grants: at every broker, within seconds."""
     bundles = [read_bundle(path) for path in files]
 
     async def work() -> None:
@@ -151,7 +151,7 @@ def _export(
     there: c.Connection,
     owner: Annotated[str, typer.Option(help="Topics of this entity.")] = "",
     space: Annotated[str, typer.Option(help="Topics of this topic space, or below it.")] = "",
-    count: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 1_000,
+    count: Annotated[int, typer.Option(help="At most this many.", min=1, max=10_000)] = 1_000,
 ) -> None:
     """Print the topics that you may discover as an AsyncAPI 3 document."""
 

@@ -287,7 +287,7 @@ def _keep_wide(table: pa.Table) -> pa.Table:
 
 
 class _WideGroup:
-    """Wide wishes of one signature in one task, by their filters: one filter, unless there are too many filters."""
+    """Wide wishes of one signature in one task, by filter: only one, unless signatures omit the filter."""
 
     __slots__ = ("by_filter", "ids", "wild")
 

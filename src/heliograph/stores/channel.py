@@ -204,7 +204,7 @@ class Channel:
     def _choose(
         self, run: Run, base: int, count_max: int, bytes_max: int, frames: list[bytes], offsets: list[int]
     ) -> int:
-        """Examine publications of a run from the cursor on; returns those that match, in consecutive pieces."""
+        """Examine publications of a run from the cursor on; adds those that match to ``frames``. Returns their size."""
         if self._condition is None and not self._done:
             looked, size = self._choose_topics(run, base, count_max, bytes_max, frames, offsets)
             if looked:

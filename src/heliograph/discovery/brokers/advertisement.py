@@ -49,8 +49,7 @@ class Advertiser:
         self._announced: dict[Address, Instant] = {}  # directory -> when its announcement expires
 
     def wait_ns(self, now: Instant) -> int:
-        """The time until the next renewal; short while a directory has not shown that it knows us, but only a few
-        times."""
+        """The time until the next renewal; shorter while a directory has not shown that it knows us, but growing."""
         usual = self._config.lifetime_s * NS_PER_S // RENEWALS
         strange = [one for one in self.directories(now) if now - self._heard.get(one, now - STRANGE_NS) >= STRANGE_NS]
         self._quick = self._quick + 1 if strange else 0
@@ -90,7 +89,7 @@ class Advertiser:
         return source in self._configured or source in self._found or self._announced.get(source, now) > now
 
     def next(self, status: BrokerStatus, *, withdrawn: bool = False) -> BrokerAdvertisement:
-        """The next advertisement; with ``withdrawn``, the last one."""
+        """The next advertisement; with ``withdrawn``, the final one."""
         self._number += 1
         config = self._config
         return BrokerAdvertisement(

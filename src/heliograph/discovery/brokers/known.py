@@ -53,7 +53,7 @@ class KnownBrokers:
         return list(self._by_address.get(address, {}).values())
 
     def all(self) -> list[KnownBroker]:
-        """A filter that accepts all brokers."""
+        """All known brokers."""
         return self._brokers.values()
 
     def get(self, key: Key) -> KnownBroker | None:

@@ -168,7 +168,7 @@ class StandingForwarding:
             self._send(link, StandingRequests(drop=[request.id]))
 
     def _tell_covered(self, narrower: StandingRequest, link: LinkId) -> None:
-        """It covers less there than before: tell the requests that it covered."""
+        """It covers less there than before: tell the neighbour the requests that it covered."""
         for slot in self._index.covered(narrower.condition.conjunction).tolist():
             other = self._by_slot[slot]
             if other is not narrower and link in other.needs:
